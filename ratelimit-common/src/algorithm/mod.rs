@@ -1,0 +1,229 @@
+//! The rate limit algorithms: pure functions from (limit, state, now, cost) to a decision and the new state.
+//!
+//! Each file holds one algorithm whose state is a 64-bit word; the log and the wide sliding counter have states of their
+//! own and are called directly. Every word is a time in its high bits, and a bucket is as good as new once that time is
+//! past. So one comparison tells whether a slot is idle, whatever its algorithm, and [`fresh`] is a fresh state of all.
+
+pub mod fixed_window;
+pub mod leaky_bucket;
+pub mod sliding_window_counter;
+pub mod sliding_window_log;
+pub mod token_bucket;
+pub mod token_bucket_interval;
+mod window;
+
+use crate::{
+    limit::{Kind, Limit},
+    time::{Nanos, Now, Ticks},
+};
+
+/// What one request got, and what can be told from it.
+///
+/// The numbers are worked out when asked for, because most callers need only [`Decision::allowed`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision<'l> {
+    /// Whether the request may go on.
+    pub allowed: bool,
+    limit: &'l Limit,
+    facts: Facts,
+    cost: u32,
+    now: Now,
+}
+
+/// The state that a decision's numbers come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Facts {
+    /// A state word before and after.
+    Word { before: u64, after: u64 },
+    /// Numbers of a state that is not a word.
+    Known { remaining: u64, wait: Nanos, reset: Nanos },
+}
+
+/// The state of a bucket that nobody has used.
+#[must_use]
+#[inline(always)]
+pub const fn fresh(now: Now) -> u64 {
+    now.plus(Ticks(0)).0
+}
+
+/// Whether `state` is as good as new: forgetting it changes no decision.
+#[must_use]
+#[inline(always)]
+pub const fn is_idle(state: u64, now: Now) -> bool {
+    now.ahead(Ticks(state), Now::FAR).0 == 0
+}
+
+/// Decides one request and gives the bucket's new state, which for a denied request is the old one unless the limit
+/// counts denied requests.
+#[must_use]
+#[inline(always)]
+pub fn decide<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (Decision<'l>, u64) {
+    let (allowed, after) = match limit.kind {
+        Kind::ArrivalTime => token_bucket::decide(limit, state, now, cost),
+        Kind::Interval => token_bucket_interval::decide(limit, state, now, cost),
+        Kind::Window => fixed_window::decide(limit, state, now, cost),
+        Kind::SlidingCounter => sliding_window_counter::decide(limit, state, now, cost),
+        Kind::Log | Kind::WideSlidingCounter => (false, state),
+    };
+    (Decision { allowed, limit, facts: Facts::Word { before: state, after }, cost, now }, after)
+}
+
+/// The state without what a request took at `charged`, which a later limit made void. `later` is the present.
+///
+/// What others did in between stays. Where it can't be told apart from the charge, the charge stays too: undoing may leave
+/// too little, never too much.
+#[must_use]
+#[inline(always)]
+pub fn undo(limit: &Limit, state: u64, charged: Now, later: Now, cost: u32) -> u64 {
+    match limit.kind {
+        Kind::ArrivalTime => token_bucket::undo(limit, state, charged, later, cost),
+        Kind::Interval => token_bucket_interval::undo(limit, state, charged, later, cost),
+        Kind::Window => fixed_window::undo(limit, state, charged, cost),
+        Kind::SlidingCounter => sliding_window_counter::undo(limit, state, charged, cost),
+        Kind::Log | Kind::WideSlidingCounter => state,
+    }
+}
+
+/// The same bucket under a limit whose numbers have changed: no emptier than empty.
+#[must_use]
+pub fn clamp(limit: &Limit, state: u64, now: Now) -> u64 {
+    match limit.kind {
+        Kind::ArrivalTime => token_bucket::clamp(limit, state, now),
+        Kind::Interval => token_bucket_interval::clamp(limit, state, now),
+        // A window's count above the limit reads as nothing remaining, until the window ends.
+        Kind::Window | Kind::SlidingCounter | Kind::Log | Kind::WideSlidingCounter => state,
+    }
+}
+
+/// How much of the bucket is used, in 1/65,536 of its capacity (rounded, at most 65,536).
+#[must_use]
+#[inline(always)]
+pub fn share_used(limit: &Limit, state: u64, now: Now) -> u32 {
+    let (used, of) = match limit.kind {
+        Kind::ArrivalTime => (now.ahead(Ticks(state), limit.far()).0, limit.full.0),
+        Kind::Interval => (token_bucket_interval::missing(limit, state, now), limit.capacity),
+        Kind::Window => (fixed_window::used(limit, state, now), limit.capacity),
+        Kind::SlidingCounter => (sliding_window_counter::roughly_counted(limit, state, now), limit.capacity),
+        Kind::Log | Kind::WideSlidingCounter => (0, 1),
+    };
+    ratio(used, of)
+}
+
+/// `part / whole` in 1/65,536, without a 128-bit division.
+#[inline(always)]
+const fn ratio(part: u64, whole: u64) -> u32 {
+    if part >= whole {
+        return 1 << 16;
+    }
+    let excess = (64 - whole.leading_zeros()).saturating_sub(48);
+    let whole = whole >> excess;
+    match ((part >> excess) << 16).checked_div(whole) {
+        Some(share) => share as u32,
+        None => 1 << 16,
+    }
+}
+
+impl<'l> Decision<'l> {
+    /// A decision on a state that is not a word. `wait` is the time until a denied request would be allowed.
+    pub(crate) const fn known(
+        limit: &'l Limit,
+        (allowed, cost, now): (bool, u32, Now),
+        remaining: u64,
+        wait: Nanos,
+        reset: Nanos,
+    ) -> Self {
+        Self { allowed, limit, facts: Facts::Known { remaining, wait, reset }, cost, now }
+    }
+
+    /// The most units at once: burst of a bucket, amount of a window.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit.capacity
+    }
+
+    /// The limit that decided.
+    #[must_use]
+    pub const fn by(&self) -> &'l Limit {
+        self.limit
+    }
+
+    /// Whole units left: a request of this cost would pass now, one of more would not.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        let state = match self.facts {
+            Facts::Known { remaining, .. } => return remaining,
+            Facts::Word { after, .. } => after,
+        };
+        match self.limit.kind {
+            Kind::ArrivalTime => token_bucket::remaining(self.limit, state, self.now),
+            Kind::Interval => {
+                self.limit.capacity.saturating_sub(token_bucket_interval::missing(self.limit, state, self.now))
+            }
+            Kind::Window => self.limit.capacity.saturating_sub(fixed_window::used(self.limit, state, self.now)),
+            Kind::SlidingCounter => {
+                self.limit.capacity.saturating_sub(sliding_window_counter::counted(self.limit, state, self.now))
+            }
+            Kind::Log | Kind::WideSlidingCounter => 0,
+        }
+    }
+
+    /// Whether the cost is above the capacity, so that no waiting helps.
+    #[must_use]
+    pub const fn never(&self) -> bool {
+        self.cost as u64 > self.limit.capacity
+    }
+
+    /// How long the same request is denied, if nobody else takes the units: it is allowed then, and not a nanosecond
+    /// before. `None` if it was allowed, or can never be.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Nanos> {
+        if self.allowed || self.never() {
+            return None;
+        }
+        let state = match self.facts {
+            Facts::Known { wait, .. } => return Some(wait),
+            Facts::Word { after, .. } => after,
+        };
+        let cost = asked(self.cost);
+        Some(match self.limit.kind {
+            Kind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
+            Kind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
+            Kind::Window => fixed_window::reset(self.limit, state, self.now),
+            Kind::SlidingCounter => sliding_window_counter::wait(self.limit, state, self.now, cost),
+            Kind::Log | Kind::WideSlidingCounter => Nanos(0),
+        })
+    }
+
+    /// How long until the bucket is full again; of a window, until it ends.
+    #[must_use]
+    pub fn reset_after(&self) -> Nanos {
+        let state = match self.facts {
+            Facts::Known { reset, .. } => return reset,
+            Facts::Word { after, .. } => after,
+        };
+        match self.limit.kind {
+            Kind::ArrivalTime => self.now.ahead(Ticks(state), self.limit.far()).to_nanos_up(),
+            Kind::Interval => token_bucket_interval::reset(self.limit, state, self.now),
+            Kind::Window => fixed_window::reset(self.limit, state, self.now),
+            Kind::SlidingCounter => sliding_window_counter::reset(self.limit, state, self.now),
+            Kind::Log | Kind::WideSlidingCounter => Nanos(0),
+        }
+    }
+
+    /// How long an admitted request of a limit that delays is held before it leaves.
+    #[must_use]
+    pub fn leaves_after(&self) -> Option<Nanos> {
+        match self.facts {
+            Facts::Word { before, .. } if self.allowed && self.limit.delays() => {
+                Some(leaky_bucket::leaves_after(self.limit, before, self.now))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The cost that a request is judged by: one that takes nothing is denied where one unit would be.
+#[inline(always)]
+const fn asked(cost: u32) -> u32 {
+    if cost == 0 { 1 } else { cost }
+}

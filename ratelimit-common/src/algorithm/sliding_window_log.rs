@@ -1,0 +1,92 @@
+//! Sliding window log: the times of the requests in the last window, `(now - window, now]`. Exact, and as large as the
+//! limit: an entry for each unit of cost.
+//!
+//! The newest `amount` entries are kept even when they have left the window, so that a clock that steps back finds them.
+
+use super::{Decision, asked};
+use crate::{
+    limit::Limit,
+    time::{Nanos, Now},
+};
+
+/// The entries of one key, oldest first; the memory is the caller's.
+pub trait Entries {
+    /// How many there are.
+    fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The one at `index`, counted from the oldest; zero if there is none.
+    fn get(&self, index: usize) -> Nanos;
+    /// Forgets the oldest.
+    fn pop_oldest(&mut self);
+    /// Adds one that is not older than any other.
+    fn push(&mut self, time: Nanos);
+    /// Takes the one at `index` out.
+    fn remove(&mut self, index: usize);
+}
+
+/// How many entries have left the window; they are the first ones.
+fn expired(limit: &Limit, entries: &impl Entries, now: Now) -> usize {
+    let (mut low, mut high) = (0, entries.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let leaves = entries.get(middle).0.saturating_add(limit.window.get());
+        if leaves <= now.0.0 { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// Adds `count` entries at `now`, or at the newest entry's time if the clock stepped back, and keeps `amount`.
+fn append(limit: &Limit, entries: &mut impl Entries, now: Now, count: u64) {
+    let newest = entries.len().checked_sub(1).map_or(Nanos(0), |last| entries.get(last));
+    for _ in 0..count.min(limit.capacity) {
+        if entries.len() as u64 >= limit.capacity {
+            entries.pop_oldest();
+        }
+        entries.push(now.0.max(newest));
+    }
+}
+
+/// Decides and charges, as [`super::decide`] does.
+pub fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: u32) -> Decision<'l> {
+    let used = (entries.len() - expired(limit, entries, now)) as u64;
+    let allowed = used + u64::from(asked(cost)) <= limit.capacity;
+    if allowed || limit.counts_denied() {
+        append(limit, entries, now, cost.into());
+    }
+    let expired = expired(limit, entries, now);
+    let used = (entries.len() - expired) as u64;
+    let reset = until_leaves(limit, entries, now, entries.len().wrapping_sub(1));
+    let short = (used + u64::from(asked(cost))).saturating_sub(limit.capacity) as usize;
+    let wait = until_leaves(limit, entries, now, (expired + short).wrapping_sub(1));
+    Decision::known(limit, (allowed, cost, now), limit.capacity.saturating_sub(used), wait, reset)
+}
+
+/// Gives back what an admitted request took at `charged`, after a later limit denied it.
+pub fn undo(entries: &mut impl Entries, charged: Now, cost: u32) {
+    let (time, mut left) = (charged.0, cost);
+    for index in (0..entries.len()).rev() {
+        if left == 0 || entries.get(index) < time {
+            break;
+        }
+        if entries.get(index) == time {
+            entries.remove(index);
+            left -= 1;
+        }
+    }
+}
+
+/// The time until the entry at `index` leaves the window.
+fn until_leaves(limit: &Limit, entries: &impl Entries, now: Now, index: usize) -> Nanos {
+    if index >= entries.len() {
+        return Nanos(0);
+    }
+    Nanos(entries.get(index).0.saturating_add(limit.window.get()).saturating_sub(now.0.0))
+}
+
+/// Whether forgetting the entries changes no decision.
+pub fn is_idle(limit: &Limit, entries: &impl Entries, now: Now) -> bool {
+    expired(limit, entries, now) == entries.len()
+}

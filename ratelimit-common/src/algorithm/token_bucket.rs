@@ -1,0 +1,56 @@
+//! Token bucket with continuous refill, as GCRA (ITU-T I.371, the virtual scheduling form).
+//!
+//! The state is the theoretical arrival time: when the bucket will be full again. How far it lies ahead is what has been
+//! used, as time. The leaky bucket is the same computation.
+
+use super::asked;
+use crate::{
+    limit::Limit,
+    time::{Nanos, Now, Ticks},
+};
+
+/// Decides and charges.
+#[inline(always)]
+pub(super) fn decide(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u64) {
+    let used = now.ahead(Ticks(state), limit.far()).0;
+    let fits = cost as u64 <= limit.capacity;
+    let allowed = fits && used <= limit.full.0.wrapping_sub(limit.time_of(asked(cost)).0);
+    if allowed && cost > 0 {
+        (true, now.plus(Ticks(used.wrapping_add(limit.time_of(cost).0))).0)
+    } else if !allowed && cost > 0 && limit.counts_denied() && used < limit.full.0 {
+        (false, now.plus(limit.full).0)
+    } else {
+        (allowed, state)
+    }
+}
+
+/// What the charge took comes back by itself from then on, at worst in a bucket that was full before it; what may have
+/// come back that way is not given back again.
+#[inline(always)]
+pub(super) fn undo(limit: &Limit, state: u64, charged: Now, later: Now, cost: u32) -> u64 {
+    let took = limit.time_of(cost);
+    let left = later.ahead(charged.plus(took), limit.far());
+    if left.0 == 0 {
+        return state;
+    }
+    let used = later.ahead(Ticks(state), limit.far()).0;
+    // A clock that stepped back makes more seem left than was taken.
+    later.plus(Ticks(used.saturating_sub(if left.0 < took.0 { left.0 } else { took.0 }))).0
+}
+
+pub(super) fn clamp(limit: &Limit, state: u64, now: Now) -> u64 {
+    let used = now.ahead(Ticks(state), Now::FAR);
+    if used > limit.full { now.plus(limit.full).0 } else { state }
+}
+
+pub(super) fn remaining(limit: &Limit, state: u64, now: Now) -> u64 {
+    let used = now.ahead(Ticks(state), limit.far()).0;
+    limit.full.0.checked_sub(used).map_or(0, |room| limit.units_in(Ticks(room)))
+}
+
+/// The time until `cost`, which is at most the capacity, fits.
+pub(super) fn wait(limit: &Limit, state: u64, now: Now, cost: u32) -> Nanos {
+    let used = now.ahead(Ticks(state), limit.far()).0;
+    let room = limit.full.0.saturating_sub(limit.time_of(cost).0);
+    Ticks(used.saturating_sub(room)).to_nanos_up()
+}

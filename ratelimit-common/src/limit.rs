@@ -1,0 +1,437 @@
+//! A limit as it is written ([`LimitSpec`]) and as the algorithms use it ([`Limit`]).
+
+use core::{fmt, num::NonZeroU64};
+
+use crate::{
+    time::{Nanos, Ticks},
+    wide::{self, Divisor},
+};
+
+/// How requests are counted against the rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Tokens refilled at the rate, up to the burst; a request takes its cost.
+    #[default]
+    TokenBucket,
+    /// A queue of `burst` requests that leaves at the rate.
+    LeakyBucket,
+    /// A counter per epoch-aligned window.
+    FixedWindow,
+    /// The exact times of the requests of the last window.
+    SlidingWindowLog,
+    /// The current window's count plus the overlapping share of the previous one's.
+    SlidingWindowCounter,
+}
+
+impl Algorithm {
+    /// The name that configurations use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindowLog => "sliding_window_log",
+            Self::SlidingWindowCounter => "sliding_window_counter",
+        }
+    }
+
+    /// Whether it has a capacity of its own, apart from the rate.
+    #[must_use]
+    pub const fn is_bucket(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::LeakyBucket)
+    }
+}
+
+/// How a token bucket gets its tokens back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Refill {
+    /// One after the other, evenly.
+    #[default]
+    Continuous,
+    /// `amount` at once, at the end of each epoch-aligned interval.
+    Interval,
+}
+
+/// What happens to a request that a leaky bucket does not let out at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnLimit {
+    /// Above the burst it is denied; below, it goes on at once.
+    #[default]
+    Reject,
+    /// Above the burst it is denied; below, it is held until its turn.
+    Delay,
+}
+
+/// `amount` units in every `per`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// Packets, bytes or requests.
+    pub amount: NonZeroU64,
+    /// The time they are allowed in; never zero.
+    pub per: Nanos,
+}
+
+/// Where a limit is to be kept, which decides how much state it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the XDP program: 64 bits a bucket.
+    Kernel,
+    /// In a process: a log, or a wide counter, has memory of its own.
+    UserSpace,
+}
+
+/// A limit as a person writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitSpec {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The rate, and with it the window.
+    pub rate: Rate,
+    /// Capacity of a bucket; `None` means the rate's amount. An error for windows.
+    pub burst: Option<NonZeroU64>,
+    /// Token bucket only.
+    pub refill: Refill,
+    /// Denied requests count too.
+    pub count_denied: bool,
+    /// Leaky bucket only.
+    pub on_limit: OnLimit,
+}
+
+impl LimitSpec {
+    /// A limit by `algorithm` at `rate`, all else at its default.
+    #[must_use]
+    pub const fn new(algorithm: Algorithm, rate: Rate) -> Self {
+        Self {
+            algorithm,
+            rate,
+            burst: None,
+            refill: Refill::Continuous,
+            count_denied: false,
+            on_limit: OnLimit::Reject,
+        }
+    }
+}
+
+/// Why a limit can't be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitError {
+    /// `burst` given for an algorithm that has none.
+    BurstOnWindow(Algorithm),
+    /// `refill: interval` given for another algorithm than the token bucket.
+    RefillNotTokenBucket(Algorithm),
+    /// `on_limit: delay` given for another algorithm than the leaky bucket.
+    DelayNotLeakyBucket(Algorithm),
+    /// Packets can't be held back in the kernel.
+    DelayInKernel,
+    /// The log needs memory for each packet.
+    LogInKernel,
+    /// The rate's time is zero or longer than a year.
+    PeriodOutOfRange,
+    /// More than one unit in 1/128 ns.
+    RateTooHigh,
+    /// An empty bucket would take longer than a year to fill.
+    BurstTooLong {
+        /// The largest burst that this rate may have.
+        most: u64,
+    },
+    /// More units in one window than a log keeps for a key.
+    LogTooLarge,
+    /// More units in one period than the bucket's state can count.
+    AmountTooLarge {
+        /// The largest amount that it can.
+        most: u64,
+    },
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BurstOnWindow(algorithm) => {
+                write!(f, "{} has no burst: its rate says how many a window may have", algorithm.name())
+            }
+            Self::RefillNotTokenBucket(algorithm) => {
+                write!(f, "only token_bucket can refill by interval, not {}", algorithm.name())
+            }
+            Self::DelayNotLeakyBucket(algorithm) => {
+                write!(f, "only leaky_bucket can delay, not {}", algorithm.name())
+            }
+            Self::DelayInKernel => f.write_str("packets can't be delayed, only passed or dropped"),
+            Self::LogInKernel => {
+                f.write_str("sliding_window_log keeps the time of every packet, which the kernel has no memory for; use sliding_window_counter")
+            }
+            Self::PeriodOutOfRange => f.write_str("the time of a rate must be between 1 ns and 365 days"),
+            Self::RateTooHigh => f.write_str("at most 128 units in a nanosecond"),
+            Self::BurstTooLong { most: 0 } => f.write_str("one unit would take more than 365 days"),
+            Self::BurstTooLong { most } => {
+                write!(f, "an empty bucket would take more than 365 days to fill; at this rate the burst can be {most} at most")
+            }
+            Self::LogTooLarge => {
+                write!(f, "a log keeps {LOG_MOST} entries for a key at most; use sliding_window_counter")
+            }
+            Self::AmountTooLarge { most } => {
+                write!(f, "the state of a bucket can count {most} in this time at most; use token_bucket, or a longer time")
+            }
+        }
+    }
+}
+
+impl core::error::Error for LimitError {}
+
+/// How a bucket's state is laid out; with the window, what a state means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A time: the theoretical arrival time of GCRA (token and leaky bucket).
+    ArrivalTime = 0,
+    /// The end of the interval that fills the bucket, and what is missing before it.
+    Interval = 1,
+    /// The end of the window, and its count.
+    Window = 2,
+    /// The end of the window after the current one, and the counts of the previous and the current.
+    SlidingCounter = 3,
+    /// Times and costs, in memory of their own.
+    Log = 4,
+    /// The sliding counter's three numbers at full width, in memory of their own.
+    WideSlidingCounter = 5,
+}
+
+/// A limit as the algorithms use it: only values that can't overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Limit {
+    pub(crate) kind: Kind,
+    /// Low bits of a window state that hold counts.
+    pub(crate) count_bits: u8,
+    count_denied: u8,
+    delays: u8,
+    reserved: [u8; 4],
+    /// Units in each period.
+    pub(crate) amount: Divisor,
+    /// The most units at once.
+    pub(crate) capacity: u64,
+    /// The time in which an empty bucket fills.
+    pub(crate) full: Ticks,
+    /// The time that one unit takes: whole ticks, and a fraction in 1/2^64 ticks, rounded up.
+    unit: Ticks,
+    unit_fraction: u64,
+    /// The period in nanoseconds.
+    pub(crate) window: Divisor,
+    /// How far into a period the table was made, in nanoseconds.
+    pub(crate) phase: Nanos,
+}
+
+const _: () = assert!(size_of::<Limit>() == 80);
+
+/// What a log may hold for one key.
+pub const LOG_MOST: u64 = 10_000;
+
+impl LimitSpec {
+    /// The limit as the algorithms use it.
+    ///
+    /// # Errors
+    /// What doesn't fit together, or doesn't fit into the state that a bucket has in `place`.
+    pub fn build(&self, place: Place) -> Result<Limit, LimitError> {
+        self.check(place)?;
+        let kind = self.kind(place);
+        let per = self.rate.per.to_ticks().0;
+        let amount = self.rate.amount.get();
+        let capacity = self.burst.unwrap_or(self.rate.amount).get();
+        let (unit, unit_fraction) = unit_time(per, amount)?;
+        let count_bits = count_bits(kind, per);
+        check_counts(kind, count_bits, amount)?;
+        let full = time_of_many(unit, unit_fraction, capacity);
+        if self.algorithm.is_bucket() && full > u128::from(Nanos::YEAR.to_ticks().0) {
+            let most = u128::from(Nanos::YEAR.to_ticks().0) * u128::from(amount) / u128::from(per);
+            return Err(LimitError::BurstTooLong { most: most.min(u128::from(u64::MAX)) as u64 });
+        }
+        Ok(Limit {
+            kind,
+            count_bits,
+            count_denied: self.count_denied.into(),
+            delays: (self.on_limit == OnLimit::Delay).into(),
+            reserved: [0; 4],
+            amount: Divisor::new(amount),
+            capacity,
+            full: Ticks(full as u64),
+            unit,
+            unit_fraction,
+            window: Divisor::new(self.rate.per.0),
+            phase: Nanos(0),
+        })
+    }
+
+    fn check(&self, place: Place) -> Result<(), LimitError> {
+        let algorithm = self.algorithm;
+        if self.burst.is_some() && !algorithm.is_bucket() {
+            return Err(LimitError::BurstOnWindow(algorithm));
+        }
+        if self.refill == Refill::Interval && algorithm != Algorithm::TokenBucket {
+            return Err(LimitError::RefillNotTokenBucket(algorithm));
+        }
+        if self.on_limit == OnLimit::Delay && algorithm != Algorithm::LeakyBucket {
+            return Err(LimitError::DelayNotLeakyBucket(algorithm));
+        }
+        if place == Place::Kernel && self.on_limit == OnLimit::Delay {
+            return Err(LimitError::DelayInKernel);
+        }
+        if place == Place::Kernel && algorithm == Algorithm::SlidingWindowLog {
+            return Err(LimitError::LogInKernel);
+        }
+        if self.rate.per.0 == 0 || self.rate.per > Nanos::YEAR {
+            return Err(LimitError::PeriodOutOfRange);
+        }
+        Ok(())
+    }
+
+    fn kind(&self, place: Place) -> Kind {
+        let per = self.rate.per.to_ticks().0;
+        match self.algorithm {
+            Algorithm::TokenBucket if self.refill == Refill::Interval => Kind::Interval,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Kind::ArrivalTime,
+            Algorithm::FixedWindow => Kind::Window,
+            Algorithm::SlidingWindowLog => Kind::Log,
+            Algorithm::SlidingWindowCounter => {
+                let most = most_counted(Kind::SlidingCounter, count_bits(Kind::SlidingCounter, per));
+                if place == Place::UserSpace && self.rate.amount.get() > most {
+                    Kind::WideSlidingCounter
+                } else {
+                    Kind::SlidingCounter
+                }
+            }
+        }
+    }
+}
+
+/// The time of one unit in whole ticks and 1/2^64 ticks.
+fn unit_time(per: u64, amount: u64) -> Result<(Ticks, u64), LimitError> {
+    let (unit, rest) = (per / amount, per % amount);
+    if unit == 0 {
+        return Err(LimitError::RateTooHigh);
+    }
+    let fraction = (u128::from(rest) << 64).div_ceil(u128::from(amount));
+    Ok((Ticks(unit), fraction.min(u128::from(u64::MAX)) as u64))
+}
+
+/// The time of `units`, rounded down to a tick.
+fn time_of_many(unit: Ticks, fraction: u64, units: u64) -> u128 {
+    u128::from(unit.0) * u128::from(units) + u128::from(wide::multiply(fraction, units).0)
+}
+
+/// How many low bits of a state count units. It follows from the period alone, so that a changed amount keeps states.
+///
+/// The bits above them must tell two window ends apart; where counts leave room, they tell quarters of a window, so that
+/// an expired bucket is soon seen as idle.
+fn count_bits(kind: Kind, per: u64) -> u8 {
+    let most = per.max(1).ilog2() as u8;
+    match kind {
+        Kind::SlidingCounter => most & !1,
+        Kind::Window | Kind::Interval => most.saturating_sub(2),
+        Kind::ArrivalTime | Kind::Log | Kind::WideSlidingCounter => 0,
+    }
+}
+
+/// The largest amount for which every count fits.
+fn most_counted(kind: Kind, count_bits: u8) -> u64 {
+    match kind {
+        Kind::ArrivalTime => u64::MAX,
+        Kind::Interval | Kind::Window => (1 << count_bits) - 1,
+        Kind::SlidingCounter => (1 << (count_bits / 2)) - 1,
+        Kind::Log => LOG_MOST,
+        Kind::WideSlidingCounter => u64::MAX >> 2,
+    }
+}
+
+fn check_counts(kind: Kind, count_bits: u8, amount: u64) -> Result<(), LimitError> {
+    let most = most_counted(kind, count_bits);
+    match kind {
+        _ if amount <= most => Ok(()),
+        Kind::Log => Err(LimitError::LogTooLarge),
+        _ => Err(LimitError::AmountTooLarge { most }),
+    }
+}
+
+impl Limit {
+    /// The same limit for a table that was made `epoch` after the Unix epoch: windows and intervals align to that.
+    #[must_use]
+    pub fn aligned(mut self, epoch: Nanos) -> Self {
+        self.phase = Nanos(self.window.divide(epoch.0).1);
+        self
+    }
+
+    /// The time in which an empty bucket fills.
+    #[must_use]
+    pub const fn fills_in(&self) -> Ticks {
+        self.full
+    }
+
+    /// How its states are laid out.
+    #[must_use]
+    #[inline(always)]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What makes two limits read each other's states: the layout, and the window where states depend on it.
+    #[must_use]
+    pub const fn shape(&self) -> (Kind, Nanos) {
+        match self.kind {
+            Kind::ArrivalTime => (self.kind, Nanos(0)),
+            _ => (self.kind, self.period()),
+        }
+    }
+
+    /// The most units at once: the burst of a bucket, the amount of a window.
+    #[must_use]
+    #[inline(always)]
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Units in each period.
+    #[must_use]
+    pub const fn amount(&self) -> u64 {
+        self.amount.get()
+    }
+
+    /// The time that the rate's amount is for, which is the window.
+    #[must_use]
+    pub const fn period(&self) -> Nanos {
+        Nanos(self.window.get())
+    }
+
+    /// Whether denied requests count too.
+    #[must_use]
+    #[inline(always)]
+    pub const fn counts_denied(&self) -> bool {
+        self.count_denied != 0
+    }
+
+    /// Whether admitted requests are held until their turn.
+    #[must_use]
+    pub const fn delays(&self) -> bool {
+        self.delays != 0
+    }
+
+    /// How far ahead of the present a state of this limit can lie, with an hour for clocks that step back.
+    #[inline(always)]
+    pub(crate) const fn far(&self) -> Ticks {
+        Ticks(self.full.0.saturating_add(3_600 * Nanos::SECOND.to_ticks().0))
+    }
+
+    /// The time that `cost` units take at the rate, rounded down to a tick. `cost` must not exceed the capacity.
+    #[inline(always)]
+    pub(crate) fn time_of(&self, cost: u32) -> Ticks {
+        let whole = self.unit.0.wrapping_mul(cost as u64);
+        Ticks(whole.wrapping_add(wide::multiply(self.unit_fraction, cost as u64).0))
+    }
+
+    /// How many units, at most the capacity, fit into `room`: the largest count whose time is not above it.
+    pub(crate) fn units_in(&self, room: Ticks) -> u64 {
+        let unit = (u128::from(self.unit.0) << 64) | u128::from(self.unit_fraction);
+        let room = u128::from(room.0);
+        // The units whose exact time stays below room + 1; the estimate by division is off by one at most.
+        let estimate = (((room + 1) << 64) / unit).min(u128::from(self.capacity)) as u64;
+        if time_of_many(self.unit, self.unit_fraction, estimate) > room { estimate.saturating_sub(1) } else { estimate }
+    }
+}

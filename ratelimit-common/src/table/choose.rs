@@ -1,0 +1,70 @@
+//! Which slot a new bucket takes: in the set with more idle slots the one that has been idle longest; if none is idle,
+//! the bucket nearest to fresh.
+//!
+//! Written without branches on the data: they would be mispredicted, and the kernel's verifier would follow each.
+
+use super::{BUSY, Home, Position, SLOTS, Set, Slot, Table, key};
+use crate::{
+    algorithm,
+    time::{Now, Ticks},
+    verifier::opaque,
+};
+
+/// The slot, and how many of the two sets' were idle.
+#[inline(always)]
+pub(super) fn slot_to_take<T: Table>(table: &T, home: &Home<T::Set>, now: Now) -> Option<(Position, u64)> {
+    let base = now.order_base();
+    let present = now.ticks().0.wrapping_sub(base) >> Ticks::SHIFT;
+    let (first, second) = (survey(home.first, base, present), survey(home.second, base, present));
+    if first | second < 1 << IDLE_SHIFT {
+        return table.nearest_to_fresh(home, now).map(|position| (position, 0));
+    }
+    let second_is_emptier = second >> IDLE_SHIFT > first >> IDLE_SHIFT;
+    let survey = if second_is_emptier { second } else { first };
+    let idle = (first >> IDLE_SHIFT) + (second >> IDLE_SHIFT);
+    Some((Position { second: second_is_emptier, index: survey as usize % SLOTS }, idle))
+}
+
+/// Above a time in nanoseconds, which has 57 bits, and the three of an index.
+const IDLE_SHIFT: u32 = 60;
+
+/// A look at one set's states: how many are idle, in the highest four bits, and the index of the smallest, in the lowest
+/// three. A state is idle if it is not above the present, and the smallest is the one that has been so for longest.
+///
+/// One number, and not inlined, because the kernel has little stack.
+#[inline(never)]
+fn survey<S: Set>(set: S, base: u64, present: u64) -> u64 {
+    let (mut idle, mut oldest) = (0, (1 << IDLE_SHIFT) - 1);
+    for index in 0..SLOTS {
+        let state = set.slot(index).state();
+        // The present is a whole number of nanoseconds, so rounding up keeps the order.
+        let time = state.wrapping_sub(base).wrapping_add((1 << Ticks::SHIFT) - 1) >> Ticks::SHIFT;
+        idle += opaque(time.wrapping_sub(present + 1)) >> 63;
+        let candidate = (time << 3) | index as u64;
+        let difference = candidate.wrapping_sub(oldest);
+        let if_smaller = opaque((difference as i64 >> 63) as u64);
+        oldest = oldest.wrapping_add(difference & if_smaller);
+    }
+    idle << IDLE_SHIFT | oldest
+}
+
+/// The slot whose bucket has the smallest share used, of several the one that ends soonest; `None` if all are being taken.
+#[inline(always)]
+pub fn nearest_to_fresh<T: Table>(table: &T, home: &Home<T::Set>, now: Now) -> Option<Position> {
+    let (mut best, mut found) = ((u64::MAX, u64::MAX), None);
+    for rank in 0..2 * SLOTS {
+        let position = Position::of_rank(rank);
+        let slot = if position.second { home.second } else { home.first }.slot(position.index);
+        let state = slot.state();
+        if state == BUSY {
+            continue;
+        }
+        let limit = table.limit(key::tag_of(slot.key()));
+        let share = limit.map_or(0, |limit| u64::from(algorithm::share_used(limit, state, now)));
+        let end = state.wrapping_sub(now.order_base());
+        if share < best.0 || (share == best.0 && end < best.1) {
+            (best, found) = ((share, end), Some(position));
+        }
+    }
+    found
+}

@@ -1,0 +1,368 @@
+//! The bucket table: sets of eight slots, each a key and a state word, shared by any number of processors without a lock.
+//!
+//! The state word is the lock of its slot. Charging a bucket loads the state, then the key, then exchanges the state if
+//! it is still the same. Taking a slot for another key exchanges its state for [`BUSY`] first, so that nobody can charge
+//! it meanwhile, writes the key, and then searches both sets for the same key: of two that claim at once, whoever comes
+//! second sees the first and gives its slot back. A slot that is given back is left empty and with another state than
+//! before, so that nobody who read it earlier can charge it.
+//!
+//! A slot whose state is idle (see [`crate::algorithm`]) can be taken without changing any later decision. Only if no slot
+//! of the two sets is idle, the bucket nearest to fresh is lost, and counted.
+//!
+//! The memory is the caller's: [`Slot`], [`Set`] and [`Table`] say what it must do. A call makes one attempt, because a
+//! loop looks different in the kernel: repeat it while it says [`Attempt::Again`].
+
+mod choose;
+mod key;
+#[cfg(all(test, loom))]
+mod loom;
+mod split;
+
+use self::key::SECOND;
+pub use self::{
+    choose::nearest_to_fresh,
+    key::{Key, LEAST_SETS, Secret, Tag},
+    split::split,
+};
+use crate::{
+    algorithm,
+    limit::Limit,
+    time::Now,
+    verifier::{in_order, opaque},
+};
+
+/// Slots in a set: with 16 bytes each, two cache lines.
+pub const SLOTS: usize = 8;
+
+/// The key of a slot that belongs to nobody.
+pub const EMPTY: u64 = 0;
+
+/// The state of a slot that is being taken; all others are below.
+pub const BUSY: u64 = u64::MAX << crate::time::Ticks::SHIFT;
+
+/// One slot's two words.
+pub trait Slot: Copy {
+    /// The key. Not reordered before an earlier [`Self::state`].
+    fn key(self) -> u64;
+    /// The state. What the key is afterwards is at least as new.
+    fn state(self) -> u64;
+    /// Replaces the key. A full barrier.
+    fn swap_key(self, key: u64);
+    /// Replaces the state if it is `current`, and says whether it was. A full barrier.
+    fn replace_state(self, current: u64, new: u64) -> bool;
+    /// Replaces the state of a slot that the caller has made [`BUSY`], after all it did before.
+    fn release_state(self, new: u64);
+}
+
+/// [`SLOTS`] slots.
+pub trait Set: Copy {
+    /// Its slots.
+    type Slot: Slot;
+    /// The one at `index`, which is below [`SLOTS`].
+    fn slot(self, index: usize) -> Self::Slot;
+}
+
+/// The two sets of a key, as they were at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct Home<S> {
+    /// Where its bucket lies if there is room.
+    pub first: S,
+    /// Where it lies else.
+    pub second: S,
+    /// What [`Table::holds`] needs to tell whether these are still the two.
+    pub stamp: u64,
+}
+
+/// The memory of a table, and what it must know about the limits in it.
+pub trait Table {
+    /// Its sets.
+    type Set: Set;
+
+    /// The two sets of `key`; `None` only if the memory can't be reached.
+    fn home(&self, key: &Key) -> Option<Home<Self::Set>>;
+
+    /// Whether a home is still right, asked after a slot in it was made busy. A table that never grows says yes.
+    fn holds(&self, _stamp: u64) -> bool {
+        true
+    }
+
+    /// The limit that a bucket of `tag` belongs to, for choosing whom to lose.
+    fn limit(&self, tag: Tag) -> Option<&Limit>;
+
+    /// Called when a bucket in use had to give way.
+    fn on_live_eviction(&self);
+
+    /// [`nearest_to_fresh`] of a home of which no slot is idle: a call of its own in the kernel. A table that can still grow
+    /// does so and answers `None`.
+    #[inline]
+    fn nearest_to_fresh(&self, home: &Home<Self::Set>, now: Now) -> Option<Position>
+    where
+        Self: Sized,
+    {
+        nearest_to_fresh(self, home, now)
+    }
+
+    /// [`is_elsewhere`]: a call of its own in the kernel.
+    #[inline(always)]
+    fn is_elsewhere(&self, home: &Home<Self::Set>, word: u64, mine: Position) -> bool {
+        is_elsewhere(home, word, mine)
+    }
+
+    /// Called after a slot was taken for a new key, with the number of idle slots that its two sets have left. A table
+    /// that grows does it here.
+    #[inline(always)]
+    fn on_claim(&self, _idle_left: u64) {}
+}
+
+/// What came of one try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Attempt {
+    /// The decision, and the bucket's state before and after.
+    Done {
+        /// Whether the request may go on.
+        allowed: bool,
+        /// The state that decided.
+        before: u64,
+        /// The state now.
+        after: u64,
+    },
+    /// Someone else was at the same slot: try again.
+    Again,
+}
+
+/// One request against one limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'l> {
+    /// Whose bucket.
+    pub key: Key,
+    /// The limit.
+    pub limit: &'l Limit,
+    /// The time.
+    pub now: Now,
+    /// The cost.
+    pub cost: u32,
+}
+
+/// Decides and charges.
+#[inline(always)]
+pub fn charge<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
+    let Some(home) = table.home(&request.key) else { return Attempt::Again };
+    match find(&home, request.key.word) {
+        Some((slot, word)) => charge_slot(slot, word, request),
+        None => claim(table, &home, request),
+    }
+}
+
+/// [`charge`] for a bucket that is there, which is most of the time; asks for [`charge`] by [`Attempt::Again`] if not.
+#[inline(always)]
+pub fn charge_known<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
+    let Some(home) = table.home(&request.key) else { return Attempt::Again };
+    match find(&home, request.key.word) {
+        Some((slot, word)) => charge_slot(slot, word, request),
+        None => Attempt::Again,
+    }
+}
+
+/// Decides without charging.
+#[inline(always)]
+pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
+    let Some(home) = table.home(&request.key) else { return Attempt::Again };
+    let state = match find(&home, request.key.word) {
+        Some((slot, word)) => match read(slot, word) {
+            Some(state) => state,
+            None => return Attempt::Again,
+        },
+        None if table.holds(home.stamp) => algorithm::fresh(request.now),
+        None => return Attempt::Again,
+    };
+    let (decision, _) = algorithm::decide(request.limit, state, request.now, request.cost);
+    Attempt::Done { allowed: decision.allowed, before: state, after: state }
+}
+
+/// Gives back what an admitted request took, after a later limit denied it; true when done. `later` is the present.
+#[inline(always)]
+pub fn undo<T: Table>(table: &T, request: &Request<'_>, later: Now) -> bool {
+    let change = |state| algorithm::undo(request.limit, state, request.now, later, request.cost);
+    update(table, &request.key, change)
+}
+
+/// Replaces the state of a bucket by what `change` makes of it; true when done, or if there is no such bucket.
+#[inline(always)]
+pub fn update<T: Table>(table: &T, key: &Key, change: impl Fn(u64) -> u64) -> bool {
+    let Some(home) = table.home(key) else { return false };
+    let Some((slot, word)) = find(&home, key.word) else { return table.holds(home.stamp) };
+    let Some(state) = read(slot, word) else { return false };
+    let after = change(state);
+    if after == state {
+        return true;
+    }
+    // Held while the key is read again: it may have become another key's since, in the same state.
+    if !slot.replace_state(state, BUSY) {
+        return false;
+    }
+    let is_same = slot.key() == word;
+    slot.release_state(if is_same { after } else { state });
+    is_same
+}
+
+/// The slot of a key, and the key as the slot holds it.
+#[inline(always)]
+fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
+    for index in 0..SLOTS {
+        let key = home.first.slot(index).key();
+        if key == word {
+            return Some((home.first.slot(some_index(index, key ^ word)), word));
+        }
+    }
+    let word = word | SECOND;
+    for index in 0..SLOTS {
+        let key = home.second.slot(index).key();
+        if key == word {
+            return Some((home.second.slot(some_index(index, key ^ word)), word));
+        }
+    }
+    None
+}
+
+/// The same index, by way of a zero that neither the compiler nor the verifier knows: what follows is then verified once,
+/// not once for each slot.
+#[inline(always)]
+fn some_index(index: usize, zero: u64) -> usize {
+    if cfg!(target_arch = "bpf") { (index + opaque(zero) as usize) % SLOTS } else { index }
+}
+
+/// The state of a slot, if it still belongs to `word` and nobody is taking it.
+#[inline(always)]
+fn read<S: Slot>(slot: S, word: u64) -> Option<u64> {
+    let state = slot.state();
+    if slot.key() == word && state != BUSY { Some(state) } else { None }
+}
+
+#[inline(always)]
+fn charge_slot<S: Slot>(slot: S, word: u64, request: &Request<'_>) -> Attempt {
+    let Some(before) = read(slot, word) else { return Attempt::Again };
+    let (decision, after) = algorithm::decide(request.limit, before, request.now, request.cost);
+    if after == before || slot.replace_state(before, after) {
+        Attempt::Done { allowed: decision.allowed, before, after }
+    } else {
+        Attempt::Again
+    }
+}
+
+/// Makes a bucket for a key that has none.
+#[inline(always)]
+fn claim<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Attempt {
+    let fresh = algorithm::fresh(request.now);
+    let (decision, after) = algorithm::decide(request.limit, fresh, request.now, request.cost);
+    let done = Attempt::Done { allowed: decision.allowed, before: fresh, after };
+    if after == fresh {
+        return if table.holds(home.stamp) { done } else { Attempt::Again };
+    }
+    let Some((place, idle)) = choose::slot_to_take(table, home, request.now) else { return Attempt::Again };
+    let (set, word) = if place.second { (home.second, request.key.word | SECOND) } else { (home.first, request.key.word) };
+    let slot = set.slot(opaque(place.index as u64) as usize % SLOTS);
+    let before = slot.state();
+    let live = !algorithm::is_idle(before, request.now);
+    let was_taken = before == BUSY || (live && idle > 0);
+    if was_taken || !slot.replace_state(before, BUSY) {
+        return Attempt::Again;
+    }
+    let owner = slot.key();
+    if owner == word {
+        slot.release_state(before);
+        return Attempt::Again;
+    }
+    if live && owner != EMPTY {
+        table.on_live_eviction();
+    }
+    slot.swap_key(word);
+    // In this order: a bucket that the search misses because a split moves it changes what holds.
+    if table.is_elsewhere(home, request.key.word, place) || !table.holds(home.stamp) {
+        slot.swap_key(EMPTY);
+        slot.release_state(given_back(fresh));
+        return Attempt::Again;
+    }
+    slot.release_state(after);
+    table.on_claim(idle.saturating_sub(1));
+    done
+}
+
+/// The state of a slot that is given back: idle from the next nanosecond on, and no time that a bucket is likely to have
+/// had, so that whoever read the slot before it was taken can't charge it now.
+#[inline(always)]
+const fn given_back(fresh: u64) -> u64 {
+    fresh.wrapping_add(1)
+}
+
+/// Where a slot lies among the 16 of a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    second: bool,
+    index: usize,
+}
+
+impl Position {
+    /// The slot's number, below twice [`SLOTS`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn rank(self) -> usize {
+        if self.second { SLOTS + self.index } else { self.index }
+    }
+
+    /// The slot with a number.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of_rank(rank: usize) -> Self {
+        Self { second: rank >= SLOTS, index: rank % SLOTS }
+    }
+}
+
+/// How often the claim that goes on looks whether the other has given way.
+const LOOKS: u32 = 16;
+
+/// Whether another slot holds the same key, which then is the bucket.
+///
+/// Two that claim at once may see each other. Then the one in the later slot gives way, and the other waits for that;
+/// without this rule both could give way again and again.
+#[inline(always)]
+pub fn is_elsewhere<S: Set>(home: &Home<S>, word: u64, mine: Position) -> bool {
+    let mine = 1 << mine.rank();
+    for _ in 0..LOOKS {
+        let (held, busy) = holders(home, word);
+        let others = held & !mine;
+        if others == 0 {
+            return false;
+        }
+        if others & !busy != 0 || others & (mine - 1) != 0 {
+            return true;
+        }
+    }
+    true
+}
+
+/// Which slots hold a key, and which of all are being taken, as bits by rank.
+#[inline(always)]
+fn holders<S: Set>(home: &Home<S>, word: u64) -> (u64, u64) {
+    let (first, second) = (holders_in(home.first, word), holders_in(home.second, word | SECOND));
+    (first & LOW | (second & LOW) << SLOTS, first >> 32 | second >> 32 << SLOTS)
+}
+
+const LOW: u64 = 0xffff_ffff;
+
+/// The same for one set in one number: who is being taken in the high half. Not inlined, for the kernel has little stack.
+#[inline(never)]
+fn holders_in<S: Set>(set: S, word: u64) -> u64 {
+    let mut bits = 0;
+    for index in 0..SLOTS {
+        let slot = set.slot(index);
+        bits |= is_zero(slot.key() ^ word) << index;
+        bits = in_order(bits | is_zero(slot.state() ^ BUSY) << (32 + index));
+    }
+    bits
+}
+
+/// 1 for zero, else 0; without a branch.
+#[inline(always)]
+fn is_zero(number: u64) -> u64 {
+    (opaque(number | number.wrapping_neg()) >> 63) ^ 1
+}

@@ -1,0 +1,138 @@
+//! Time as the algorithms see it: nanoseconds since the bucket table was made, and the finer unit in which states keep it.
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// One second.
+    pub const SECOND: Self = Self(1_000_000_000);
+    /// 365 days: the longest window, and the longest time that an empty bucket may take to fill.
+    pub const YEAR: Self = Self(365 * 86_400 * 1_000_000_000);
+
+    /// `count` seconds, saturating at 584 years.
+    #[must_use]
+    pub const fn from_secs(count: u64) -> Self {
+        Self(count.saturating_mul(Self::SECOND.0))
+    }
+}
+
+/// A length of time, or a time since the table was made, in 1/128 ns: what bucket states are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Ticks(pub u64);
+
+impl Ticks {
+    /// A tick is a nanosecond shifted right by this.
+    pub const SHIFT: u32 = 7;
+
+    /// The same length in whole nanoseconds, rounded up: a wait of this long is long enough.
+    #[must_use]
+    pub const fn to_nanos_up(self) -> Nanos {
+        Nanos(self.0.div_ceil(1 << Self::SHIFT))
+    }
+}
+
+impl Nanos {
+    /// The same length in ticks; wraps above 4.57 years.
+    #[must_use]
+    #[inline(always)]
+    pub const fn to_ticks(self) -> Ticks {
+        Ticks(self.0 << Ticks::SHIFT)
+    }
+}
+
+/// The present, as nanoseconds since the table was made.
+///
+/// States keep 64 bits of ticks, which is 4.57 years. Until then the order of any two times is plain. After that a time
+/// up to [`Now::FAR`] ahead counts as the future and all others as the past, so limits go on to work; a bucket that
+/// nobody touched for more than three years may then look used when it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now(pub Nanos);
+
+impl Now {
+    /// The furthest that a state can lie ahead of the clock that wrote it, with an hour for clocks that step back.
+    pub const FAR: Ticks = Ticks((Nanos::YEAR.0 + 3_600 * Nanos::SECOND.0) << Ticks::SHIFT);
+
+    /// The present in ticks, which is also the state of a bucket that is fresh now.
+    #[must_use]
+    #[inline(always)]
+    pub const fn ticks(self) -> Ticks {
+        self.0.to_ticks()
+    }
+
+    /// Whether 64 bits of ticks have not yet wrapped.
+    #[inline(always)]
+    const fn is_plain(self) -> bool {
+        self.0.0 >> (64 - Ticks::SHIFT) == 0
+    }
+
+    /// How far `later` lies ahead of `base` (a time near the present), or zero if it does not.
+    #[must_use]
+    #[inline(always)]
+    pub const fn ahead_of(self, base: Ticks, later: Ticks, far: Ticks) -> Ticks {
+        let distance = later.0.wrapping_sub(base.0);
+        let reach = if self.is_plain() { u64::MAX - base.0 } else { far.0 };
+        Ticks(if distance <= reach { distance } else { 0 })
+    }
+
+    /// How far `time` lies ahead of the present, or zero if it does not.
+    #[must_use]
+    #[inline(always)]
+    pub const fn ahead(self, time: Ticks, far: Ticks) -> Ticks {
+        self.ahead_of(self.ticks(), time, far)
+    }
+
+    /// What to subtract from states so that their order as numbers is that of the times they stand for. After the wrap
+    /// that is the furthest future, so that the furthest past comes next.
+    #[inline(always)]
+    pub(crate) const fn order_base(self) -> u64 {
+        if self.is_plain() { 0 } else { self.ticks().0.wrapping_add(Self::FAR.0) }
+    }
+
+    /// The present plus `length`, as a state keeps it: always below the reserved [`crate::table::BUSY`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn plus(self, length: Ticks) -> Ticks {
+        let now = self.ticks().0;
+        let sum = if self.is_plain() { now.saturating_add(length.0) } else { now.wrapping_add(length.0) };
+        Ticks(if sum >= crate::table::BUSY { crate::table::BUSY - 1 } else { sum })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN_END: u64 = 1 << 57;
+
+    #[test]
+    fn order_is_plain_for_four_and_a_half_years() {
+        let now = Now(Nanos(Nanos::YEAR.0 * 4));
+        assert_eq!(now.ahead(Nanos(3).to_ticks(), Ticks(1)), Ticks(0));
+        assert_eq!(now.ahead(Ticks(now.ticks().0 + 5), Ticks(1)), Ticks(5));
+    }
+
+    #[test]
+    fn after_the_wrap_only_the_near_future_lies_ahead() {
+        let now = Now(Nanos(PLAIN_END + 10));
+        assert_eq!(now.ticks(), Ticks(10 << 7));
+        assert_eq!(now.ahead(Ticks((10 << 7) + 9), Now::FAR), Ticks(9));
+        assert_eq!(now.ahead(Ticks(u64::MAX - 4), Now::FAR), Ticks(0));
+        assert_eq!(now.ahead(Ticks(9 << 7), Now::FAR), Ticks(0));
+    }
+
+    #[test]
+    fn the_last_state_before_the_wrap_is_not_the_reserved_one() {
+        let now = Now(Nanos(PLAIN_END - 1));
+        assert_eq!(now.plus(Ticks(1 << 40)), Ticks(crate::table::BUSY - 1));
+    }
+
+    #[test]
+    fn waits_are_rounded_up() {
+        assert_eq!(Ticks(1).to_nanos_up(), Nanos(1));
+        assert_eq!(Ticks(128).to_nanos_up(), Nanos(1));
+        assert_eq!(Ticks(129).to_nanos_up(), Nanos(2));
+    }
+}

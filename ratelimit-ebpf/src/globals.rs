@@ -1,0 +1,67 @@
+//! The constants of this generation. The daemon sets them before it loads the program, and the map they lie in is frozen:
+//! so the verifier knows their values, and removes what this generation's rules do not use.
+
+use core::arch::asm;
+
+use ratelimit_common::{
+    verifier::opaque,
+    wire::{Globals, KeyMask, MOST_RULES, RULE_NUMBERS, Rule},
+};
+
+/// Memory for a constant, of which the compiler must not know that it is zero here.
+#[repr(C, align(8))]
+struct Constant<const N: usize>([u8; N]);
+
+#[unsafe(no_mangle)]
+static GLOBALS: Constant<{ size_of::<Globals>() }> = Constant([0; _]);
+
+#[unsafe(no_mangle)]
+static RULES: Constant<{ MOST_RULES * size_of::<Rule>() }> = Constant([0; _]);
+
+/// For each rule number, where in `RULES` the rule is, plus one; zero if this generation has none of that number.
+#[unsafe(no_mangle)]
+static RULE_INDEX: Constant<RULE_NUMBERS> = Constant([0; _]);
+
+impl<const N: usize> Constant<N> {
+    #[inline(always)]
+    fn address(&'static self) -> *const u8 {
+        let mut address = self.0.as_ptr();
+        // SAFETY: the instruction changes nothing; but the compiler can't tell any more what is there.
+        unsafe { asm!("{0} = {0}", inout(reg) address, options(pure, nomem, nostack)) };
+        address
+    }
+}
+
+/// The constants that are not rules.
+#[inline(always)]
+pub fn globals() -> &'static Globals {
+    // SAFETY: size and alignment are those of the type, and any bytes are a value of it.
+    unsafe { &*GLOBALS.address().cast::<Globals>() }
+}
+
+/// The rule at `index`, which must be below the number of rules.
+#[inline(always)]
+pub fn rule(index: u64) -> &'static Rule {
+    let index = opaque(index) as usize % MOST_RULES;
+    // SAFETY: the index is inside, and the daemon has written rules up to it.
+    unsafe { &*RULES.address().cast::<Rule>().add(index) }
+}
+
+/// What of a source makes the key of a rule. `family` is 0 or 1.
+#[inline(always)]
+pub fn key_mask(rule: &Rule, family: u64) -> &KeyMask {
+    let family = opaque(family) as usize % 2;
+    // SAFETY: the index is inside.
+    unsafe { rule.masks.get_unchecked(family) }
+}
+
+/// The rule with a number, if this generation has it.
+#[inline(always)]
+pub fn rule_numbered(number: u64) -> Option<&'static Rule> {
+    let number = opaque(number) as usize % RULE_NUMBERS;
+    // SAFETY: the index is inside.
+    match unsafe { *RULE_INDEX.address().add(number) } {
+        0 => None,
+        index => Some(rule(index as u64 - 1)),
+    }
+}

@@ -1,0 +1,47 @@
+//! The XDP program. It drops packets above their rules' rates, per source, before the kernel spends anything on them.
+//!
+//! Each stage is a file: [`pipeline`] puts them in order and gives a reason, the exit below counts it and makes it the
+//! verdict. There is no other exit, so the counters add up to all packets seen.
+#![no_std]
+#![expect(missing_docs, reason = "the macro makes a function of its own beside the documented one")]
+#![no_main]
+#![feature(asm_experimental_arch)]
+
+mod allow;
+mod bucket;
+mod clock;
+mod frame;
+mod globals;
+mod meta;
+mod pipeline;
+mod rules;
+mod stats;
+mod table;
+mod walk;
+
+use aya_ebpf::{
+    bindings::xdp_action::{XDP_DROP, XDP_PASS},
+    macros::xdp,
+    programs::XdpContext,
+};
+use aya_log_ebpf::debug;
+
+/// Judges one packet.
+#[xdp(frags)]
+pub fn ratelimit(ctx: XdpContext) -> u32 {
+    let frame = frame::XdpFrame::new(&ctx);
+    let reason = pipeline::judge(&frame);
+    stats::count(reason, frame.wire_length());
+    debug!(&ctx, "{} bytes: {}", frame.wire_length(), reason.name());
+    if reason.is_drop() { XDP_DROP } else { XDP_PASS }
+}
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    // Never reached: the verifier refuses a program that could come here and not end.
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,0 +1,58 @@
+//! Counters, one copy for each processor.
+
+use aya_ebpf::{macros::map, maps::PerCpuArray};
+use ratelimit_common::wire::{Counter, RULE_NUMBERS, Reason, RuleCounters, TableCounters};
+
+#[map]
+static REASONS: PerCpuArray<Counter> = PerCpuArray::with_max_entries(Reason::ALL.len() as u32, 0);
+
+#[map]
+static RULE_COUNTERS: PerCpuArray<RuleCounters> = PerCpuArray::with_max_entries(RULE_NUMBERS as u32, 0);
+
+#[map]
+static TABLE_COUNTERS: PerCpuArray<TableCounters> = PerCpuArray::with_max_entries(1, 0);
+
+/// Counts a packet under the reason for its verdict.
+#[inline(always)]
+pub fn count(reason: Reason, bytes: u64) {
+    if let Some(counter) = REASONS.get_ptr_mut(reason as u32) {
+        // SAFETY: the map's own memory, which only this processor writes.
+        add(unsafe { &mut *counter }, bytes);
+    }
+}
+
+/// Counts a packet that a rule allowed and that passed, or that it denied.
+#[inline(always)]
+pub fn count_rule(number: u64, dropped: bool, bytes: u64) {
+    if let Some(counters) = RULE_COUNTERS.get_ptr_mut(number as u32) {
+        // SAFETY: as above.
+        let counters = unsafe { &mut *counters };
+        add(if dropped { &mut counters.dropped } else { &mut counters.passed }, bytes);
+    }
+}
+
+/// Takes back [`count_rule`] of a packet that passed this rule, but not a later one.
+#[inline(always)]
+pub fn discount_rule(number: u64, bytes: u64) {
+    if let Some(counters) = RULE_COUNTERS.get_ptr_mut(number as u32) {
+        // SAFETY: as above.
+        let passed = unsafe { &mut (*counters).passed };
+        passed.packets -= 1;
+        passed.bytes -= bytes;
+    }
+}
+
+#[inline(always)]
+fn add(counter: &mut Counter, bytes: u64) {
+    counter.packets += 1;
+    counter.bytes += bytes;
+}
+
+/// Counts what happened to the table.
+#[inline(always)]
+pub fn count_table(event: impl FnOnce(&mut TableCounters)) {
+    if let Some(counters) = TABLE_COUNTERS.get_ptr_mut(0) {
+        // SAFETY: as above.
+        event(unsafe { &mut *counters });
+    }
+}

@@ -1,0 +1,163 @@
+//! The bucket table over a map: an array whose values are whole sets, so that a look-up is a few instructions without a
+//! lock or a call.
+
+use core::{arch::asm, ptr};
+
+use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
+use ratelimit_common::{
+    limit::Limit,
+    table::{self, Home, Key, Position, Tag},
+    time::{Nanos, Now},
+    wire::{Rule, SetWords},
+};
+
+use crate::{globals, stats};
+
+#[map]
+static BUCKETS: Array<SetWords> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// The table.
+pub struct Buckets;
+
+#[inline(always)]
+fn set(number: u64) -> Option<Set> {
+    BUCKETS.get_ptr_mut(number as u32).map(Set)
+}
+
+/// Two sets by their numbers; the stamp carries these along.
+#[inline(always)]
+fn home(first: u64, second: u64) -> Option<Home<Set>> {
+    Some(Home { first: set(first)?, second: set(second)?, stamp: first << 32 | second })
+}
+
+impl table::Table for Buckets {
+    type Set = Set;
+
+    #[inline(always)]
+    fn home(&self, key: &Key) -> Option<Home<Set>> {
+        let mask = globals::globals().set_mask;
+        home(key.first() & mask, key.second() & mask)
+    }
+
+    #[inline(always)]
+    fn limit(&self, tag: Tag) -> Option<&Limit> {
+        globals::rule_numbered(Rule::number_of(tag)).map(|rule| &rule.limit)
+    }
+
+    #[inline(always)]
+    fn on_live_eviction(&self) {
+        stats::count_table(|counters| counters.live_evictions += 1);
+    }
+
+    #[inline(always)]
+    fn nearest_to_fresh(&self, home: &Home<Set>, now: Now) -> Option<Position> {
+        match nearest_to_fresh(home.stamp, now.0.0) {
+            NOBODY => None,
+            rank => Some(Position::of_rank(rank as usize)),
+        }
+    }
+
+    #[inline(always)]
+    fn is_elsewhere(&self, home: &Home<Set>, word: u64, mine: Position) -> bool {
+        is_elsewhere(home.stamp, word, mine.rank() as u64) != 0
+    }
+}
+
+const NOBODY: u64 = u64::MAX;
+
+// Functions with a symbol are verified once, whatever calls them; others once for each way to get there. They take and
+// return plain numbers.
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn nearest_to_fresh(stamp: u64, now: u64) -> u64 {
+    let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return NOBODY };
+    match table::nearest_to_fresh(&Buckets, &home, Now(Nanos(now))) {
+        Some(position) => position.rank() as u64,
+        None => NOBODY,
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn is_elsewhere(stamp: u64, word: u64, rank: u64) -> u64 {
+    let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return 1 };
+    table::is_elsewhere(&home, word, Position::of_rank(rank as usize)).into()
+}
+
+/// A set in the map's memory.
+#[derive(Clone, Copy)]
+pub struct Set(*mut SetWords);
+
+impl table::Set for Set {
+    type Slot = Slot;
+
+    #[inline(always)]
+    fn slot(self, index: usize) -> Slot {
+        // SAFETY: a set has SLOTS slots, and the table asks for no others.
+        Slot(unsafe { self.0.cast::<[u64; 2]>().add(index) })
+    }
+}
+
+/// A slot in the map's memory.
+#[derive(Clone, Copy)]
+pub struct Slot(*mut [u64; 2]);
+
+impl Slot {
+    #[inline(always)]
+    const fn key_word(self) -> *mut u64 {
+        self.0.cast()
+    }
+
+    #[inline(always)]
+    const fn state_word(self) -> *mut u64 {
+        // SAFETY: the second of two words.
+        unsafe { self.0.cast::<u64>().add(1) }
+    }
+}
+
+impl table::Slot for Slot {
+    #[inline(always)]
+    fn key(self) -> u64 {
+        // SAFETY: an aligned word of the map; volatile, so it is one load.
+        unsafe { ptr::read_volatile(self.key_word()) }
+    }
+
+    #[inline(always)]
+    fn state(self) -> u64 {
+        // SAFETY: as above.
+        unsafe { ptr::read_volatile(self.state_word()) }
+    }
+
+    #[inline(always)]
+    fn swap_key(self, key: u64) {
+        exchange(self.key_word(), key);
+    }
+
+    #[inline(always)]
+    fn replace_state(self, current: u64, new: u64) -> bool {
+        let found: u64;
+        // SAFETY: compares and exchanges an aligned word of the map; a full barrier.
+        unsafe {
+            asm!(
+                "r0 = cmpxchg_64({word} + 0, r0, {new})",
+                word = in(reg) self.state_word(),
+                new = in(reg) new,
+                inout("r0") current => found,
+                options(nostack),
+            );
+        }
+        found == current
+    }
+
+    #[inline(always)]
+    fn release_state(self, new: u64) {
+        exchange(self.state_word(), new);
+    }
+}
+
+#[inline(always)]
+fn exchange(word: *mut u64, new: u64) {
+    // SAFETY: exchanges an aligned word of the map; a full barrier.
+    unsafe { asm!("{new} = xchg_64({word} + 0, {new})", word = in(reg) word, new = inout(reg) new => _, options(nostack)) };
+}

@@ -1,0 +1,95 @@
+//! The command line: what it understands, and one file for each command.
+
+mod detach;
+pub mod output;
+mod run;
+mod status;
+mod table;
+pub mod validate;
+
+use std::{fmt::Display, path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use self::output::Output;
+use crate::policy::InstanceName;
+
+/// Exit status: it could not be done.
+const FAILED: u8 = 1;
+/// Exit status: wrong usage or configuration.
+const WRONG_USAGE: u8 = 2;
+
+/// Limits how fast each client may use this host.
+#[derive(Debug, Parser)]
+#[command(name = "ratelimit", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// The form of answers.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    /// Checks configuration files and says what is wrong with them; changes nothing.
+    Validate {
+        /// The files.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    Status(status::Show),
+    Detach(detach::Detach),
+}
+
+/// Which instance a command is about.
+#[derive(Debug, Args)]
+struct InstanceArgs {
+    /// The instance, if the configuration names one.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    instance: InstanceName,
+}
+
+impl Cli {
+    /// Does what the arguments say.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        start_logging();
+        match self.command {
+            Command::Run(run) => run.run(),
+            Command::Validate { files } => validate::validate(&files, self.output),
+            Command::Status(status) => status.run(self.output),
+            Command::Detach(detach) => detach.run(self.output),
+        }
+    }
+}
+
+/// To the standard error, as `RUST_LOG` says, else from level info on.
+fn start_logging() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    // It fails only if something in this process logs already.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(terminal)
+        .with_target(false)
+        .try_init();
+}
+
+/// Writes an answer in the form that was asked for.
+fn answer_with(output: Output, text: &dyn Display, json: &serde_json::Value) -> ExitCode {
+    let written = match output {
+        Output::Text => output::write(text),
+        Output::Json => output::write(&format_args!("{json}\n")),
+    };
+    written.map_or_else(|error| fail(FAILED, &error), |()| ExitCode::SUCCESS)
+}
+
+/// Says what went wrong, in one line or more on the standard error.
+fn fail(status: u8, error: &dyn Display) -> ExitCode {
+    eprintln!("ratelimit: {error}");
+    ExitCode::from(status)
+}

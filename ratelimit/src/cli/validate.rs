@@ -1,0 +1,210 @@
+//! `ratelimit validate FILE...`: checks configuration files and nothing else.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use serde::Serialize;
+
+use super::output::Output;
+use crate::{
+    config::{self, Checked, ConfigError, ConfigErrors, limit::format_limit},
+    policy::{Network, Policy},
+};
+
+/// Exit status if a file is wrong.
+const WRONG_CONFIGURATION: u8 = 2;
+
+/// Checks all files and says what is wrong with them: as text, mistakes and warnings on the standard error; as JSON,
+/// all in one object on the standard output. The exit status is 2 if a file is wrong, 1 if that could not be said.
+#[must_use]
+pub fn validate(files: &[PathBuf], output: Output) -> ExitCode {
+    let outcome = match output {
+        Output::Text => write_text(files, &mut io::stdout().lock(), &mut io::stderr().lock()),
+        Output::Json => write_json(files, &mut io::stdout().lock()),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(WRONG_CONFIGURATION),
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Checks all files; what is good goes to `out`, mistakes and warnings to `err`. Says whether all were good.
+///
+/// # Errors
+/// The answer could not be written.
+pub fn write_text(files: &[PathBuf], out: &mut impl Write, err: &mut impl Write) -> io::Result<bool> {
+    let mut all_good = true;
+    for file in files {
+        match config::check(file) {
+            Ok(checked) => {
+                write_good(&file.display().to_string(), &checked.policy, out)?;
+                for warning in &checked.warnings {
+                    writeln!(err, "{}", Warning(warning))?;
+                }
+            }
+            Err(errors) => {
+                all_good = false;
+                writeln!(err, "{errors}")?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(all_good)
+}
+
+fn write_good(file: &str, policy: &Policy, out: &mut impl Write) -> io::Result<()> {
+    let (rules, interfaces) = policy.network.as_ref().map_or((0, 0), |n| (n.rules.len(), n.interfaces.len()));
+    writeln!(out, "{file}: ok: {}, {}", counted(rules, "rule"), counted(interfaces, "interface"))?;
+    for rule in policy.network.iter().flat_map(rules_of) {
+        let Withstands { name, limit, new_sources_per_second } = rule;
+        writeln!(out, "  {name}: {limit}; withstands {new_sources_per_second} new sources a second")?;
+    }
+    Ok(())
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// Shows that it is not a mistake.
+struct Warning<'w>(&'w ConfigError);
+
+impl std::fmt::Display for Warning<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ConfigError { file, line, column, field, message } = self.0;
+        let separator = if field.is_empty() { "" } else { ": " };
+        write!(f, "{file}:{line}:{column}: warning: {field}{separator}{message}")
+    }
+}
+
+#[derive(Serialize)]
+struct Answer {
+    files: Vec<FileAnswer>,
+}
+
+#[derive(Serialize)]
+struct FileAnswer {
+    file: String,
+    ok: bool,
+    errors: Vec<ConfigError>,
+    warnings: Vec<ConfigError>,
+    rules: Vec<Withstands>,
+}
+
+/// How many unknown sources a rule's buckets have room for.
+#[derive(Serialize)]
+struct Withstands {
+    name: String,
+    limit: String,
+    new_sources_per_second: u64,
+}
+
+/// Checks all files and writes one JSON object. Says whether all were good.
+///
+/// # Errors
+/// The answer could not be written.
+pub fn write_json(files: &[PathBuf], out: &mut impl Write) -> io::Result<bool> {
+    let files: Vec<FileAnswer> =
+        files.iter().map(|file| answer(file.display().to_string(), config::check(file))).collect();
+    let all_good = files.iter().all(|file| file.ok);
+    serde_json::to_writer_pretty(&mut *out, &Answer { files })?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(all_good)
+}
+
+fn answer(file: String, result: Result<Checked, ConfigErrors>) -> FileAnswer {
+    match result {
+        Ok(Checked { policy, warnings }) => FileAnswer {
+            file,
+            ok: true,
+            errors: Vec::new(),
+            warnings,
+            rules: policy.network.iter().flat_map(rules_of).collect(),
+        },
+        Err(errors) => FileAnswer {
+            file,
+            ok: false,
+            errors: errors.into_iter().collect(),
+            warnings: Vec::new(),
+            rules: Vec::new(),
+        },
+    }
+}
+
+fn rules_of(network: &Network) -> Vec<Withstands> {
+    let withstands = |rule: &crate::policy::Rule| Withstands {
+        name: rule.name.to_string(),
+        limit: format_limit(rule.limit.spec()),
+        new_sources_per_second: network.new_sources_per_second(rule),
+    };
+    network.rules.iter().map(withstands).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A good file, one with two mistakes, one with a warning.
+    fn files() -> (tempfile::TempDir, Vec<PathBuf>) {
+        let directory = tempfile::tempdir().unwrap();
+        let contents = [
+            "network: {interfaces: [eth0], rules: [{name: a, rate: 1/s}, {name: b, rate: 1k/s}]}",
+            "network: {rules: [{name: a, rate: 0/s}]}\nx: 1\n",
+            "network: {}\n",
+        ];
+        let write = |(name, content)| {
+            let path = directory.path().join(name);
+            fs::write(&path, content).unwrap();
+            path
+        };
+        let paths = ["good", "bad", "warned"].into_iter().zip(contents).map(write).collect();
+        (directory, paths)
+    }
+
+    #[test]
+    fn all_files_are_judged() {
+        let (directory, files) = files();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        assert!(!write_text(&files, &mut out, &mut err).unwrap());
+        let prefix = format!("{}/", directory.path().display());
+        let out = String::from_utf8(out).unwrap().replace(&prefix, "");
+        let err = String::from_utf8(err).unwrap().replace(&prefix, "");
+        let good = "good: ok: 2 rules, 1 interface\n  \
+                    a: token_bucket,rate=1/s; withstands 524288 new sources a second\n  \
+                    b: token_bucket,rate=1000/s; withstands 524288000 new sources a second\n\
+                    warned: ok: 0 rules, 0 interfaces\n";
+        assert_eq!(out, good);
+        assert!(err.starts_with("bad:1:35: network.rules[0].rate: a rate of 0 "), "{err}");
+        assert!(err.contains("\nbad:2:1: x: unknown key `x`;"), "{err}");
+        assert!(err.contains("\nwarned:1:10: warning: network: no rules"), "{err}");
+    }
+
+    #[test]
+    fn json_has_the_same() {
+        let (_directory, files) = files();
+        let mut out = Vec::new();
+        assert!(!write_json(&files, &mut out).unwrap());
+        let answer: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let at = |pointer: &str| answer.pointer(pointer).cloned().unwrap_or_default();
+        assert_eq!([at("/files/0/ok"), at("/files/1/ok"), at("/files/2/ok")], [true, false, true]);
+        assert_eq!((at("/files/0/errors"), at("/files/0/warnings")), (vec![0; 0].into(), vec![0; 0].into()));
+        assert_eq!(at("/files/1/errors/0/file"), files[1].to_str().unwrap());
+        assert_eq!((at("/files/1/errors/0/line"), at("/files/1/errors/0/column")), (1.into(), 35.into()));
+        assert_eq!(at("/files/1/errors/0/field"), "network.rules[0].rate");
+        assert_eq!(at("/files/1/errors/1/field"), "x");
+        assert_eq!(at("/files/2/warnings/0/field"), "network");
+    }
+
+    #[test]
+    fn no_file_is_wrong() {
+        assert!(write_json(&[], &mut Vec::new()).unwrap());
+    }
+}

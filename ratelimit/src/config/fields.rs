@@ -1,0 +1,171 @@
+//! Typed access to the tree: mappings with known keys, lists, texts. What has the wrong shape is reported and left
+//! out, so that the caller goes on and finds the other mistakes.
+//!
+//! Shapes only: whether a text is a good rate or prefix is for `validate`.
+
+use super::{
+    error::{At, FieldPath, Report, quoted},
+    pending::{self, NOT_SUPPORTED_YET},
+    tree::{Entry, Node, Value},
+    words::{hint, nearest},
+};
+
+/// A value as text, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// As written, without quotes.
+    pub text: String,
+    /// Where.
+    pub at: At,
+}
+
+/// A node of the tree and the path that led to it.
+#[derive(Clone, Debug)]
+pub struct Field<'t> {
+    node: &'t Node,
+    at: At,
+}
+
+impl<'t> Field<'t> {
+    /// The top of a file.
+    #[must_use]
+    pub fn root(node: &'t Node) -> Self {
+        Self::new(node, FieldPath::default())
+    }
+
+    fn new(node: &'t Node, field: FieldPath) -> Self {
+        Self { node, at: At { position: node.position, field } }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn at(&self) -> &At {
+        &self.at
+    }
+
+    /// Whether it is a mapping, for values that may be written in two ways.
+    #[must_use]
+    pub fn is_mapping(&self) -> bool {
+        matches!(self.node.value, Value::Map(_))
+    }
+
+    /// Whether no value was given.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        matches!(&self.node.value, Value::Scalar(scalar) if scalar.is_null())
+    }
+
+    /// Where a key of this mapping stands, if this is one and has it.
+    #[must_use]
+    pub fn key_at(&self, key: &str) -> Option<At> {
+        let Value::Map(entries) = &self.node.value else { return None };
+        let entry = entries.iter().find(|entry| entry.key.text == key)?;
+        Some(At { position: entry.position, field: self.at.field.key(key) })
+    }
+
+    /// A single value, as text.
+    pub fn text(&self, report: &mut Report) -> Option<Text> {
+        match &self.node.value {
+            Value::Scalar(scalar) if scalar.is_null() => {
+                report.error(&self.at, "has no value");
+                None
+            }
+            Value::Scalar(scalar) => Some(Text { text: scalar.text.clone(), at: self.at.clone() }),
+            // In `[::1, fe80::]` YAML takes the last item for a mapping.
+            Value::Map(_) => {
+                report.error(
+                    &self.at,
+                    "must be a single value, not a mapping; put quotes around text that has a `:`",
+                );
+                None
+            }
+            Value::List(_) => {
+                report.error(&self.at, "must be a single value, not a list");
+                None
+            }
+        }
+    }
+
+    /// The items of a list.
+    pub fn items(&self, report: &mut Report) -> Vec<Field<'t>> {
+        match &self.node.value {
+            Value::List(items) => {
+                items.iter().enumerate().map(|(i, node)| Field::new(node, self.at.field.item(i))).collect()
+            }
+            _ => {
+                report.error(
+                    &self.at,
+                    format!("must be a list (in brackets, or with `- `), not {}", self.node.shape()),
+                );
+                Vec::new()
+            }
+        }
+    }
+
+    /// A mapping with no other keys than `known`; others are reported.
+    pub fn mapping(&self, known: &[&str], report: &mut Report) -> Option<Mapping<'t>> {
+        let Value::Map(entries) = &self.node.value else {
+            let accepted = known.join(", ");
+            report.error(&self.at, format!("must be a mapping (of {accepted}), not {}", self.node.shape()));
+            return None;
+        };
+        for entry in entries.iter().filter(|entry| !known.contains(&entry.key.text.as_str())) {
+            refuse_key(entry, &self.at.field, known, report);
+        }
+        Some(Mapping { entries, at: self.at.clone() })
+    }
+}
+
+/// The known keys of a mapping.
+#[derive(Clone, Debug)]
+pub struct Mapping<'t> {
+    entries: &'t [Entry],
+    at: At,
+}
+
+impl<'t> Mapping<'t> {
+    /// Where it begins.
+    #[must_use]
+    pub fn at(&self) -> &At {
+        &self.at
+    }
+
+    /// Whether it has no key at all, not even an unknown one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The value of a key, if it is there.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Field<'t>> {
+        let entry = self.entries.iter().find(|entry| entry.key.text == key)?;
+        Some(Field::new(&entry.value, self.at.field.key(key)))
+    }
+
+    /// The text of a key, if it is there.
+    pub fn text(&self, key: &str, report: &mut Report) -> Option<Text> {
+        self.get(key)?.text(report)
+    }
+
+    /// The text of a key; it is a mistake if the key is missing. `example` says what it could be.
+    pub fn required_text(&self, key: &str, example: &str, report: &mut Report) -> Option<Text> {
+        // A misspelled one has been reported as such.
+        let is_misspelled = |entry: &Entry| nearest(&entry.key.text, &[key]).is_some();
+        if self.get(key).is_none() && !self.entries.iter().any(is_misspelled) {
+            let at = At { position: self.at.position, field: self.at.field.key(key) };
+            report.error(&at, format!("missing; add `{key}: {example}`"));
+        }
+        self.text(key, report)
+    }
+}
+
+fn refuse_key(entry: &Entry, parent: &FieldPath, known: &[&str], report: &mut Report) {
+    let key = entry.key.text.as_str();
+    let at = At { position: entry.position, field: parent.key(key) };
+    if pending::is_pending_key(&at.field) {
+        report.error(&at, format!("{} is {NOT_SUPPORTED_YET}", quoted(key)));
+    } else {
+        report.error(&at, format!("unknown key {}{}", quoted(key), hint(key, known)));
+    }
+}

@@ -1,0 +1,70 @@
+//! Reading the program's counters: sums over all processors.
+
+use aya::maps::{Map, MapData, PerCpuArray};
+use ratelimit_common::wire::{Counter, Reason, RuleCounters, TableCounters};
+use serde::{Deserialize, Serialize};
+
+use super::{Error, kernel::Wire};
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Frames.
+    pub packets: u64,
+    /// Wire bytes: Ethernet header included, check sequence not.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign<Counter> for Count {
+    fn add_assign(&mut self, counter: Counter) {
+        self.packets = self.packets.wrapping_add(counter.packets);
+        self.bytes = self.bytes.wrapping_add(counter.bytes);
+    }
+}
+
+/// Packets for one reason.
+pub(super) fn reason(map: &Map, reason: Reason) -> Result<Count, Error> {
+    let mut sum = Count::default();
+    each(map, reason as u32, |counter: Counter| sum += counter)?;
+    Ok(sum)
+}
+
+/// Packets that a rule passed and dropped.
+pub(super) fn rule(map: &Map, number: u32) -> Result<(Count, Count), Error> {
+    let (mut passed, mut dropped) = (Count::default(), Count::default());
+    each(map, number, |counters: RuleCounters| {
+        passed += counters.passed;
+        dropped += counters.dropped;
+    })?;
+    Ok((passed, dropped))
+}
+
+/// What happened to the table.
+pub(super) fn table(map: &Map) -> Result<TableCounters, Error> {
+    let mut sum = TableCounters::default();
+    each(map, 0, |counters: TableCounters| {
+        sum.live_evictions = sum.live_evictions.wrapping_add(counters.live_evictions);
+        sum.exhausted_tries = sum.exhausted_tries.wrapping_add(counters.exhausted_tries);
+    })?;
+    Ok(sum)
+}
+
+/// Starts a rule number's counters at zero.
+pub(super) fn clear_rule(map: &mut Map, number: u32) -> Result<(), Error> {
+    let mut counters: PerCpuArray<&mut MapData, Wire<RuleCounters>> = map.try_into()?;
+    let processors = counters.get(&number, 0)?.len();
+    let zeros = vec![Wire(RuleCounters::default()); processors];
+    let zeros = aya::maps::PerCpuValues::try_from(zeros)
+        .map_err(|source| Error::System { what: "the number of processors", source })?;
+    Ok(counters.set(number, zeros, 0)?)
+}
+
+fn each<T>(map: &Map, index: u32, mut add: impl FnMut(T)) -> Result<(), Error>
+where
+    T: Copy + 'static,
+    Wire<T>: aya::Pod,
+{
+    let counters: PerCpuArray<&MapData, Wire<T>> = map.try_into()?;
+    counters.get(&index, 0)?.iter().for_each(|value| add(value.0));
+    Ok(())
+}

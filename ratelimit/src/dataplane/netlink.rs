@@ -1,0 +1,119 @@
+//! What the kernel says about interfaces: their names, and the XDP program that each has.
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached},
+};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub index: u32,
+    pub name: String,
+    pub xdp: Option<Attached>,
+}
+
+/// The XDP program of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attached {
+    pub program: u32,
+    pub mode: Mode,
+}
+
+/// How a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// In the driver.
+    Native,
+    /// In the kernel's stack, after the packet's buffer is allocated.
+    Generic,
+    /// On the network card.
+    Hardware,
+}
+
+impl Mode {
+    /// The name that configurations and outputs use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Hardware => "hardware",
+        }
+    }
+}
+
+/// All interfaces of this network namespace.
+pub(super) fn interfaces() -> Result<Vec<Interface>, Error> {
+    let failed = |error: std::io::Error| Error::Netlink(error.to_string());
+    let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
+    socket.bind_auto().map_err(failed)?;
+    socket.connect(&SocketAddr::new(0, 0)).map_err(failed)?;
+    socket.send(&request(), 0).map_err(failed)?;
+    let mut found = Vec::new();
+    loop {
+        let (datagram, _) = socket.recv_from_full().map_err(failed)?;
+        if read(&datagram, &mut found)? {
+            return Ok(found);
+        }
+    }
+}
+
+fn request() -> Vec<u8> {
+    let mut message = NetlinkMessage::from(RouteNetlinkMessage::GetLink(LinkMessage::default()));
+    message.header.flags = NLM_F_DUMP | NLM_F_REQUEST;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+/// Adds the interfaces of one datagram, and says whether it was the last.
+fn read(mut bytes: &[u8], found: &mut Vec<Interface>) -> Result<bool, Error> {
+    while !bytes.is_empty() {
+        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes)
+            .map_err(|error| Error::Netlink(error.to_string()))?;
+        match message.payload {
+            NetlinkPayload::Done(_) => return Ok(true),
+            NetlinkPayload::Error(error) => return Err(Error::Netlink(error.to_io().to_string())),
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => found.push(interface(&link)),
+            _ => {}
+        }
+        let length = (message.header.length as usize).next_multiple_of(4).max(16);
+        bytes = bytes.get(length..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+fn interface(link: &LinkMessage) -> Interface {
+    let name = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    });
+    let xdp = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Xdp(xdp) => attached(xdp),
+        _ => None,
+    });
+    Interface { index: link.header.index, name: name.unwrap_or_default(), xdp }
+}
+
+fn attached(xdp: &[LinkXdp]) -> Option<Attached> {
+    let program = xdp.iter().find_map(|attribute| match attribute {
+        LinkXdp::ProgId(id) => Some(*id),
+        LinkXdp::DrvProgId(id) | LinkXdp::SkbProgId(id) | LinkXdp::HwProgId(id) => Some(*id),
+        _ => None,
+    })?;
+    let mode = xdp.iter().find_map(|attribute| match attribute {
+        LinkXdp::Attached(XdpAttached::SocketBuffer) => Some(Mode::Generic),
+        LinkXdp::Attached(XdpAttached::Hardware) => Some(Mode::Hardware),
+        LinkXdp::Attached(XdpAttached::Driver) => Some(Mode::Native),
+        _ => None,
+    });
+    Some(Attached { program, mode: mode.unwrap_or(Mode::Native) })
+}

@@ -1,0 +1,177 @@
+//! The daemon's notes beside the pinned maps: what it must know to adopt them, and what is in force.
+
+use std::path::PathBuf;
+
+use ratelimit_common::{
+    table::Secret,
+    time::Nanos,
+    wire::{META_BYTES, RULE_NUMBERS},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Error, clock};
+use crate::{
+    compile::TableFacts,
+    config,
+    policy::{self, Network},
+};
+
+/// Everything that is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    /// Nanoseconds on CLOCK_MONOTONIC.
+    made_at: u64,
+    random: [u64; 4],
+    pub sets: u32,
+    /// Which rule has which number in the table and the counters.
+    numbers: Vec<Number>,
+    pub in_force: Option<InForce>,
+}
+
+/// What the attached programs were loaded with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InForce {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Seconds since the Unix epoch.
+    pub since: u64,
+    /// What a clean stop does.
+    pub keeps_on_exit: bool,
+    /// Prefixes on the allow list.
+    pub allow: usize,
+    /// The rules, in the configuration's order.
+    pub rules: Vec<RuleInForce>,
+}
+
+/// A rule as outputs show it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RuleInForce {
+    /// Its number.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Its limit, as a configuration would have it.
+    pub limit: String,
+    /// Its key.
+    pub key: String,
+    /// What it does above the limit.
+    pub action: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Number {
+    number: u32,
+    identity: Identity,
+}
+
+/// What a rule must have in common with an earlier one to go on with its buckets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Identity {
+    name: String,
+    key: String,
+    layout: String,
+}
+
+/// What became of the numbers when rules changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Assignment {
+    /// For each rule of the configuration, in order.
+    pub numbers: Vec<u32>,
+    /// Numbers that had no rule before: whatever is left under them belongs to nobody.
+    pub new: Vec<u32>,
+}
+
+impl State {
+    /// Of a table that is made now.
+    pub(super) fn new(sets: u32) -> Result<Self, Error> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Error::System { what: "random numbers", source: std::io::Error::other(error) })?;
+        let (words, _) = bytes.as_chunks();
+        let mut random = [0; 4];
+        random.iter_mut().zip(words).for_each(|(number, word)| *number = u64::from_ne_bytes(*word));
+        Ok(Self { made_at: clock::monotonic()?.0, random, sets, numbers: Vec::new(), in_force: None })
+    }
+
+    /// From a map's value; `None` if nothing was written there yet.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Option<Self>, serde_json::Error> {
+        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        if length == 0 {
+            return Ok(None);
+        }
+        serde_json::from_slice(&bytes[..length]).map(Some)
+    }
+
+    pub(super) fn to_bytes(&self) -> Result<Box<[u8; META_BYTES]>, Error> {
+        let text = serde_json::to_vec(self).map_err(|error| Error::Load(error.to_string()))?;
+        let mut bytes = Box::new([0; META_BYTES]);
+        let room = bytes.get_mut(..text.len()).ok_or(Error::Object("room for the daemon's notes"))?;
+        room.copy_from_slice(&text);
+        Ok(bytes)
+    }
+
+    pub(super) fn facts(&self) -> Result<TableFacts, Error> {
+        let age = clock::monotonic()?.0.saturating_sub(self.made_at);
+        Ok(TableFacts {
+            made_at: Nanos(self.made_at),
+            made_at_unix: Nanos(clock::unix()?.0.saturating_sub(age)),
+            secret: Secret::new(self.random),
+            sets: self.sets,
+        })
+    }
+
+    /// Gives each rule its number: the one it had if it can go on with its buckets, else one that nobody has. Numbers of
+    /// rules that are gone stay taken until [`Self::retire`], because the old program runs until then.
+    pub(super) fn assign(&mut self, network: &Network) -> Result<Assignment, Error> {
+        let mut assignment = Assignment { numbers: Vec::new(), new: Vec::new() };
+        for rule in network.rules.iter() {
+            let identity = identity(rule);
+            let known = self.numbers.iter().find(|number| number.identity == identity);
+            let number = match known {
+                Some(known) => known.number,
+                None => {
+                    let number = self.free_number().ok_or(Error::Object("a free rule number"))?;
+                    assignment.new.push(number);
+                    self.numbers.push(Number { number, identity });
+                    number
+                }
+            };
+            assignment.numbers.push(number);
+        }
+        Ok(assignment)
+    }
+
+    /// From 1, because a tag of zero is no tag.
+    fn free_number(&self) -> Option<u32> {
+        (1..RULE_NUMBERS as u32).find(|&free| self.numbers.iter().all(|taken| taken.number != free))
+    }
+
+    /// Frees the numbers that are not among `used`.
+    pub(super) fn retire(&mut self, used: &[u32]) {
+        self.numbers.retain(|number| used.contains(&number.number));
+    }
+}
+
+fn identity(rule: &policy::Rule) -> Identity {
+    let (kind, period) = rule.limit.compiled().shape();
+    Identity {
+        name: rule.name.to_string(),
+        key: rule.key.to_string(),
+        layout: format!("{kind:?}/{}", period.0),
+    }
+}
+
+/// A rule as outputs show it.
+pub(super) fn describe(rule: &policy::Rule, number: u32) -> RuleInForce {
+    RuleInForce {
+        number,
+        name: rule.name.to_string(),
+        limit: config::limit::format_limit(rule.limit.spec()),
+        key: rule.key.to_string(),
+        action: match rule.action {
+            policy::Action::Drop => "drop",
+            policy::Action::Observe => "observe",
+        }
+        .to_owned(),
+    }
+}

@@ -1,0 +1,124 @@
+//! What is in force and what it has done, read from the pins: it needs no daemon.
+
+use aya::maps::{Map, MapData};
+use ratelimit_common::{table::SLOTS, wire::Reason};
+use serde::{Deserialize, Serialize};
+
+use super::{Attachment, Count, Error, RuleInForce, attach, counters, pins::Pins, read_state, system};
+use crate::policy::InstanceName;
+
+/// An instance's state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The instance.
+    pub instance: String,
+    /// The configuration file that is in force.
+    pub config: String,
+    /// Since when, in seconds since the Unix epoch.
+    pub since: u64,
+    /// What a clean stop does: `detach` or `keep`.
+    pub on_exit: String,
+    /// Where the program is attached.
+    pub interfaces: Vec<Attachment>,
+    /// Prefixes on the allow list.
+    pub allow: usize,
+    /// All packets, by the reason for their verdict.
+    pub reasons: Vec<ReasonStatus>,
+    /// The rules, in the configuration's order.
+    pub rules: Vec<RuleStatus>,
+    /// The bucket table.
+    pub table: TableStatus,
+}
+
+/// Packets that passed or were dropped for one reason.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReasonStatus {
+    /// The reason's name.
+    pub reason: String,
+    /// `pass` or `drop`.
+    pub verdict: String,
+    /// How many.
+    #[serde(flatten)]
+    pub count: Count,
+}
+
+/// A rule and what it has done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RuleStatus {
+    /// The rule.
+    #[serde(flatten)]
+    pub rule: RuleInForce,
+    /// Packets that it allowed and that passed.
+    pub passed: Count,
+    /// Packets that it denied; a rule that observes would have dropped them.
+    pub dropped: Count,
+}
+
+/// The bucket table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TableStatus {
+    /// How many buckets it has room for.
+    pub buckets: u64,
+    /// Its memory in bytes.
+    pub bytes: u64,
+    /// Buckets in use that had to give way to others.
+    pub live_evictions: u64,
+    /// Packets denied because processors met at the same bucket too often.
+    pub exhausted_tries: u64,
+}
+
+/// Reads an instance's state.
+///
+/// # Errors
+/// It is not attached, or its pins can't be read.
+pub fn status(instance: &InstanceName) -> Result<Status, Error> {
+    system::check()?;
+    let pins = Pins::new(instance)?;
+    let not_attached = || Error::NotAttached { instance: instance.to_string() };
+    let state = read_state(&pins)?.ok_or_else(not_attached)?;
+    let in_force = state.in_force.ok_or_else(not_attached)?;
+    let rule_counters = open(&pins, "RULE_COUNTERS")?;
+    Ok(Status {
+        instance: instance.to_string(),
+        config: in_force.config.display().to_string(),
+        since: in_force.since,
+        on_exit: if in_force.keeps_on_exit { "keep" } else { "detach" }.to_owned(),
+        interfaces: attach::attachments(&pins)?,
+        allow: in_force.allow,
+        reasons: reasons(&pins)?,
+        rules: in_force.rules.into_iter().map(|rule| rule_status(&rule_counters, rule)).collect::<Result<_, _>>()?,
+        table: table(&pins, state.sets)?,
+    })
+}
+
+fn open(pins: &Pins, name: &str) -> Result<Map, Error> {
+    Ok(Map::PerCpuArray(MapData::from_pin(pins.maps().join(name))?))
+}
+
+fn reasons(pins: &Pins) -> Result<Vec<ReasonStatus>, Error> {
+    let map = open(pins, "REASONS")?;
+    let read = |reason: &Reason| {
+        Ok(ReasonStatus {
+            reason: reason.name().to_owned(),
+            verdict: if reason.is_drop() { "drop" } else { "pass" }.to_owned(),
+            count: counters::reason(&map, *reason)?,
+        })
+    };
+    Reason::ALL.iter().map(read).collect()
+}
+
+fn rule_status(map: &Map, rule: RuleInForce) -> Result<RuleStatus, Error> {
+    let (passed, dropped) = counters::rule(map, rule.number)?;
+    Ok(RuleStatus { rule, passed, dropped })
+}
+
+fn table(pins: &Pins, sets: u32) -> Result<TableStatus, Error> {
+    let counters = counters::table(&open(pins, "TABLE_COUNTERS")?)?;
+    let buckets = u64::from(sets) * SLOTS as u64;
+    Ok(TableStatus {
+        buckets,
+        bytes: buckets * 16,
+        live_evictions: counters.live_evictions,
+        exhausted_tries: counters.exhausted_tries,
+    })
+}

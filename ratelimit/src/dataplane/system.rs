@@ -1,0 +1,74 @@
+//! Whether this process on this machine can load the XDP program at all; asked before anything is changed.
+
+use std::fs;
+
+use nix::sys::utsname::uname;
+
+use super::Error;
+
+/// The oldest kernel that has what the program needs: multi-buffer XDP.
+const OLDEST: (u32, u32) = (5, 18);
+
+const CAP_NET_ADMIN: u64 = 1 << 12;
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_PERFMON: u64 = 1 << 38;
+const CAP_BPF: u64 = 1 << 39;
+
+/// # Errors
+/// The kernel is too old, or a capability is missing.
+pub(super) fn check() -> Result<(), Error> {
+    check_kernel()?;
+    if may_load_programs() { Ok(()) } else { Err(Error::NoPermission) }
+}
+
+fn check_kernel() -> Result<(), Error> {
+    let system = uname().map_err(|error| Error::System { what: "uname", source: error.into() })?;
+    let release = system.release().to_string_lossy();
+    match version(&release) {
+        Some(found) if found < OLDEST => Err(Error::KernelTooOld { found: release.into_owned() }),
+        _ => Ok(()),
+    }
+}
+
+/// Major and minor of `6.1.0-13-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn may_load_programs() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let Some(have) = effective_capabilities(&status) else { return true };
+    let has = |wanted: u64| have & wanted == wanted;
+    has(CAP_NET_ADMIN) && (has(CAP_SYS_ADMIN) || has(CAP_BPF | CAP_PERFMON))
+}
+
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_distributions() {
+        for (release, expected) in [
+            ("6.1.0-13-amd64", Some((6, 1))),
+            ("5.18.0", Some((5, 18))),
+            ("5.4.0-150-generic", Some((5, 4))),
+            ("6.18.44-fc-v857", Some((6, 18))),
+            ("6.12-rc1", Some((6, 12))),
+            ("nonsense", None),
+        ] {
+            assert_eq!(version(release), expected, "{release}");
+        }
+    }
+
+    #[test]
+    fn capabilities_are_read_from_the_status_file() {
+        assert_eq!(effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
+        assert_eq!(effective_capabilities("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! What is to be limited, and how: the validated form of a configuration.
+//!
+//! Values are checked where they are made, so a policy that exists is right: names, prefixes and limits can't be
+//! built wrong, rules are at most [`Rules::MOST`] and their names differ. How it is written is for `config`, how it is
+//! enforced for the data plane; neither is known here.
+
+mod limit;
+mod name;
+mod prefix;
+mod sets;
+
+use std::{fmt, path::PathBuf};
+
+pub use limit::PacketLimit;
+pub use name::{InstanceName, InterfaceName, NameError, RuleName};
+pub use prefix::{Prefix, PrefixError};
+pub use sets::{AllowList, Interfaces, Rules, SetError, duplicates};
+
+/// Everything that one daemon is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The name of its pinned directory.
+    pub instance: InstanceName,
+    /// What to do with packets.
+    pub network: Option<Network>,
+    /// The control socket, if not at its default place.
+    pub control: Option<PathBuf>,
+}
+
+/// What is done with packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// Where; may be empty until the command line has named some.
+    pub interfaces: Interfaces,
+    /// Sources that are never limited: sorted, none inside another.
+    pub allow: AllowList,
+    /// How many buckets there are.
+    pub table: TableSize,
+    /// What a clean stop does.
+    pub on_exit: OnExit,
+    /// The rules, in file order.
+    pub rules: Rules,
+}
+
+/// An interface to attach to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: InterfaceName,
+    /// How to attach.
+    pub mode: Mode,
+}
+
+/// How to attach to an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver if it can, else generic.
+    #[default]
+    Auto,
+    /// In the driver, or not at all.
+    Native,
+    /// After the kernel has allocated the packet's buffer: slower, works with every driver.
+    Generic,
+}
+
+/// What a clean stop does with what is attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnExit {
+    /// Takes it off.
+    #[default]
+    Detach,
+    /// Leaves it in force.
+    Keep,
+}
+
+/// A limit on each key's packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its name.
+    pub name: RuleName,
+    /// What has a bucket of its own.
+    pub key: Key,
+    /// How much of it may pass.
+    pub limit: PacketLimit,
+    /// What is done above the limit.
+    pub action: Action,
+}
+
+/// What a bucket belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// A prefix of the source address.
+    Source(PrefixLengths),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(lengths) => write!(f, "source/{}, source/{}", lengths.ipv4, lengths.ipv6),
+        }
+    }
+}
+
+impl Default for Key {
+    fn default() -> Self {
+        Self::Source(PrefixLengths::default())
+    }
+}
+
+/// What is done with packets above a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They pass, and are counted.
+    Observe,
+}
+
+/// How much of an address makes a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixLengths {
+    ipv4: u8,
+    ipv6: u8,
+}
+
+impl PrefixLengths {
+    /// Bits of an IPv4 address at most.
+    pub const MOST_IPV4: u8 = 32;
+    /// Bits of an IPv6 address at most.
+    pub const MOST_IPV6: u8 = 128;
+
+    /// `None` if a length is 0, which would be one bucket for all, or longer than the address.
+    #[must_use]
+    pub fn new(ipv4: u8, ipv6: u8) -> Option<Self> {
+        let fits = (1..=Self::MOST_IPV4).contains(&ipv4) && (1..=Self::MOST_IPV6).contains(&ipv6);
+        fits.then_some(Self { ipv4, ipv6 })
+    }
+
+    /// Bits of an IPv4 address, 1 to 32.
+    #[must_use]
+    pub const fn ipv4(self) -> u8 {
+        self.ipv4
+    }
+
+    /// Bits of an IPv6 address, 1 to 128.
+    #[must_use]
+    pub const fn ipv6(self) -> u8 {
+        self.ipv6
+    }
+}
+
+impl Default for PrefixLengths {
+    /// A host, which in IPv6 has a whole /64 to take addresses from.
+    fn default() -> Self {
+        Self { ipv4: 32, ipv6: 64 }
+    }
+}
+
+/// The number of buckets: a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableSize(u32);
+
+impl TableSize {
+    /// 4,096 sets of 8.
+    pub const LEAST: u64 = 1 << 15;
+    /// Two gigabytes.
+    pub const MOST: u64 = 1 << 27;
+
+    /// The next power of two; `None` if `buckets` are out of range.
+    #[must_use]
+    pub fn at_least(buckets: u64) -> Option<Self> {
+        let in_range = (Self::LEAST..=Self::MOST).contains(&buckets);
+        in_range.then(|| buckets.next_power_of_two()).and_then(|slots| u32::try_from(slots).ok()).map(Self)
+    }
+
+    /// The number of buckets.
+    #[must_use]
+    pub const fn slots(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for TableSize {
+    /// 16 MiB.
+    fn default() -> Self {
+        Self(1 << 20)
+    }
+}
+
+impl Network {
+    /// How many sources that were not there before may come in a second, one packet each, before the table is half
+    /// full of buckets in use; up to there hardly any is lost. As if `rule` had the table to itself.
+    #[must_use]
+    pub fn new_sources_per_second(&self, rule: &Rule) -> u64 {
+        rule.limit.idle_again_per_second(self.table.slots() / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_sizes_are_powers_of_two_in_range() {
+        let cases = [
+            (0, None),
+            (1, None),
+            (32_767, None),
+            (32_768, Some(32_768)),
+            (32_769, Some(65_536)),
+            (1_000_000, Some(1_048_576)),
+            (1 << 27, Some(1 << 27)),
+            ((1 << 27) + 1, None),
+            (u64::MAX, None),
+        ];
+        for (buckets, expected) in cases {
+            assert_eq!(TableSize::at_least(buckets).map(TableSize::slots), expected, "{buckets}");
+        }
+    }
+
+    #[test]
+    fn prefix_lengths_fit_their_addresses() {
+        assert!(PrefixLengths::new(1, 1).is_some() && PrefixLengths::new(32, 128).is_some());
+        for (ipv4, ipv6) in [(0, 64), (32, 0), (33, 64), (32, 129)] {
+            assert_eq!(PrefixLengths::new(ipv4, ipv6), None);
+        }
+    }
+}

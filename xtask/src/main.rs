@@ -1,0 +1,64 @@
+//! `cargo xtask`: sets the machine up, builds, runs and tests. Each task is a module; this file only parses arguments.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod build;
+mod command;
+mod kernel;
+mod run;
+mod setup;
+mod test;
+mod tidy;
+mod toolchain;
+
+/// Build, run and test tasks of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Finds or installs what building and testing needs.
+    Setup,
+    /// Builds target/release/ratelimit, the BPF object embedded.
+    Build {
+        /// Builds target/debug/ratelimit instead.
+        #[arg(long)]
+        debug: bool,
+    },
+    /// Builds, then starts `ratelimit run` as root with these arguments.
+    Run {
+        /// Arguments for `ratelimit run`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Runs every check and test, those that need root in namespaces of their own.
+    Test {
+        /// Runs only the tests whose names contain this, and no other check.
+        filter: Option<String>,
+    },
+    /// Checks the invariants of ARCHITECTURE.md and the house rules that a program can check.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Setup => setup::all(),
+        Task::Build { debug } => build::run(debug),
+        Task::Run { arguments } => run::run(&arguments),
+        Task::Test { filter } => test::run(filter.as_deref()),
+        Task::Tidy => tidy::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `test`: every check and test of the repository, one tier after the other. A failing tier does not stop the next one;
+//! what can't run on this machine is listed, and is a failure where `CI` is set.
+
+use std::env;
+use std::ffi::OsStr;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use report::{Report, Summary};
+use tier::{Outcome, Tier, run_command, run_tests};
+
+use crate::{command, kernel, setup, tidy};
+
+mod report;
+pub mod tier;
+
+const TIERS: &[Tier] = &[
+    Tier { name: "tidy", check: |filter| unfiltered(filter, || tidy::run().map(|()| Outcome::Passed(None))) },
+    Tier { name: "format", check: |filter| unfiltered(filter, format) },
+    Tier { name: "clippy", check: |filter| unfiltered(filter, clippy) },
+    Tier { name: "tests", check: cargo_test },
+    Tier { name: "models", check: models },
+    Tier { name: "kernel", check: kernel::run },
+];
+
+/// Runs every tier, or only the tests whose names contain the filter, and sums up.
+pub fn run(filter: Option<&str>) -> Result<()> {
+    setup::for_tests()?;
+    let is_ci = env::var_os("CI").is_some_and(|value| !value.is_empty());
+    let summary = Summary::new(TIERS.iter().map(|tier| run_tier(tier, filter)).collect(), is_ci);
+    print!("{summary}");
+    if !summary.is_success() {
+        bail!("not every tier passed");
+    }
+    Ok(())
+}
+
+fn run_tier(tier: &Tier, filter: Option<&str>) -> Report {
+    println!("\n== {} ==", tier.name);
+    let start = Instant::now();
+    let outcome = (tier.check)(filter).unwrap_or_else(|error| {
+        eprintln!("{}: {error:#}", tier.name);
+        Outcome::Failed(None)
+    });
+    Report { tier: tier.name, outcome, took: start.elapsed() }
+}
+
+/// Checks that are not tests have no names that a filter could choose.
+fn unfiltered(filter: Option<&str>, check: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
+    match filter {
+        None => check(),
+        Some(_) => Ok(Outcome::LeftOut),
+    }
+}
+
+fn format() -> Result<Outcome> {
+    run_command(command::cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn clippy() -> Result<Outcome> {
+    let mut cargo = command::cargo();
+    cargo.args(["clippy", "--workspace", "--exclude", "ratelimit-ebpf", "--all-targets"]);
+    cargo.args(["--features", "ratelimit/kernel-tests", "--", "--deny", "warnings"]);
+    run_command(&mut cargo)
+}
+
+fn cargo_test(filter: Option<&str>) -> Result<Outcome> {
+    run_tests(command::cargo().args(["test", "--no-fail-fast"]).args(filter))
+}
+
+/// The loom model tests: every interleaving of a few threads. They are slow without optimization.
+fn models(filter: Option<&str>) -> Result<Outcome> {
+    let filter = match filter {
+        None => "loom",
+        Some(filter) if filter.contains("loom") => filter,
+        Some(_) => return Ok(Outcome::LeftOut),
+    };
+    let mut cargo = command::cargo();
+    cargo.env("RUSTFLAGS", "--cfg loom").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    // Its own directory: other flags for the same packages would rebuild everything, there and back.
+    cargo.env("CARGO_TARGET_DIR", command::target_dir()?.join("loom").as_os_str());
+    cargo.args(["test", "--release", "--package", "ratelimit-common", "--lib"]).arg(OsStr::new(filter));
+    run_tests(&mut cargo)
+}

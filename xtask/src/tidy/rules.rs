@@ -1,0 +1,219 @@
+//! The rules, as functions from paths and texts to findings.
+
+use super::Finding;
+use super::source::{self, Line, mentions, uses_crate};
+
+/// Longer Rust files than this are split, except the listed ones.
+const MAX_LINES: usize = 400;
+
+/// Files that may be longer, each with the reason.
+const LONG_FILES: &[(&str, &str)] = &[];
+
+/// `main.rs` parses arguments and calls the library.
+const MAX_MAIN_LINES: usize = 60;
+
+const GOLDEN_VECTORS: &str = "ratelimit-common/tests/vectors.yaml";
+
+const KERNEL_CRATES: &[&str] = &["aya", "aya_log", "aya_obj"];
+const SERVER_CRATES: &[&str] = &["axum", "hyper", "hyper_util", "tonic"];
+
+/// Modules of the daemon that decide, and must not know where questions come from.
+const PURE_MODULES: &[&str] = &["limiter", "store", "policy", "config", "compile"];
+
+/// Checks that need all paths at once.
+pub fn check_paths(paths: &[String]) -> Vec<Finding> {
+    let is_copy = |path: &&String| path.ends_with("vectors.yaml") && *path != GOLDEN_VECTORS;
+    let rule = format!("the golden vectors are in {GOLDEN_VECTORS} only");
+    paths.iter().filter(is_copy).map(|path| finding(path, 1, &rule)).collect()
+}
+
+/// Checks one file.
+pub fn check_file(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = check_whitespace(path, text);
+    if path == "Cargo.toml" || path.ends_with("/Cargo.toml") {
+        findings.extend(check_manifest(path, text));
+    }
+    if path.ends_with(".rs") {
+        findings.extend(check_shape(path, text));
+        for (index, line) in source::lines(path, text).iter().enumerate() {
+            let rules = [unfinished(line), sleeping_test(line), layer(path, line), pure_common(path, line)];
+            findings.extend(rules.iter().flatten().map(|rule| finding(path, index + 1, rule)));
+        }
+    }
+    findings
+}
+
+fn finding(path: &str, line: usize, rule: &str) -> Finding {
+    Finding { path: path.to_owned(), line, rule: rule.to_owned() }
+}
+
+/// Inputs of fuzzers are as they are.
+fn check_whitespace(path: &str, text: &str) -> Vec<Finding> {
+    if path.split('/').any(|part| part == "corpus") {
+        return Vec::new();
+    }
+    let breaches = text.split('\n').enumerate().filter_map(|(index, line)| {
+        let rule = match line.strip_suffix('\r') {
+            Some(_) => "lines end with a line feed alone",
+            None if line.ends_with([' ', '\t']) => "no white space at the end of a line",
+            None => return None,
+        };
+        Some(finding(path, index + 1, rule))
+    });
+    breaches.collect()
+}
+
+/// A package that is a workspace of its own (one for fuzzing, say) can't share lints.
+fn check_manifest(path: &str, text: &str) -> Option<Finding> {
+    let has_table = |name: &str| text.lines().any(|line| line.trim_end() == name);
+    let mut lints = text.lines().skip_while(|line| line.trim_end() != "[lints]").skip(1);
+    let shares_lints = lints.next().is_some_and(|line| line.replace(' ', "") == "workspace=true");
+    let is_breach = has_table("[package]") && !has_table("[workspace]") && !shares_lints;
+    is_breach.then(|| finding(path, 1, "a package has the workspace's lints: `[lints]`, `workspace = true`"))
+}
+
+fn check_shape(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !text.starts_with("//!") {
+        findings.push(finding(path, 1, "the first line starts with `//!` and says what the file is for"));
+    }
+    let count = text.lines().count();
+    if count > MAX_LINES && !LONG_FILES.iter().any(|(long, _)| *long == path) {
+        findings.push(finding(
+            path,
+            MAX_LINES + 1,
+            &format!("at most {MAX_LINES} lines; this file has {count}"),
+        ));
+    }
+    if path == "ratelimit/src/main.rs" && count >= MAX_MAIN_LINES {
+        let rule = format!("fewer than {MAX_MAIN_LINES} lines: it parses arguments and calls the library");
+        findings.push(finding(path, MAX_MAIN_LINES, &rule));
+    }
+    findings
+}
+
+fn unfinished(line: &Line) -> Option<String> {
+    let breach = ["todo!", "unimplemented!", "dbg!", "#[ignore"]
+        .into_iter()
+        .find(|breach| line.code.contains(breach))?;
+    Some(format!("no `{breach}` is committed"))
+}
+
+fn sleeping_test(line: &Line) -> Option<String> {
+    let sleeps = line.code.contains("thread::sleep") || line.code.contains("time::sleep");
+    let reason = line.raw.split_once("// tidy: sleep, ").map_or("", |(_, reason)| reason.trim());
+    (line.is_test && sleeps && reason.is_empty()).then(|| {
+        "tests wait for events or move a fake clock; if it must sleep: `// tidy: sleep, REASON`".to_owned()
+    })
+}
+
+fn layer(path: &str, line: &Line) -> Option<String> {
+    let kernel = KERNEL_CRATES.iter().find(|name| uses_crate(&line.code, name));
+    let may_use_kernel =
+        ["ratelimit-ebpf/", "ratelimit/src/dataplane"].iter().any(|place| path.starts_with(place))
+            || source::is_test_path(path);
+    if let Some(name) = kernel.filter(|_| !may_use_kernel) {
+        return Some(format!("only ratelimit/src/dataplane uses `{name}`"));
+    }
+    let module = path.strip_prefix("ratelimit/src/")?;
+    let pure = PURE_MODULES.iter().find(|pure| module.starts_with(*pure))?;
+    let server = SERVER_CRATES.iter().find(|name| uses_crate(&line.code, name))?;
+    Some(format!("`{pure}` uses no server crate such as `{server}`"))
+}
+
+fn pure_common(path: &str, line: &Line) -> Option<String> {
+    if !path.starts_with("ratelimit-common/src/") || line.is_test {
+        return None;
+    }
+    let uses = ["std", "alloc"].into_iter().find(|name| uses_crate(&line.code, name));
+    let clock = ["Instant", "SystemTime"].into_iter().find(|name| mentions(&line.code, name));
+    let name = uses.or(clock)?;
+    Some(format!("ratelimit-common knows no clock and no allocator: no `{name}` outside tests"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Each rule: what breaks it, and what does not.
+
+    use super::*;
+
+    /// `None`: no finding; else the line of the only one.
+    fn line_of_finding(path: &str, text: &str) -> Option<usize> {
+        let findings = check_file(path, text);
+        assert!(findings.len() <= 1, "{findings:?}");
+        findings.first().map(|finding| finding.line)
+    }
+
+    #[test]
+    fn rules_for_lines_of_rust() {
+        let cases = [
+            ("ratelimit/src/dataplane/attach.rs", "use aya::Ebpf;", false),
+            ("ratelimit/src/dataplane.rs", "use aya::Ebpf;", false),
+            ("ratelimit/tests/kernel/foreign.rs", "use aya::Ebpf;", false),
+            ("ratelimit-ebpf/src/main.rs", "use aya_ebpf::macros::xdp;", false),
+            ("ratelimit/src/cli/top.rs", "let e: aya::EbpfError;", true),
+            ("ratelimit/src/cli/top.rs", "// aya::Ebpf is not used here.", false),
+            ("ratelimit/src/limiter/mod.rs", "use aya_log::EbpfLogger;", true),
+            ("ratelimit/src/limiter.rs", "use axum::Router;", true),
+            ("ratelimit/src/store/memory.rs", "fn f() -> tonic::Status {", true),
+            ("ratelimit/src/server/rls.rs", "use tonic::Status;", false),
+            ("ratelimit-common/src/table.rs", "use std::time::Duration;", true),
+            ("ratelimit-common/src/table.rs", "use core::time::Duration;", false),
+            ("ratelimit-common/src/table.rs", "extern crate alloc;", true),
+            ("ratelimit-common/src/table.rs", "fn now() -> Instant {", true),
+            ("ratelimit-common/src/table.rs", "#[cfg(test)] use std::vec::Vec;", false),
+            ("ratelimit-common/tests/golden.rs", "use std::fs;", false),
+            ("xtask/src/tidy/rules.rs", "let breaches = [\"dbg!\"];", false),
+            ("xtask/src/main.rs", "dbg!(1);", true),
+            ("xtask/src/main.rs", "fn f() { todo!() }", true),
+            ("ratelimit/tests/a.rs", "#[ignore = \"slow\"]", true),
+            ("ratelimit/tests/a.rs", "std::thread::sleep(d);", true),
+            (
+                "ratelimit/tests/a.rs",
+                "thread::sleep(d); // tidy: sleep, the kernel's clock can't be moved",
+                false,
+            ),
+            ("ratelimit/tests/a.rs", "thread::sleep(d); // tidy: sleep, ", true),
+            ("ratelimit/src/dataplane/attach.rs", "tokio::time::sleep(d).await;", false),
+        ];
+        for (path, code, is_breach) in cases {
+            let text = format!("//! A file.\n\n{code}\n");
+            let line = line_of_finding(path, text.trim_end());
+            assert_eq!(line, is_breach.then_some(3), "{path}: {code}");
+        }
+    }
+
+    #[test]
+    fn rules_for_whole_files() {
+        let long = format!("//! A file.\n{}", "//\n".repeat(MAX_LINES));
+        let main = format!("//! A file.\n{}", "//\n".repeat(MAX_MAIN_LINES - 1));
+        let cases = [
+            ("a/src/b.rs", "//! A file.\n", None),
+            ("a/src/b.rs", "use core::fmt;\n//! A file.\n", Some(1)),
+            ("a/src/b.rs", "", Some(1)),
+            ("a/src/b.rs", &long, Some(MAX_LINES + 1)),
+            ("a/src/main.rs", &main, None),
+            ("ratelimit/src/main.rs", &main, Some(MAX_MAIN_LINES)),
+            ("README.md", "one\ntwo \n", Some(2)),
+            ("README.md", "one\r\ntwo\n", Some(1)),
+            ("fuzz/corpus/packet/1", "one \r\n", None),
+            ("a/Cargo.toml", "[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n", None),
+            ("a/Cargo.toml", "[package]\nname = \"a\"\n\n[lints.rust]\nunsafe_code = \"deny\"\n", Some(1)),
+            ("fuzz/Cargo.toml", "[package]\nname = \"fuzz\"\n\n[workspace]\n", None),
+            ("Cargo.toml", "[workspace]\nmembers = []\n", None),
+        ];
+        for (path, text, line) in cases {
+            assert_eq!(line_of_finding(path, text), line, "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn one_copy_of_the_golden_vectors() {
+        let paths =
+            |paths: &[&str]| check_paths(&paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
+        assert_eq!(paths(&[GOLDEN_VECTORS, "README.md"]), []);
+        let findings = paths(&[GOLDEN_VECTORS, "ratelimit/tests/vectors.yaml"]);
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].path, "ratelimit/tests/vectors.yaml");
+    }
+}
