@@ -1,6 +1,10 @@
 //! A limit as it is written ([`LimitSpec`]) and as the algorithms use it ([`Limit`]).
 
-use core::{fmt, num::NonZeroU64};
+mod error;
+
+use core::num::NonZeroU64;
+
+pub use error::LimitError;
 
 use crate::{
     time::{Nanos, Ticks},
@@ -112,71 +116,6 @@ impl LimitSpec {
         }
     }
 }
-
-/// Why a limit can't be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitError {
-    /// `burst` given for an algorithm that has none.
-    BurstOnWindow(Algorithm),
-    /// `refill: interval` given for another algorithm than the token bucket.
-    RefillNotTokenBucket(Algorithm),
-    /// `on_limit: delay` given for another algorithm than the leaky bucket.
-    DelayNotLeakyBucket(Algorithm),
-    /// Packets can't be held back in the kernel.
-    DelayInKernel,
-    /// The log needs memory for each packet.
-    LogInKernel,
-    /// The rate's time is zero or longer than a year.
-    PeriodOutOfRange,
-    /// More than one unit in 1/128 ns.
-    RateTooHigh,
-    /// An empty bucket would take longer than a year to fill.
-    BurstTooLong {
-        /// The largest burst that this rate may have.
-        most: u64,
-    },
-    /// More units in one window than a log keeps for a key.
-    LogTooLarge,
-    /// More units in one period than the bucket's state can count.
-    AmountTooLarge {
-        /// The largest amount that it can.
-        most: u64,
-    },
-}
-
-impl fmt::Display for LimitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BurstOnWindow(algorithm) => {
-                write!(f, "{} has no burst: its rate says how many a window may have", algorithm.name())
-            }
-            Self::RefillNotTokenBucket(algorithm) => {
-                write!(f, "only token_bucket can refill by interval, not {}", algorithm.name())
-            }
-            Self::DelayNotLeakyBucket(algorithm) => {
-                write!(f, "only leaky_bucket can delay, not {}", algorithm.name())
-            }
-            Self::DelayInKernel => f.write_str("packets can't be delayed, only passed or dropped"),
-            Self::LogInKernel => {
-                f.write_str("sliding_window_log keeps the time of every packet, which the kernel has no memory for; use sliding_window_counter")
-            }
-            Self::PeriodOutOfRange => f.write_str("the time of a rate must be between 1 ns and 365 days"),
-            Self::RateTooHigh => f.write_str("at most 128 units in a nanosecond"),
-            Self::BurstTooLong { most: 0 } => f.write_str("one unit would take more than 365 days"),
-            Self::BurstTooLong { most } => {
-                write!(f, "an empty bucket would take more than 365 days to fill; at this rate the burst can be {most} at most")
-            }
-            Self::LogTooLarge => {
-                write!(f, "a log keeps {LOG_MOST} entries for a key at most; use sliding_window_counter")
-            }
-            Self::AmountTooLarge { most } => {
-                write!(f, "the state of a bucket can count {most} in this time at most; use token_bucket, or a longer time")
-            }
-        }
-    }
-}
-
-impl core::error::Error for LimitError {}
 
 /// How a bucket's state is laid out; with the window, what a state means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -432,6 +371,10 @@ impl Limit {
         let room = u128::from(room.0);
         // The units whose exact time stays below room + 1; the estimate by division is off by one at most.
         let estimate = (((room + 1) << 64) / unit).min(u128::from(self.capacity)) as u64;
-        if time_of_many(self.unit, self.unit_fraction, estimate) > room { estimate.saturating_sub(1) } else { estimate }
+        if time_of_many(self.unit, self.unit_fraction, estimate) > room {
+            estimate.saturating_sub(1)
+        } else {
+            estimate
+        }
     }
 }

@@ -221,9 +221,20 @@ mod tests {
 
     #[test]
     fn broken_ipv4_headers_still_have_addresses() {
-        for (first, total, malformed) in [(0x45, 20, false), (0x4f, 60, false), (0x45, 0, false), (0x44, 20, true), (0x40, 20, true), (0x46, 20, true)] {
+        for (first, total, malformed) in [
+            (0x45, 20, false),
+            (0x4f, 60, false),
+            (0x45, 0, false),
+            (0x44, 20, true),
+            (0x40, 20, true),
+            (0x46, 20, true),
+        ] {
             let packet = parse(&frame(&[8, 0], &ipv4(first, total))[..]).unwrap();
-            assert_eq!((addresses(&packet), packet.malformed != 0), (expected(), malformed), "{first:#x} {total}");
+            assert_eq!(
+                (addresses(&packet), packet.malformed != 0),
+                (expected(), malformed),
+                "{first:#x} {total}"
+            );
         }
     }
 
@@ -237,7 +248,9 @@ mod tests {
         for length in 0..whole.len() {
             assert_eq!(parse(&whole[..length]), Err(NotIp), "{length}");
         }
-        for (kind, rest) in [([8, 6], ipv4(0x45, 20)), ([8, 0], ipv4(0x65, 20)), ([0x86, 0xdd], ipv4(0x45, 20))] {
+        for (kind, rest) in
+            [([8, 6], ipv4(0x45, 20)), ([8, 0], ipv4(0x65, 20)), ([0x86, 0xdd], ipv4(0x45, 20))]
+        {
             assert_eq!(parse(&frame(&kind, &rest)[..]), Err(NotIp), "{kind:?}");
         }
     }

@@ -71,7 +71,11 @@ impl Divisor {
     pub fn divide(&self, dividend: u64) -> (u64, u64) {
         let quotient = multiply(dividend, self.reciprocal).0;
         let remainder = dividend.wrapping_sub(quotient.wrapping_mul(self.value));
-        if remainder >= self.value { (quotient.wrapping_add(1), remainder.wrapping_sub(self.value)) } else { (quotient, remainder) }
+        if remainder >= self.value {
+            (quotient.wrapping_add(1), remainder.wrapping_sub(self.value))
+        } else {
+            (quotient, remainder)
+        }
     }
 }
 
@@ -79,8 +83,20 @@ impl Divisor {
 mod tests {
     use super::*;
 
-    const EDGES: [u64; 12] =
-        [0, 1, 2, 3, 7, 1_000_000_000, 0xffff_ffff, 1 << 32, 1 << 63, u64::MAX - 1, u64::MAX, 0x1234_5678_9abc_def0];
+    const EDGES: [u64; 12] = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        1_000_000_000,
+        0xffff_ffff,
+        1 << 32,
+        1 << 63,
+        u64::MAX - 1,
+        u64::MAX,
+        0x1234_5678_9abc_def0,
+    ];
 
     #[test]
     fn products_by_halves_equal_the_128_bit_ones() {
@@ -95,7 +111,11 @@ mod tests {
     fn quotients_by_reciprocal_equal_divisions() {
         for value in EDGES.into_iter().filter(|&value| value > 0) {
             for dividend in EDGES {
-                assert_eq!(Divisor::new(value).divide(dividend), (dividend / value, dividend % value), "{dividend} / {value}");
+                assert_eq!(
+                    Divisor::new(value).divide(dividend),
+                    (dividend / value, dividend % value),
+                    "{dividend} / {value}"
+                );
             }
         }
     }

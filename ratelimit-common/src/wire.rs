@@ -117,8 +117,12 @@ pub struct Globals {
     pub allow_v6: u32,
     /// 1 if a dropping rule counts denied packets.
     pub counts_denied: u32,
-    /// 1 if the time comes from a map, for tests.
+    /// 1 if the time comes from a map, for dry runs and tests.
     pub test_clock: u32,
+    /// If not zero, each packet counts as one from a source drawn at random among so many, for benchmarks.
+    pub random_sources: u32,
+    /// Must be zero.
+    pub reserved: u32,
 }
 
 /// What a rule does with packets above its limit.
@@ -173,6 +177,6 @@ const _: () = {
     assert!(size_of::<TableCounters>() == 16);
     assert!(size_of::<SetWords>() == 128);
     assert!(size_of::<Secret>() == 32);
-    assert!(size_of::<Globals>() == 72);
+    assert!(size_of::<Globals>() == 80);
     assert!(size_of::<Rule>() == 80 + 40);
 };

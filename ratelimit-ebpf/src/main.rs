@@ -8,6 +8,7 @@
 #![feature(asm_experimental_arch)]
 
 mod allow;
+mod bench;
 mod bucket;
 mod clock;
 mod frame;

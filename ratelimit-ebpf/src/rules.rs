@@ -7,6 +7,7 @@
 use ratelimit_common::{packet::Address, wire::Rule};
 
 use crate::{
+    bench,
     bucket::{self, Subject},
     clock,
     globals::{self, globals},
@@ -21,7 +22,7 @@ pub fn allow(source: Address, bytes: u64) -> bool {
     if rules == 0 {
         return true;
     }
-    let subject = Subject { source, now: clock::now() };
+    let subject = Subject { source: bench::source(source), now: clock::now() };
     if rules == 1 {
         let allowed = bucket::charge_first(subject);
         stats::count_rule(globals::rule(0).number, !allowed, bytes);

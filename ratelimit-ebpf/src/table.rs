@@ -159,5 +159,7 @@ impl table::Slot for Slot {
 #[inline(always)]
 fn exchange(word: *mut u64, new: u64) {
     // SAFETY: exchanges an aligned word of the map; a full barrier.
-    unsafe { asm!("{new} = xchg_64({word} + 0, {new})", word = in(reg) word, new = inout(reg) new => _, options(nostack)) };
+    unsafe {
+        asm!("{new} = xchg_64({word} + 0, {new})", word = in(reg) word, new = inout(reg) new => _, options(nostack))
+    };
 }

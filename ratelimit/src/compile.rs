@@ -60,6 +60,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         allow_v6: u32::from(!allow_v6.is_empty()),
         counts_denied: u32::from(counts_denied),
         test_clock: 0,
+        random_sources: 0,
+        reserved: 0,
     };
     Compiled { globals, index: index(&rules), rules, allow_v4, allow_v6 }
 }

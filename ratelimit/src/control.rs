@@ -62,7 +62,9 @@ pub enum ControlError {
 #[must_use]
 pub fn default_path(instance: &InstanceName) -> PathBuf {
     let root = if nix::unistd::geteuid().is_root() { None } else { std::env::var_os("XDG_RUNTIME_DIR") };
-    root.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("ratelimit").join(format!("{instance}.sock"))
+    root.map_or_else(|| PathBuf::from("/run"), PathBuf::from)
+        .join("ratelimit")
+        .join(format!("{instance}.sock"))
 }
 
 /// A socket that removes its file when the daemon stops.
@@ -156,7 +158,8 @@ pub async fn ask(path: &Path, what: &str) -> Result<(), ControlError> {
     let request = request.map_err(|error| broken(&error))?;
     let answer = sender.send_request(request).await.map_err(|error| broken(&error))?;
     let status = answer.status();
-    let body = Limited::new(answer.into_body(), MOST_ANSWER).collect().await.map_err(|error| broken(&error))?;
+    let body =
+        Limited::new(answer.into_body(), MOST_ANSWER).collect().await.map_err(|error| broken(&error))?;
     if status.is_success() {
         return Ok(());
     }

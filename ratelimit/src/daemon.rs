@@ -4,15 +4,14 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use tokio::{
-    io::unix::AsyncFd,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
 };
-use tracing::{debug, error, info};
+use tracing::{error, info};
 
 use crate::{
     control::{self, Command, ControlSocket},
-    dataplane::Dataplane,
+    dataplane::{self, Dataplane, in_one_line},
     policy::{Network, OnExit, Policy},
 };
 
@@ -21,12 +20,36 @@ use crate::{
 /// # Errors
 /// The policy can't be put in force, or not be taken out of it.
 pub fn run(policy: &Policy, network: &Network, config: &Path) -> Result<()> {
+    // First, because without permission the socket can't be made either, which would say less.
+    dataplane::check()?;
     let path = policy.control.clone().unwrap_or_else(|| control::default_path(&policy.instance));
     let socket = ControlSocket::bind(&path)?;
-    let dataplane = Dataplane::start(&policy.instance, network, config)?;
-    announce(policy, network, &dataplane);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve(dataplane, network.on_exit, &socket))
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        // Before anything is attached: a signal that comes meanwhile waits, and then takes it off again.
+        let signals = Signals::catch().context("catching signals")?;
+        let dataplane = Dataplane::start(&policy.instance, network, config)?;
+        announce(policy, network, &dataplane);
+        serve(dataplane, network.on_exit, &socket, signals).await
+    })
+}
+
+/// The signals that end the daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    leave: Signal,
+}
+
+impl Signals {
+    fn catch() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            leave: signal(SignalKind::user_defined2())?,
+        })
+    }
 }
 
 fn announce(policy: &Policy, network: &Network, dataplane: &Dataplane) {
@@ -44,21 +67,25 @@ fn announce(policy: &Policy, network: &Network, dataplane: &Dataplane) {
     }
 }
 
-async fn serve(mut dataplane: Dataplane, on_exit: OnExit, socket: &ControlSocket) -> Result<()> {
+async fn serve(
+    mut dataplane: Dataplane,
+    on_exit: OnExit,
+    socket: &ControlSocket,
+    mut signals: Signals,
+) -> Result<()> {
     let (sender, mut commands) = mpsc::channel(16);
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut leave = signal(SignalKind::user_defined2())?;
-    let log = tokio::spawn(forward_log(dataplane.log()));
+    if let Some(log) = dataplane.log() {
+        tokio::spawn(log.forward());
+    }
     let control = socket.serve(sender);
     tokio::pin!(control);
     tokio::select! {
-        _ = terminate.recv() => stop(dataplane, on_exit),
-        _ = interrupt.recv() => stop(dataplane, on_exit),
-        _ = leave.recv() => stop(dataplane, OnExit::Keep),
+        _ = signals.terminate.recv() => stop(dataplane, on_exit),
+        _ = signals.interrupt.recv() => stop(dataplane, on_exit),
+        _ = signals.leave.recv() => stop(dataplane, OnExit::Keep),
         Some(Command::Detach(answer)) = commands.recv() => {
             let done = stop(dataplane, OnExit::Detach);
-            let _ = answer.send(done.as_ref().map(|()| ()).map_err(|error| format!("{error:#}")));
+            let _ = answer.send(done.as_ref().map(|()| ()).map_err(|error| in_one_line(error.as_ref())));
             // The answer leaves through the socket's own task.
             let _ = tokio::time::timeout(GOODBYE, &mut control).await;
             done
@@ -67,9 +94,7 @@ async fn serve(mut dataplane: Dataplane, on_exit: OnExit, socket: &ControlSocket
             error!(?failed, "the control socket");
             std::future::pending().await
         }
-    }?;
-    log.abort();
-    Ok(())
+    }
 }
 
 /// How long a last answer may take to leave.
@@ -84,16 +109,4 @@ fn stop(dataplane: Dataplane, on_exit: OnExit) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Passes on what the XDP program logs, which it does at debug level only.
-async fn forward_log(log: Option<crate::dataplane::Log>) {
-    let Some(mut log) = log.and_then(|log| AsyncFd::register(log).ok()) else {
-        debug!("the XDP program does not log");
-        return;
-    };
-    while let Ok(mut ready) = log.readable_mut().await {
-        ready.get_inner_mut().flush();
-        ready.clear_ready();
-    }
 }

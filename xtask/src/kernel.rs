@@ -52,7 +52,8 @@ fn executable(messages: &str) -> Option<PathBuf> {
     })
 }
 
-fn no_namespaces_reason() -> Option<&'static str> {
+/// Why the namespaces can't be made here, if they can't.
+pub fn no_namespaces_reason() -> Option<&'static str> {
     if let Some(reason) = command::no_root_reason() {
         return Some(reason);
     }
@@ -61,7 +62,7 @@ fn no_namespaces_reason() -> Option<&'static str> {
 }
 
 /// The start of a command line that runs the rest in new namespaces, and kills all of it if this program dies.
-fn in_namespaces() -> Command {
+pub fn in_namespaces() -> Command {
     let mut command = command::as_root("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare", "--net", "--mount", "--ipc", "--uts", "--pid"]);
     command.args(["--fork", "--kill-child", "--mount-proc", "sh", "-c", ENTER, "sh"]);

@@ -1,11 +1,13 @@
-//! `cargo xtask`: sets the machine up, builds, runs and tests. Each task is a module; this file only parses arguments.
+//! `cargo xtask`: sets the machine up, builds, runs, shows and tests. Each task is a module; this file only parses arguments.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod build;
 mod command;
+mod demo;
 mod kernel;
 mod run;
 mod setup;
@@ -37,10 +39,17 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Shows the limiter against a flood for 15 seconds, in namespaces of its own: a good first thing to see.
+    Demo(demo::Inner),
     /// Runs every check and test, those that need root in namespaces of their own.
     Test {
         /// Runs only the tests whose names contain this, and no other check.
         filter: Option<String>,
+    },
+    /// Measures, and says on which machine.
+    Bench {
+        /// What.
+        what: bench::Bench,
     },
     /// Checks the invariants of ARCHITECTURE.md and the house rules that a program can check.
     Tidy,
@@ -51,7 +60,9 @@ fn main() -> ExitCode {
         Task::Setup => setup::all(),
         Task::Build { debug } => build::run(debug),
         Task::Run { arguments } => run::run(&arguments),
+        Task::Demo(inner) => demo::run(&inner),
         Task::Test { filter } => test::run(filter.as_deref()),
+        Task::Bench { what } => bench::run(what),
         Task::Tidy => tidy::run(),
     };
     match result {

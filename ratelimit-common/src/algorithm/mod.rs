@@ -156,13 +156,17 @@ impl<'l> Decision<'l> {
         };
         match self.limit.kind {
             Kind::ArrivalTime => token_bucket::remaining(self.limit, state, self.now),
-            Kind::Interval => {
-                self.limit.capacity.saturating_sub(token_bucket_interval::missing(self.limit, state, self.now))
+            Kind::Interval => self
+                .limit
+                .capacity
+                .saturating_sub(token_bucket_interval::missing(self.limit, state, self.now)),
+            Kind::Window => {
+                self.limit.capacity.saturating_sub(fixed_window::used(self.limit, state, self.now))
             }
-            Kind::Window => self.limit.capacity.saturating_sub(fixed_window::used(self.limit, state, self.now)),
-            Kind::SlidingCounter => {
-                self.limit.capacity.saturating_sub(sliding_window_counter::counted(self.limit, state, self.now))
-            }
+            Kind::SlidingCounter => self
+                .limit
+                .capacity
+                .saturating_sub(sliding_window_counter::counted(self.limit, state, self.now)),
             Kind::Log | Kind::WideSlidingCounter => 0,
         }
     }

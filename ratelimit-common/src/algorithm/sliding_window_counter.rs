@@ -173,7 +173,8 @@ impl WideState {
         let left = Window::at(limit, now).left;
         let end = Nanos(now.0.0.saturating_add(left.0));
         if self.end > end {
-            let counts = Counts { previous: self.previous, current: self.current, left: Nanos(limit.window.get()) };
+            let counts =
+                Counts { previous: self.previous, current: self.current, left: Nanos(limit.window.get()) };
             return (self.end, counts);
         }
         let (previous, current) = match end.0 - self.end.0 {

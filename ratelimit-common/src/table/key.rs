@@ -167,11 +167,13 @@ const fn inverse(odd: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const SECRET: Secret = Secret::new([0x1234_5678_9abc_def0, 0xdead_beef_cafe_f00d, 0x0bad_c0de_1357_9bdf, 77]);
+    const SECRET: Secret =
+        Secret::new([0x1234_5678_9abc_def0, 0xdead_beef_cafe_f00d, 0x0bad_c0de_1357_9bdf, 77]);
 
     #[test]
     fn a_slot_tells_whose_it_is() {
-        for (tag, identity) in [(1, 0), (1, u64::MAX), (255, 0xc0a8_0001_0000_0000), (2047, 1), (3, 1 << 63)] {
+        for (tag, identity) in [(1, 0), (1, u64::MAX), (255, 0xc0a8_0001_0000_0000), (2047, 1), (3, 1 << 63)]
+        {
             let key = SECRET.key(Tag::new(tag), identity);
             for sets in [1 << 12, 1 << 17, 1 << 24] {
                 for word in [key.word, key.word | SECOND] {

@@ -60,6 +60,13 @@ pub trait Set: Copy {
     type Slot: Slot;
     /// The one at `index`, which is below [`SLOTS`].
     fn slot(self, index: usize) -> Self::Slot;
+
+    /// The first one whose key is `word`. A process may look at all at once, since where a key lies can't be guessed.
+    #[cfg(not(target_arch = "bpf"))]
+    #[inline(always)]
+    fn find(self, word: u64) -> Option<Self::Slot> {
+        (0..SLOTS).map(|index| self.slot(index)).find(|slot| slot.key() == word)
+    }
 }
 
 /// The two sets of a key, as they were at one time.
@@ -206,6 +213,15 @@ pub fn update<T: Table>(table: &T, key: &Key, change: impl Fn(u64) -> u64) -> bo
 }
 
 /// The slot of a key, and the key as the slot holds it.
+#[cfg(not(target_arch = "bpf"))]
+#[inline(always)]
+fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
+    let first = home.first.find(word).map(|slot| (slot, word));
+    first.or_else(|| home.second.find(word | SECOND).map(|slot| (slot, word | SECOND)))
+}
+
+/// The slot of a key, and the key as the slot holds it.
+#[cfg(target_arch = "bpf")]
 #[inline(always)]
 fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
     for index in 0..SLOTS {
@@ -226,9 +242,10 @@ fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
 
 /// The same index, by way of a zero that neither the compiler nor the verifier knows: what follows is then verified once,
 /// not once for each slot.
+#[cfg(target_arch = "bpf")]
 #[inline(always)]
 fn some_index(index: usize, zero: u64) -> usize {
-    if cfg!(target_arch = "bpf") { (index + opaque(zero) as usize) % SLOTS } else { index }
+    (index + opaque(zero) as usize) % SLOTS
 }
 
 /// The state of a slot, if it still belongs to `word` and nobody is taking it.
@@ -259,7 +276,8 @@ fn claim<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Att
         return if table.holds(home.stamp) { done } else { Attempt::Again };
     }
     let Some((place, idle)) = choose::slot_to_take(table, home, request.now) else { return Attempt::Again };
-    let (set, word) = if place.second { (home.second, request.key.word | SECOND) } else { (home.first, request.key.word) };
+    let (set, word) =
+        if place.second { (home.second, request.key.word | SECOND) } else { (home.first, request.key.word) };
     let slot = set.slot(opaque(place.index as u64) as usize % SLOTS);
     let before = slot.state();
     let live = !algorithm::is_idle(before, request.now);
@@ -279,7 +297,7 @@ fn claim<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Att
     // In this order: a bucket that the search misses because a split moves it changes what holds.
     if table.is_elsewhere(home, request.key.word, place) || !table.holds(home.stamp) {
         slot.swap_key(EMPTY);
-        slot.release_state(given_back(fresh));
+        slot.release_state(given_back(before, fresh));
         return Attempt::Again;
     }
     slot.release_state(after);
@@ -287,11 +305,11 @@ fn claim<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Att
     done
 }
 
-/// The state of a slot that is given back: idle from the next nanosecond on, and no time that a bucket is likely to have
-/// had, so that whoever read the slot before it was taken can't charge it now.
+/// The state of a slot that is given back: idle, and another than it had.
 #[inline(always)]
-const fn given_back(fresh: u64) -> u64 {
-    fresh.wrapping_add(1)
+const fn given_back(before: u64, fresh: u64) -> u64 {
+    let idle = fresh.saturating_sub(1);
+    if idle == before { idle ^ 1 } else { idle }
 }
 
 /// Where a slot lies among the 16 of a home.
@@ -318,7 +336,7 @@ impl Position {
 }
 
 /// How often the claim that goes on looks whether the other has given way.
-const LOOKS: u32 = 16;
+const LOOKS: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// Whether another slot holds the same key, which then is the bucket.
 ///

@@ -3,6 +3,7 @@
 mod detach;
 pub mod output;
 mod run;
+mod simulate;
 mod status;
 mod table;
 pub mod validate;
@@ -40,6 +41,7 @@ enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+    Simulate(simulate::Simulate),
     Status(status::Show),
     Detach(detach::Detach),
 }
@@ -60,6 +62,7 @@ impl Cli {
         match self.command {
             Command::Run(run) => run.run(),
             Command::Validate { files } => validate::validate(&files, self.output),
+            Command::Simulate(simulate) => simulate.run(self.output),
             Command::Status(status) => status.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
         }

@@ -7,6 +7,7 @@ use clap::Args;
 use super::{FAILED, WRONG_USAGE, fail};
 use crate::{
     config, daemon,
+    dataplane::in_one_line,
     policy::{Interface, InterfaceName, Interfaces, Mode, Policy},
 };
 
@@ -37,12 +38,13 @@ impl Run {
             return fail(WRONG_USAGE, &error);
         }
         let Some(network) = policy.network.clone().filter(|network| !network.interfaces.is_empty()) else {
-            let hint = "no interface to attach to: name one with `--interface`, or under `network.interfaces`";
+            let hint =
+                "no interface to attach to: name one with `--interface`, or under `network.interfaces`";
             return fail(WRONG_USAGE, &format_args!("{}: {hint}", self.config.display()));
         };
         match daemon::run(&policy, &network, &self.config) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(FAILED, &format_args!("{error:#}")),
+            Err(error) => fail(FAILED, &in_one_line(error.as_ref())),
         }
     }
 }
@@ -50,7 +52,11 @@ impl Run {
 fn replace_interfaces(policy: &mut Policy, names: Vec<InterfaceName>) -> Result<(), String> {
     let Some(network) = policy.network.as_mut().filter(|_| !names.is_empty()) else { return Ok(()) };
     let mode = |name: &InterfaceName| {
-        network.interfaces.iter().find(|known| known.name == *name).map_or(Mode::default(), |known| known.mode)
+        network
+            .interfaces
+            .iter()
+            .find(|known| known.name == *name)
+            .map_or(Mode::default(), |known| known.mode)
     };
     let wanted = names.into_iter().map(|name| Interface { mode: mode(&name), name }).collect();
     network.interfaces = Interfaces::new(wanted).map_err(|error| format!("--interface: {error}"))?;

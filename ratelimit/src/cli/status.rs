@@ -65,7 +65,11 @@ impl fmt::Display for Answer {
         writeln!(f, "table       {} buckets, {} MiB", table.buckets, table.bytes >> 20)?;
         if table.live_evictions + table.exhausted_tries > 0 {
             writeln!(f, "            {} buckets in use gave way to others", table.live_evictions)?;
-            writeln!(f, "            {} packets denied because processors met at a bucket", table.exhausted_tries)?;
+            writeln!(
+                f,
+                "            {} packets denied because processors met at a bucket",
+                table.exhausted_tries
+            )?;
         }
         writeln!(f, "\n{}", packets(status))?;
         write!(f, "{}", rules(status))

@@ -36,7 +36,11 @@ impl fmt::Display for Table {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
                 let width = self.width(column);
-                let cell = if self.is_number(column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
+                let cell = if self.is_number(column) {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
+                };
                 line = if column == 0 { cell } else { format!("{line}  {cell}") };
             }
             writeln!(f, "{}", line.trim_end())?;
@@ -54,6 +58,9 @@ mod tests {
         let mut table = Table::new(["RULE", "PASSED"]);
         table.row(["every-source".to_owned(), "7".to_owned()]);
         table.row(["syn".to_owned(), "1234567".to_owned()]);
-        assert_eq!(table.to_string(), "RULE           PASSED\nevery-source        7\nsyn           1234567\n");
+        assert_eq!(
+            table.to_string(),
+            "RULE           PASSED\nevery-source        7\nsyn           1234567\n"
+        );
     }
 }

@@ -3,8 +3,9 @@
 use std::io;
 
 use aya::programs::{
-    ProgramError, Xdp, XdpMode, loaded_programs,
+    ProgramError, Xdp, XdpMode,
     links::{FdLink, LinkError, PinnedLink},
+    loaded_programs,
     xdp::{XdpLink, XdpLinkId},
 };
 use serde::{Deserialize, Serialize};
@@ -120,7 +121,8 @@ impl Target {
 }
 
 fn switch(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Error> {
-    let failed = |error: &dyn std::error::Error| target.failed(Mode::Native, io::Error::other(error.to_string()));
+    let failed =
+        |error: &dyn std::error::Error| target.failed(Mode::Native, io::Error::other(error.to_string()));
     let pinned = PinnedLink::from_pin(pins.link(target.interface.index)).map_err(|error| failed(&error))?;
     let link = XdpLink::try_from(FdLink::from(pinned)).map_err(|error| failed(&error))?;
     let id = program.attach_to_link(link).map_err(|error| failed(&error))?;

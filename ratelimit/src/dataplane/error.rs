@@ -8,7 +8,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum Error {
     /// The process may not load BPF programs.
-    #[error("no permission to load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON")]
+    #[error(
+        "no permission to load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+    )]
     NoPermission,
     /// The kernel is older than what the XDP program needs.
     #[error("this kernel is {found}, but Linux 5.18 or newer is needed (multi-buffer XDP)")]
@@ -23,7 +25,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another daemon serves the instance.
-    #[error("instance `{instance}` is already served by another daemon: stop it first, or choose another name with `instance:`")]
+    #[error(
+        "instance `{instance}` is already served by another daemon: stop it first, or choose another name with `instance:`"
+    )]
     Running {
         /// The instance.
         instance: String,
@@ -108,19 +112,24 @@ pub enum Error {
 impl Error {
     /// A refusal by the kernel with all its causes, in one line.
     pub(super) fn load(error: &dyn std::error::Error) -> Self {
-        let mut text = error.to_string();
-        let mut next = error.source();
-        while let Some(cause) = next {
-            let cause_text = cause.to_string();
-            if !text.contains(&cause_text) {
-                text = format!("{text}: {cause_text}");
-            }
-            next = cause.source();
-        }
-        Self::Load(text)
+        Self::Load(in_one_line(error))
     }
 
     pub(super) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::File { path: path.into(), source }
     }
+}
+
+/// An error with its causes, as far as it does not tell them itself.
+pub(crate) fn in_one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
 }

@@ -4,9 +4,10 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use aya::Ebpf;
 use aya_log::EbpfLogger;
+use tokio::io::unix::AsyncFd;
 use tracing::{Level, debug};
 
-/// The program's log, to be flushed whenever it can be read.
+/// The program's log.
 pub struct Log(EbpfLogger<&'static dyn log::Log>);
 
 impl Log {
@@ -24,9 +25,14 @@ impl Log {
         EbpfLogger::init(ebpf).inspect_err(|error| debug!(%error, "no log of the XDP program")).ok().map(Self)
     }
 
-    /// Passes on what has come.
-    pub fn flush(&mut self) {
-        self.0.flush();
+    /// Passes on whatever comes, for ever.
+    pub async fn forward(self) {
+        // SAFETY: the logger owns the descriptor, keeps it open as long as it lives, and always answers with the same.
+        let Ok(mut log) = (unsafe { AsyncFd::register(self) }) else { return };
+        while let Ok(mut ready) = log.readable_mut().await {
+            ready.get_inner_mut().0.flush();
+            ready.clear_ready();
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use ratelimit_common::{
     wire::META_BYTES,
 };
 
-use self::{attach::Target, buckets::Buckets, kernel::Wire, pins::Lock, pins::Pins, state::State};
+pub(crate) use self::error::in_one_line;
 pub use self::{
     attach::Attachment,
     counters::Count,
@@ -36,7 +36,9 @@ pub use self::{
     object::{Generation, Judged},
     state::{InForce, RuleInForce},
     status::{ReasonStatus, RuleStatus, Status, TableStatus, status},
+    system::check,
 };
+use self::{attach::Target, buckets::Buckets, kernel::Wire, pins::Lock, pins::Pins, state::State};
 use crate::{
     compile::{Compiled, compile},
     policy::{InstanceName, Network, OnExit},
@@ -58,7 +60,7 @@ impl Dataplane {
     /// # Errors
     /// Something is missing, or refused. What was in force before is in force still; what was made here is removed.
     pub fn start(instance: &InstanceName, network: &Network, config: &Path) -> Result<Self, Error> {
-        system::check()?;
+        check()?;
         let pins = Pins::new(instance)?;
         let targets = attach::targets(&pins, &network.interfaces)?;
         let was_there = pins.exist();
@@ -102,7 +104,7 @@ impl Dataplane {
 /// # Errors
 /// There is no such instance, or a daemon serves it.
 pub fn detach(instance: &InstanceName) -> Result<(), Error> {
-    system::check()?;
+    check()?;
     let pins = Pins::new(instance)?;
     if !pins.exist() {
         return Err(Error::NotAttached { instance: instance.to_string() });
@@ -148,7 +150,11 @@ fn kept_state(pins: &Pins, sets: u32) -> Result<Option<State>, Error> {
         let size = |sets: u32| sets * SLOTS as u32;
         return Err(Error::Pinned {
             path: pins.maps(),
-            what: format!("the table has {} buckets, but `table_size` asks for {}", size(state.sets), size(sets)),
+            what: format!(
+                "the table has {} buckets, but `table_size` asks for {}",
+                size(state.sets),
+                size(sets)
+            ),
             instance: pins.instance().to_string(),
         });
     }
@@ -161,7 +167,8 @@ fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
     if !path.exists() {
         return Ok(None);
     }
-    let broken = |what: String| Error::Pinned { path: path.clone(), what, instance: pins.instance().to_string() };
+    let broken =
+        |what: String| Error::Pinned { path: path.clone(), what, instance: pins.instance().to_string() };
     let map = aya::maps::Map::Array(MapData::from_pin(&path)?);
     let meta: Array<MapData, Wire<[u8; META_BYTES]>> = map.try_into()?;
     State::from_bytes(&meta.get(&0, 0)?.0).map_err(|error| broken(format!("unreadable notes: {error}")))
@@ -182,6 +189,11 @@ fn in_force(network: &Network, config: &Path, numbers: &[u32]) -> Result<InForce
         since: clock::unix()?.0 / Nanos::SECOND.0,
         keeps_on_exit: network.on_exit == OnExit::Keep,
         allow: network.allow.len(),
-        rules: network.rules.iter().zip(numbers).map(|(rule, &number)| state::describe(rule, number)).collect(),
+        rules: network
+            .rules
+            .iter()
+            .zip(numbers)
+            .map(|(rule, &number)| state::describe(rule, number))
+            .collect(),
     })
 }

@@ -10,11 +10,12 @@ use aya::{
 use ratelimit_common::{
     time::Nanos,
     wire::{
-        Counter, Globals, META_BYTES, MOST_RULES, RULE_NUMBERS, Reason, Rule, RuleCounters, SetWords, TableCounters,
+        Counter, Globals, META_BYTES, MOST_RULES, RULE_NUMBERS, Reason, Rule, RuleCounters, SetWords,
+        TableCounters,
     },
 };
 
-use super::{Error, Log, kernel::Wire, pins::Pins};
+use super::{Count, Error, Log, counters, kernel::Wire, pins::Pins};
 use crate::compile::Compiled;
 
 /// Embedded, so that the binary needs no other file.
@@ -48,7 +49,8 @@ pub(super) fn check_pinned(pins: &Pins, sets: u32) -> Result<(), Error> {
         let info = MapInfo::from_pin(&path)?;
         let kind = if matches!(name, "BUCKETS" | "META") { MapType::Array } else { MapType::PerCpuArray };
         let flags = if name == "BUCKETS" { BPF_F_MMAPABLE } else { 0 };
-        let found = (info.map_type()?, info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
+        let found =
+            (info.map_type()?, info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
         let wanted = (kind, 4, value_size as u32, entries(name, sets), flags);
         if found != wanted {
             let what = format!("the map is {found:?} where this version needs {wanted:?}");
@@ -105,7 +107,8 @@ impl Generation {
         Ok(generation)
     }
 
-    /// A generation with maps of its own whose time comes from [`Self::set_clock`]: for dry runs and tests.
+    /// A generation with maps of its own, attached to nothing: for dry runs, tests and benchmarks. With `test_clock`, its
+    /// time comes from [`Self::set_clock`].
     ///
     /// # Errors
     /// The kernel refuses the program, or there is no permission to load one.
@@ -145,10 +148,20 @@ impl Generation {
     ///
     /// # Errors
     /// The kernel refuses the frame: it is shorter than an Ethernet header or larger than a page.
-    pub fn judge(&mut self, frame: &[u8], repeat: u32) -> Result<Judged, Error> {
+    pub fn judge(&self, frame: &[u8], repeat: u32) -> Result<Judged, Error> {
         let options = TestRunOptions { data_in: Some(frame), repeat, ..TestRunOptions::new() };
-        let result = self.program()?.test_run(options).map_err(|error| Error::load(&error))?;
+        let program = self.ebpf.program(PROGRAM).ok_or(Error::Object("the program"))?;
+        let program: &Xdp = program.try_into().map_err(|_| Error::Object("an XDP program"))?;
+        let result = program.test_run(options).map_err(|error| Error::load(&error))?;
         Ok(Judged { passed: result.return_value == 2, time: Nanos(result.duration.as_nanos() as u64) })
+    }
+
+    /// Packets that the rule of this number passed and dropped.
+    ///
+    /// # Errors
+    /// The map can't be read.
+    pub fn rule_counts(&self, number: u32) -> Result<(Count, Count), Error> {
+        counters::rule(self.map("RULE_COUNTERS")?, number)
     }
 }
 

@@ -87,10 +87,11 @@ impl Pins {
             let failed = |error| Error::file(&self.directory, error);
             fs::create_dir_all(&self.directory).map_err(failed)?;
             let file = File::open(&self.directory).map_err(failed)?;
-            let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-                nix::errno::Errno::EWOULDBLOCK => Error::Running { instance: self.instance.to_string() },
-                other => failed(other.into()),
-            })?;
+            let file =
+                Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+                    nix::errno::Errno::EWOULDBLOCK => Error::Running { instance: self.instance.to_string() },
+                    other => failed(other.into()),
+                })?;
             // It may have been removed by whoever had the lock before.
             let inode = file.metadata().map_err(failed)?.ino();
             if fs::metadata(&self.directory).is_ok_and(|there| there.ino() == inode) {

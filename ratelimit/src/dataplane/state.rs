@@ -85,8 +85,10 @@ impl State {
     /// Of a table that is made now.
     pub(super) fn new(sets: u32) -> Result<Self, Error> {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| Error::System { what: "random numbers", source: std::io::Error::other(error) })?;
+        getrandom::fill(&mut bytes).map_err(|error| Error::System {
+            what: "random numbers",
+            source: std::io::Error::other(error),
+        })?;
         let (words, _) = bytes.as_chunks();
         let mut random = [0; 4];
         random.iter_mut().zip(words).for_each(|(number, word)| *number = u64::from_ne_bytes(*word));

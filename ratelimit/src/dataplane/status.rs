@@ -86,7 +86,11 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
         interfaces: attach::attachments(&pins)?,
         allow: in_force.allow,
         reasons: reasons(&pins)?,
-        rules: in_force.rules.into_iter().map(|rule| rule_status(&rule_counters, rule)).collect::<Result<_, _>>()?,
+        rules: in_force
+            .rules
+            .into_iter()
+            .map(|rule| rule_status(&rule_counters, rule))
+            .collect::<Result<_, _>>()?,
         table: table(&pins, state.sets)?,
     })
 }

@@ -14,9 +14,11 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
+/// Whether this process can load the XDP program here.
+///
 /// # Errors
 /// The kernel is too old, or a capability is missing.
-pub(super) fn check() -> Result<(), Error> {
+pub fn check() -> Result<(), Error> {
     check_kernel()?;
     if may_load_programs() { Ok(()) } else { Err(Error::NoPermission) }
 }

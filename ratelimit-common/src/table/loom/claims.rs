@@ -1,14 +1,13 @@
-//! Several threads make a bucket for the same new key: whichever slots they take, one bucket comes of it, and it holds
-//! every unit that was admitted.
+//! Several threads make a bucket for the same new key: whichever slots they take, one bucket comes of it, and one unit of
+//! it is given out.
 
 use super::{
-    explore,
-    memory::{
-        Memory,
-        Start::{self, Free, Idle, Live},
-        bucket, first_in_set_0, second_in_set_0,
+    explore, run,
+    scene::{
+        Start::{self, Free},
+        bucket, first_in_set_0,
     },
-    run,
+    world::World,
 };
 use crate::table::Key;
 
@@ -16,49 +15,59 @@ fn new_key() -> Key {
     first_in_set_0(10)
 }
 
-fn charge(memory: &Memory) {
-    memory.charge(new_key());
+fn charge(world: &World) {
+    world.charge(new_key());
 }
 
-fn assert_one_admitted(memory: &Memory) {
-    assert_eq!((memory.admitted(new_key()), memory.taken(new_key())), (1, Some(1)));
-    assert_eq!(memory.live_evictions(), 0);
+fn assert_one_admitted(world: &World) {
+    assert_eq!((world.admitted(new_key()), world.taken(new_key())), (1, Some(1)));
+    assert_eq!(world.live_evictions(), 0);
 }
 
-/// Both threads claim; whoever comes later takes the slot that is next in age, or in the set that is now emptier.
-fn two_claim(set0: &'static [Start], other: &'static [Start]) {
-    explore(3, move || {
-        let memory = Memory::new(bucket(1), set0, other);
-        run(&memory, [charge, charge]);
-        assert_one_admitted(&memory);
+/// Who comes first takes the slot that has been free for longest in the set with more free slots. Who comes while it is
+/// being taken takes another.
+fn claimed_by_two(set_0: &'static [Start], other: &'static [Start]) {
+    explore(3, move |loads| {
+        let world = World::new(loads, bucket(1), set_0, other);
+        run(&world, [charge, charge]);
+        assert_one_admitted(&world);
     });
 }
 
 #[test]
-fn two_that_take_the_slots_of_one_set_in_order() {
-    two_claim(&[Free(9), Free(8)], &[]);
+fn an_earlier_slot_then_a_later_one() {
+    claimed_by_two(&[Free(9), Free(8)], &[]);
 }
 
 #[test]
-fn two_that_take_the_later_slot_first() {
-    two_claim(&[Free(8), Free(9)], &[]);
+fn a_later_slot_then_an_earlier_one() {
+    claimed_by_two(&[Free(8), Free(9)], &[]);
 }
 
 #[test]
-fn two_that_take_the_second_set_first() {
-    two_claim(&[Free(9)], &[Free(9), Free(8)]);
+fn the_second_set_then_the_first() {
+    claimed_by_two(&[Free(9)], &[Free(9), Free(8)]);
 }
 
 #[test]
-fn two_with_one_slot() {
-    two_claim(&[Free(9)], &[]);
+fn one_slot_for_both() {
+    claimed_by_two(&[Free(9)], &[]);
 }
 
-#[test]
-fn three() {
-    explore(2, move || {
-        let memory = Memory::new(bucket(1), &[Free(8), Free(9)], &[Free(9)]);
-        run(&memory, [charge, charge, charge]);
-        assert_one_admitted(&memory);
+fn claimed_by_three(set_0: &'static [Start], other: &'static [Start]) {
+    explore(2, move |loads| {
+        let world = World::new(loads, bucket(1), set_0, other);
+        run(&world, [charge, charge, charge]);
+        assert_one_admitted(&world);
     });
+}
+
+#[test]
+fn three_slots_of_both_sets() {
+    claimed_by_three(&[Free(8), Free(9)], &[Free(9)]);
+}
+
+#[test]
+fn two_slots_for_three() {
+    claimed_by_three(&[Free(9)], &[Free(9)]);
 }

@@ -1,0 +1,175 @@
+//! Making limiters: from nothing, or as the next generation of another.
+
+use std::{collections::HashSet, sync::Arc};
+
+use ratelimit_common::{
+    limit::{Limit, LimitError, Place},
+    time::Nanos,
+};
+
+use super::{
+    Limiter, Zero,
+    rule::{Bound, Rule},
+};
+use crate::{
+    clock::{Clock, MonotonicClock},
+    store::{
+        Enrolment, MemoryStore, Store,
+        memory::{DEFAULT_MAX_KEYS, NoMemory},
+    },
+};
+
+/// A limiter can't be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimiterError {
+    /// A limit that no bucket can hold.
+    #[error("rule {rule}: {error}")]
+    Limit {
+        /// The rule's name.
+        rule: String,
+        /// What is wrong.
+        error: LimitError,
+    },
+    /// Two rules have the same name, so they would share their buckets.
+    #[error("two rules are named {0}")]
+    SameName(String),
+    /// The store has no memory.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
+}
+
+/// What a [`Limiter`] is made with.
+#[derive(Clone, Debug)]
+pub struct Builder<C = MonotonicClock> {
+    rules: Vec<Rule>,
+    max_keys: u64,
+    clock: C,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self { rules: Vec::new(), max_keys: DEFAULT_MAX_KEYS, clock: MonotonicClock::new() }
+    }
+}
+
+impl<C: Clock> Builder<C> {
+    /// Adds a rule. A limiter without rules allows everything.
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// How many keys there must be room for, counted once for each rule; a million if not given. When there are far more,
+    /// those with the most units left are forgotten, so they get their burst again.
+    #[must_use]
+    pub const fn max_keys(mut self, max_keys: u64) -> Self {
+        self.max_keys = max_keys;
+        self
+    }
+
+    /// Another clock than the monotonic one.
+    #[must_use]
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
+        Builder { rules: self.rules, max_keys: self.max_keys, clock }
+    }
+
+    /// A limiter whose buckets are in memory.
+    ///
+    /// # Errors
+    /// A limit that no bucket can hold, two rules of one name, or no memory.
+    pub fn build(self) -> Result<Limiter<C>, LimiterError> {
+        let store = MemoryStore::new(self.max_keys)?;
+        Limiter::over(Arc::new(store), self.clock, self.rules)
+    }
+}
+
+impl<C: Clock, S: Store> Limiter<C, S> {
+    /// The furthest that a clock can step back and find its time again: before that, time stands still.
+    const STEPS_BACK: Nanos = Nanos::from_secs(3_600);
+
+    /// A limiter over a store that no other limiter uses.
+    ///
+    /// # Errors
+    /// A limit that no bucket can hold, or two rules of one name.
+    pub fn over(
+        store: Arc<S>,
+        clock: C,
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<Self, LimiterError> {
+        let zero = Zero(i128::from(clock.now().0) - i128::from(Self::STEPS_BACK.0));
+        Self::at(store, clock, zero, rules)
+    }
+
+    /// The limiter for other rules that goes on with the same buckets and clock. Buckets of rules that keep name, algorithm
+    /// and window keep their state; none is left emptier than empty by its new limit.
+    ///
+    /// When no more requests go to the old limiter, [`Self::clamp`] does that again for those that it charged meanwhile.
+    ///
+    /// # Errors
+    /// A limit that no bucket can hold, or two rules of one name.
+    pub fn with_rules(&self, rules: impl IntoIterator<Item = Rule>) -> Result<Self, LimiterError>
+    where
+        C: Clone,
+    {
+        self.with_rules_and_clock(rules, self.clock.clone())
+    }
+
+    /// The same with another clock, so that windows align to the Unix epoch again after the system's time was set.
+    ///
+    /// # Errors
+    /// A limit that no bucket can hold, or two rules of one name.
+    pub fn with_rules_and_clock(
+        &self,
+        rules: impl IntoIterator<Item = Rule>,
+        clock: C,
+    ) -> Result<Self, LimiterError> {
+        let now = self.zero.since(self.clock.now());
+        let zero = Zero(i128::from(clock.now().0) - i128::from(now.0.0));
+        let limiter = Self::at(Arc::clone(&self.store), clock, zero, rules)?;
+        limiter.clamp();
+        Ok(limiter)
+    }
+
+    /// Leaves no bucket emptier than empty: after a limit has shrunk, what was taken beyond it is forgotten.
+    pub fn clamp(&self) {
+        self.store.clamp(&self.limits, self.zero.since(self.clock.now()));
+    }
+
+    fn at(
+        store: Arc<S>,
+        clock: C,
+        zero: Zero,
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<Self, LimiterError> {
+        let rules = built(rules, zero)?;
+        let enrolments: Vec<Enrolment<'_>> =
+            rules.iter().map(|(rule, limit)| Enrolment { name: rule.name(), limit }).collect();
+        let (accounts, limits) = store.enroll(&enrolments);
+        let bind = |((rule, limit), account)| Bound { rule, limit, account };
+        let rules = rules.into_iter().zip(accounts).map(bind).collect();
+        Ok(Self { store, clock, zero, rules, limits })
+    }
+}
+
+fn built(rules: impl IntoIterator<Item = Rule>, zero: Zero) -> Result<Vec<(Rule, Limit)>, LimiterError> {
+    let mut names = HashSet::new();
+    let mut built = Vec::new();
+    for rule in rules {
+        if !names.insert(rule.name().to_owned()) {
+            return Err(LimiterError::SameName(rule.name().to_owned()));
+        }
+        let limit = rule.spec().build(Place::UserSpace);
+        let limit = limit.map_err(|error| LimiterError::Limit { rule: rule.name().to_owned(), error })?;
+        built.push((rule, zero.align(limit)));
+    }
+    Ok(built)
+}
+
+impl Zero {
+    /// The limit with its windows aligned to the Unix epoch.
+    fn align(self, limit: Limit) -> Limit {
+        let into_window = self.0.rem_euclid(i128::from(limit.period().0.max(1)));
+        limit.aligned(Nanos(into_window as u64))
+    }
+}

@@ -1,0 +1,163 @@
+//! Rate limits for any program: a [`Limiter`] decides in memory, in a few nanoseconds, without the daemon.
+//!
+//! ```
+//! use std::num::NonZeroU64;
+//!
+//! use ratelimit::limiter::{Algorithm, Limiter, LimitSpec, Nanos, Rate, Rule};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let ten_a_second = Rate { amount: NonZeroU64::MIN.saturating_add(9), per: Nanos::SECOND };
+//! let limit = LimitSpec { burst: NonZeroU64::new(20), ..LimitSpec::new(Algorithm::TokenBucket, ten_a_second) };
+//! let limiter = Limiter::builder().rule(Rule::new("per-client", limit)).build()?;
+//!
+//! let decision = limiter.check("198.51.100.7", 1);
+//! assert!(decision.allowed());
+//! assert_eq!((decision.limit(), decision.remaining()), (20, 19));
+//!
+//! let decision = limiter.check("198.51.100.7", 20);
+//! assert!(!decision.allowed());
+//! println!("denied by {:?}, retry in {:?}", decision.rule(), decision.retry_after());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A limiter with several rules applies all of them to a request, all or nothing; [`Limiter::check_each`] applies some,
+//! each with a key and a cost of its own. For a test that moves time itself, build it with a
+//! [`FakeClock`](crate::clock::FakeClock).
+//!
+//! A limiter never changes. [`Limiter::with_rules`] makes another one for new rules that goes on with the same buckets, so
+//! a program replaces its limiter as a whole, behind a lock or an atomic pointer of its own.
+
+mod builder;
+mod decision;
+mod request;
+mod rule;
+
+use std::{hash::Hash, sync::Arc};
+
+use ratelimit_common::time::Now;
+pub use ratelimit_common::{
+    limit::{Algorithm, LimitError, LimitSpec, OnLimit, Rate, Refill},
+    time::Nanos,
+};
+use smallvec::SmallVec;
+
+use self::rule::Bound;
+pub use self::{
+    builder::{Builder, LimiterError},
+    decision::{Decision, Outcome},
+    request::Ask,
+    rule::Rule,
+};
+use crate::{
+    clock::{Clock, MonotonicClock},
+    store::{Limits, MemoryStore, Store},
+};
+
+/// Decides which requests may go on. Shared by reference between any number of threads.
+#[derive(Debug)]
+pub struct Limiter<C = MonotonicClock, S = MemoryStore> {
+    store: Arc<S>,
+    clock: C,
+    zero: Zero,
+    rules: Vec<Bound>,
+    limits: Limits,
+}
+
+/// A request under more limits than this allocates memory.
+const MOST_INLINE: usize = 8;
+
+/// What the clock says at the zero of the store's time, in nanoseconds since the Unix epoch; maybe before it.
+#[derive(Clone, Copy, Debug)]
+struct Zero(i128);
+
+impl Zero {
+    /// The store's time when the clock says `now`. Before the zero it stands still.
+    #[inline]
+    fn since(self, now: Nanos) -> Now {
+        let since = i128::from(now.0) - self.0;
+        Now(Nanos(if since < 0 { 0 } else { since as u64 }))
+    }
+}
+
+impl Limiter {
+    /// What a limiter is made with.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl<C: Clock, S: Store> Limiter<C, S> {
+    /// Decides about a request under all rules, with the bucket that `key` has under each.
+    ///
+    /// The decision is the one of the rule that matters most, see [`Outcome::decision`]. A cost of 0 takes nothing and is
+    /// denied where 1 would be.
+    #[inline]
+    pub fn check<K: Hash + ?Sized>(&self, key: &K, cost: u32) -> Decision<'_> {
+        self.check_at(key, cost, self.clock.now())
+    }
+
+    /// The same at a time that the caller read from a clock like the limiter's: reading it takes longer than deciding.
+    #[inline]
+    pub fn check_at<K: Hash + ?Sized>(&self, key: &K, cost: u32, now: Nanos) -> Decision<'_> {
+        match &*self.rules {
+            [bound] => self.check_one(Ask { bound, hash: self.store.hash(key), cost }, now),
+            _ => self.check_all(key, cost, now).decision(),
+        }
+    }
+
+    /// One rule, by its index in the order in which rules were given, to be asked about a request; `None` if there are
+    /// fewer.
+    #[inline]
+    pub fn ask<K: Hash + ?Sized>(&self, rule: usize, key: &K, cost: u32) -> Option<Ask<'_>> {
+        let bound = self.rules.get(rule)?;
+        Some(Ask { bound, hash: self.store.hash(key), cost })
+    }
+
+    /// Decides about a request under several limits, each with a key and a cost of its own, all or nothing. If a bucket is
+    /// asked twice, it is charged twice.
+    #[inline]
+    pub fn check_each<'l>(&'l self, asks: &[Ask<'l>]) -> Outcome<'l> {
+        self.check_each_at(asks, self.clock.now())
+    }
+
+    /// The same at a time that the caller read from a clock like the limiter's.
+    pub fn check_each_at<'l>(&'l self, asks: &[Ask<'l>], now: Nanos) -> Outcome<'l> {
+        if let [ask] = asks
+            && !ask.observes()
+        {
+            return Outcome::of_one(self.check_one(*ask, now));
+        }
+        let present = || self.zero.since(self.clock.now());
+        request::judge(&*self.store, &self.limits, asks, self.zero.since(now), present)
+    }
+
+    /// The index of a rule.
+    pub fn index_of(&self, rule: &str) -> Option<usize> {
+        self.rules.iter().position(|bound| bound.rule.name() == rule)
+    }
+
+    /// The rules, in the order in which they were given.
+    pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.rules.iter().map(|bound| &bound.rule)
+    }
+
+    /// What keeps the buckets.
+    pub const fn store(&self) -> &Arc<S> {
+        &self.store
+    }
+
+    #[inline(always)]
+    fn check_one<'l>(&'l self, ask: Ask<'l>, now: Nanos) -> Decision<'l> {
+        let answer = self.store.charge(&self.limits, &ask.charge(self.zero.since(now)));
+        Decision::new(answer, ask.bound)
+    }
+
+    fn check_all<K: Hash + ?Sized>(&self, key: &K, cost: u32, now: Nanos) -> Outcome<'_> {
+        let hash = self.store.hash(key);
+        let asks: SmallVec<[Ask<'_>; MOST_INLINE]> =
+            self.rules.iter().map(|bound| Ask { bound, hash, cost }).collect();
+        self.check_each_at(&asks, now)
+    }
+}

@@ -1,0 +1,198 @@
+//! The store of one process: the bucket table, which takes no lock, and maps under locks for what is not a word.
+//!
+//! Keys are hashed to 64 bits with a secret that is drawn when the store is made. Two keys share a bucket if their hashes
+//! are equal: among a million keys at once, in one store of 37 million. The hash (foldhash) is not a cryptographic one:
+//! it keeps those from filling one set who can't see the secret, not those who could.
+//!
+//! What is word-sized in state is never in two places and never lost while there is room. Memory is reserved for the
+//! most keys and used as keys come; it is not given back.
+
+mod backoff;
+mod grid;
+mod reserve;
+mod wide;
+
+use std::{
+    hash::{BuildHasher, Hash, Hasher, RandomState},
+    sync::{Mutex, PoisonError},
+};
+
+use foldhash::{SharedSeed, fast::FoldHasher};
+use ratelimit_common::{
+    algorithm,
+    limit::{Kind, Limit},
+    table::{self, Attempt, Request, SLOTS, Secret},
+    time::Now,
+};
+
+use self::{
+    backoff::Backoff,
+    grid::{Grid, View},
+    wide::Wide,
+};
+use super::{
+    Account, Answer, Charge, Enrolment, KeyHash, Limits, Store,
+    tags::{Owner, Tags},
+};
+
+/// How many keys a store has room for unless told otherwise.
+pub const DEFAULT_MAX_KEYS: u64 = 1_000_000;
+
+/// A store could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no memory for {max_keys} keys")]
+pub struct NoMemory {
+    /// How many it was to have room for.
+    pub max_keys: u64,
+}
+
+/// Buckets in this process's memory.
+#[derive(Debug)]
+pub struct MemoryStore {
+    secrets: Secrets,
+    grid: Grid,
+    wide: Wide,
+    tags: Mutex<Tags>,
+}
+
+impl MemoryStore {
+    /// A store with room for at least `max_keys` buckets in use. If there are far more, those nearest to fresh give way.
+    ///
+    /// # Errors
+    /// There is no memory for so many.
+    pub fn new(max_keys: u64) -> Result<Self, NoMemory> {
+        let error = NoMemory { max_keys };
+        // At two thirds, two sets of eight are practically never full at once.
+        let slots = max_keys.checked_mul(3).and_then(|keys| keys.div_ceil(2).checked_next_power_of_two());
+        let grid = slots.and_then(|slots| Grid::new(slots / SLOTS as u64)).ok_or(error)?;
+        let wide = Wide::new(usize::try_from(max_keys).map_err(|_| error)?);
+        Ok(Self { secrets: Secrets::draw(), grid, wide, tags: Mutex::default() })
+    }
+
+    /// How many buckets in use have given way to others because there was no room.
+    #[must_use]
+    pub fn live_evictions(&self) -> u64 {
+        self.grid.live_evictions() + self.wide.live_evictions()
+    }
+
+    /// The size that the table has grown to, in bytes; its memory never gets smaller.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        self.grid.sets() * size_of::<reserve::SetWords>() as u64
+    }
+
+    /// Charges any bucket, and makes it if there is none. Away from the rest, and with its arguments by value, so that they
+    /// need no memory before.
+    #[cold]
+    #[inline(never)]
+    fn charge_any(&self, limits: &Limits, charge: Charge<'_>) -> (bool, u64) {
+        let (view, request) = (View { grid: &self.grid, limits }, self.request(&charge));
+        settle(|| table::charge(&view, &request))
+    }
+
+    #[inline(always)]
+    fn request<'l>(&self, charge: &Charge<'l>) -> Request<'l> {
+        let Charge { limit, now, cost, .. } = *charge;
+        let bucket = charge.bucket();
+        Request { key: self.secrets.table.key(bucket.tag, bucket.identity), limit, now, cost }
+    }
+}
+
+impl Store for MemoryStore {
+    #[inline]
+    fn hash<K: Hash + ?Sized>(&self, key: &K) -> KeyHash {
+        KeyHash(self.secrets.hash(key))
+    }
+
+    fn enroll(&self, rules: &[Enrolment<'_>]) -> (Vec<Account>, Limits) {
+        let owner = |rule: &Enrolment<'_>| Owner::new(self.secrets.hash(rule.name), rule.limit);
+        let owners: Vec<Owner> = rules.iter().map(owner).collect();
+        let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner).assign(&owners);
+        let limits = Limits::new(tags.iter().copied().zip(rules.iter().map(|rule| rule.limit)));
+        let account = |(&tag, owner)| Account { tag, seed: self.secrets.hash(owner) };
+        (tags.iter().zip(&owners).map(account).collect(), limits)
+    }
+
+    #[inline(always)]
+    fn charge<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l> {
+        if is_wide(charge.limit) {
+            return Answer::known(self.wide.charge(*charge));
+        }
+        let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
+        let (allowed, before) = match table::charge_known(&view, &request) {
+            Attempt::Done { allowed, before, .. } => (allowed, before),
+            Attempt::Again => self.charge_any(limits, *charge),
+        };
+        Answer::word(charge, allowed, before)
+    }
+
+    fn ask<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l> {
+        if is_wide(charge.limit) {
+            return Answer::known(self.wide.ask(*charge));
+        }
+        let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
+        let (allowed, before) = settle(|| table::peek(&view, &request));
+        Answer::word_uncharged(charge, allowed, before)
+    }
+
+    fn undo(&self, limits: &Limits, charge: &Charge<'_>, later: Now) {
+        if is_wide(charge.limit) {
+            return self.wide.undo(*charge);
+        }
+        let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
+        let mut backoff = Backoff::default();
+        while !table::undo(&view, &request, later) {
+            backoff.wait();
+        }
+    }
+
+    fn clamp(&self, limits: &Limits, now: Now) {
+        // What a log or a counter holds above its limit reads as nothing remaining, until it leaves the window.
+        self.grid.update_all(limits, |limit, state| algorithm::clamp(limit, state, now));
+    }
+}
+
+#[inline]
+const fn is_wide(limit: &Limit) -> bool {
+    matches!(limit.kind(), Kind::Log | Kind::WideSlidingCounter)
+}
+
+/// Makes attempts until one is not disturbed: whether the request is allowed, and the state that decided.
+#[inline]
+fn settle(mut attempt: impl FnMut() -> Attempt) -> (bool, u64) {
+    let mut backoff = Backoff::default();
+    loop {
+        if let Attempt::Done { allowed, before, .. } = attempt() {
+            return (allowed, before);
+        }
+        backoff.wait();
+    }
+}
+
+/// What keys are hashed with.
+#[derive(Clone, Debug)]
+struct Secrets {
+    table: Secret,
+    shared: SharedSeed,
+    seed: u64,
+}
+
+impl Secrets {
+    /// From the system's random numbers.
+    fn draw() -> Self {
+        let random = RandomState::new();
+        let number = |index: u64| random.hash_one(index);
+        Self {
+            table: Secret::new([0, 1, 2, 3].map(number)),
+            shared: SharedSeed::from_u64(number(4)),
+            seed: number(5),
+        }
+    }
+
+    #[inline]
+    fn hash<K: Hash + ?Sized>(&self, key: &K) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
+        key.hash(&mut hasher);
+        hasher.finish()
+    }
+}

@@ -1,0 +1,169 @@
+//! What can't be done ends with one line that says what to do, exit status 1, and nothing changed.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+
+use crate::{
+    daemon::{Daemon, command, config, config_at, output, text},
+    foreign::Foreign,
+    leftovers::{assert_no_files, in_kernel},
+    net::{Link, SERVER, ip, isolated, mount_new},
+};
+
+const RULES: [&str; 1] = ["{name: every, rate: 100/s, burst: 50}"];
+
+/// Checks that a command fails as it should, with these words in its only line.
+fn assert_refused(command: &mut Command, expected: &[&str]) {
+    let output = output(command);
+    let (stdout, stderr) = text(&output);
+    println!("{stderr}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!((stdout.as_str(), stderr.lines().count()), ("", 1), "{stderr}");
+    for expected in expected {
+        assert!(stderr.contains(expected), "no {expected:?} in {stderr}");
+    }
+    // Causes that are told twice.
+    let parts: Vec<&str> = stderr.trim_end().split(": ").collect();
+    let twice = parts.iter().enumerate().find(|(index, part)| parts[..*index].contains(part));
+    assert_eq!(twice, None, "{stderr}");
+}
+
+fn run(config: &PathBuf) -> Command {
+    let mut command = command(&["run", "--config"]);
+    command.arg(config);
+    command
+}
+
+/// The binary, started by another program.
+fn by(program: &str, arguments: &[&str], started: &Command) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).arg(started.get_program()).args(started.get_args()).env_remove("RUST_LOG");
+    command
+}
+
+fn attached(interface: &str) -> Option<u64> {
+    let links: Value = serde_json::from_str(&ip(&format!("-j link show {interface}"))).unwrap();
+    links[0]["xdp"]["prog"]["id"].as_u64()
+}
+
+#[test]
+fn an_interface_that_is_not_there() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        let mut command = run(&config(&[], &RULES));
+        assert_refused(command.args(["--interface", "nowhere0"]), &["no interface `nowhere0`", SERVER]);
+        assert_no_files();
+
+        let mut command = run(&config(&[], &RULES));
+        command.args(["--interface", SERVER, "--interface", "nowhere0"]);
+        assert_refused(&mut command, &["nowhere0"]);
+        assert_eq!(attached(SERVER), None);
+        assert_no_files();
+    });
+}
+
+#[test]
+fn without_root_or_capabilities() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        let config = config(&[], &RULES);
+        let nobody = ["--reuid", "65534", "--clear-groups", "--inh-caps=-all"];
+        let no_capabilities = ["--inh-caps=-all", "--bounding-set=-all"];
+        for how in [&nobody[..], &no_capabilities] {
+            for started in [run(&config), command(&["status"]), command(&["detach"])] {
+                assert_refused(&mut by("setpriv", how, &started), &["run as root", "CAP_BPF"]);
+                assert_eq!(attached(SERVER), None);
+                assert_no_files();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_program_of_somebody_else_is_named_and_left_alone() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        let _foreign = Foreign::attach(SERVER);
+        let id = attached(SERVER).expect("the other program");
+
+        let expected = [SERVER, "`somebody`", &format!("id {id}"), "xdp off"];
+        assert_refused(&mut run(&config(&[], &RULES)), &expected);
+        assert_eq!(attached(SERVER), Some(id));
+        assert_no_files();
+    });
+}
+
+#[test]
+fn another_instance_on_the_interface_is_left_alone() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        let _daemon = Daemon::start(&config(&[], &RULES));
+        let kernel = in_kernel();
+
+        let other = config_at("/run/other.yaml", "instance: other", &[], &RULES);
+        assert_refused(&mut run(&other), &[SERVER, "`ratelimit`", &format!("id {}", kernel.program)]);
+        assert_eq!(in_kernel(), kernel);
+        assert_eq!(attached(SERVER), Some(kernel.program.into()));
+        assert!(!fs::exists("/sys/fs/bpf/ratelimit/other").unwrap());
+        assert!(!fs::exists("/run/ratelimit/other.sock").unwrap());
+    });
+}
+
+#[test]
+fn a_second_daemon_of_an_instance() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        let config = config(&[], &RULES);
+        let _daemon = Daemon::start(&config);
+        let kernel = in_kernel();
+
+        assert_refused(&mut run(&config), &["another daemon", "stop it first"]);
+        let beside = config_at("/run/beside.yaml", "control: /run/beside.sock", &[], &RULES);
+        assert_refused(&mut run(&beside), &["`default`", "another daemon", "stop it first"]);
+        assert_eq!(in_kernel(), kernel);
+        assert_eq!(attached(SERVER), Some(kernel.program.into()));
+        assert!(
+            fs::exists("/run/ratelimit/default.sock").unwrap() && !fs::exists("/run/beside.sock").unwrap()
+        );
+    });
+}
+
+#[test]
+fn no_bpf_file_system() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        mount_new("tmpfs", "/sys/fs/bpf");
+        let config = config(&[], &RULES);
+        for mut started in [run(&config), command(&["status"]), command(&["detach"])] {
+            assert_refused(&mut started, &["mount -t bpf bpf /sys/fs/bpf"]);
+            assert_eq!(attached(SERVER), None);
+            assert_no_files();
+        }
+    });
+}
+
+#[test]
+fn a_kernel_that_is_too_old() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        let config = config(&[], &RULES);
+        for started in [run(&config), command(&["status"]), command(&["detach"])] {
+            let mut old = by("setarch", &["--uname-2.6"], &started);
+            assert_refused(&mut old, &["this kernel is 2.6", "5.18 or newer"]);
+            assert_eq!(attached(SERVER), None);
+            assert_no_files();
+        }
+    });
+}
+
+#[test]
+fn a_control_socket_that_can_not_be_made() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        let config = config_at("/run/x.yaml", "control: /proc/nothing/x.sock", &[], &RULES);
+        assert_refused(&mut run(&config), &["/proc/nothing/x.sock"]);
+        assert_eq!(attached(SERVER), None);
+        assert_no_files();
+    });
+}

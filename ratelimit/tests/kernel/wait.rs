@@ -1,0 +1,18 @@
+//! Waiting for what will be, but not for long.
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a busy machine.
+pub const LONGEST: Duration = Duration::from_secs(20);
+
+/// Asks until there is an answer.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LONGEST;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "in {LONGEST:?} not so: {what}");
+        std::thread::yield_now();
+    }
+}

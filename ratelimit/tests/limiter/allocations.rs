@@ -1,0 +1,60 @@
+//! Deciding about a key whose state is a word allocates nothing, with up to eight rules.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use crate::{limiter, rule};
+
+/// Counts what the current thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn a_decision_allocates_nothing() {
+    let texts = [
+        "token_bucket,rate=3/s",
+        "token_bucket,rate=3/s,refill=interval",
+        "fixed_window,rate=3/s",
+        "sliding_window_counter,rate=3/s",
+    ];
+    for count in [1, 8] {
+        let rules = (0..count).map(|index| rule(&index.to_string(), texts[index % texts.len()]));
+        let (limiter, _clock) = limiter(rules, 100_000);
+        let allocated = allocations(|| {
+            for step in 0..100_000_u64 {
+                let decision = limiter.check(&(step % 60_000), 1);
+                assert!(decision.limit() == 3 && decision.remaining() <= 3);
+            }
+        });
+        assert_eq!(allocated, 0, "{count} rules");
+    }
+    assert!(allocations(|| drop(vec![1])) > 0);
+}

@@ -1,0 +1,71 @@
+//! `bench`: builds a benchmark and runs it, with the machine it ran on written above the figures.
+
+use std::{fs, path::PathBuf, process::Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+
+use crate::{command, setup};
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Bench {
+    /// Decisions in a process, beside governor, and memory for a key.
+    Table,
+    /// What a packet costs in the XDP program; as root.
+    Xdp,
+}
+
+/// Runs one benchmark.
+pub fn run(bench: Bench) -> Result<()> {
+    setup::all()?;
+    let name = match bench {
+        Bench::Table => "table",
+        Bench::Xdp => "xdp",
+    };
+    let binary = build(name)?;
+    println!("{}", machine());
+    match bench {
+        Bench::Table => command::run(&mut std::process::Command::new(binary)),
+        Bench::Xdp => command::run(&mut command::as_root(binary)),
+    }
+}
+
+/// The path of the built benchmark, which only cargo knows.
+fn build(name: &str) -> Result<PathBuf> {
+    let mut cargo = command::cargo();
+    cargo.args([
+        "bench",
+        "--package",
+        "ratelimit",
+        "--features",
+        "kernel-tests",
+        "--bench",
+        name,
+        "--no-run",
+    ]);
+    cargo.args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
+    command::announce(&cargo);
+    let output = cargo.output().context("starting cargo")?;
+    if !output.status.success() {
+        bail!("building the benchmark failed");
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let executable = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find_map(|message| {
+            let is_wanted = message["target"]["name"] == name;
+            message["executable"].as_str().filter(|_| is_wanted).map(PathBuf::from)
+        });
+    executable.context("cargo built no benchmark")
+}
+
+/// Processor and kernel: a figure without them says little.
+fn machine() -> String {
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let models: Vec<&str> =
+        processors.lines().filter_map(|line| line.strip_prefix("model name\t: ")).collect();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{} x {}, Linux {}", models.len(), models.first().unwrap_or(&"?"), kernel.trim())
+}
