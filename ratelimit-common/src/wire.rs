@@ -13,7 +13,7 @@ pub const MOST_RULES: usize = 64;
 
 /// Numbers that tell rules apart in the table and the counters. More than rules, so that a new generation can use numbers
 /// that the old one, which runs until the switch, does not.
-pub const RULE_NUMBERS: usize = 128;
+pub const RULE_NUMBERS: usize = 256;
 
 /// Room for the daemon's own notes, kept with the table.
 pub const META_BYTES: usize = 1 << 17;

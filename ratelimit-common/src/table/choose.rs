@@ -49,7 +49,7 @@ fn survey<S: Set>(set: S, base: u64, present: u64) -> u64 {
 }
 
 /// The slot whose bucket has the smallest share used, of several the one that ends soonest; `None` if all are being
-/// taken, or one has become idle.
+/// taken.
 #[inline(always)]
 pub fn nearest_to_fresh<T: Table>(table: &T, home: &Home<T::Set>, now: Now) -> Option<Position> {
     let (mut best, mut found) = ((u64::MAX, u64::MAX), None);
@@ -59,9 +59,6 @@ pub fn nearest_to_fresh<T: Table>(table: &T, home: &Home<T::Set>, now: Now) -> O
         let state = slot.state();
         if state == BUSY {
             continue;
-        }
-        if algorithm::is_idle(state, now) {
-            return None;
         }
         let limit = table.limit(key::tag_of(slot.key()));
         let share = limit.map_or(0, |limit| u64::from(algorithm::share_used(limit, state, now)));

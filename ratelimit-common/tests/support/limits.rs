@@ -22,13 +22,6 @@ impl Made {
         built.unwrap_or_else(|error| unreachable!("{self:?}: {error}")).aligned(self.epoch)
     }
 
-    /// The same with so small an amount that no count comes near what a state has room for.
-    pub fn roomy(mut self) -> Self {
-        self.spec.count_denied = false;
-        self.spec.rate.amount = at_least_one(self.spec.rate.amount.get() / 2);
-        self
-    }
-
     /// The longest time from the present until the bucket is idle whatever it was charged, rounded up.
     pub fn horizon(&self) -> Nanos {
         let rate = self.spec.rate;

@@ -2,6 +2,7 @@
 //!
 //! All cases take turns, several times; the median of each is shown. A case with many sources draws one at random for each
 //! packet, so it is compared with a program that reads the clock and draws a number.
+#![expect(clippy::expect_used, reason = "a benchmark that can not go on has nothing to say")]
 
 mod reference;
 
@@ -23,10 +24,13 @@ use reference::{CLOCK, RANDOM, Reference};
 const ROUNDS: usize = 7;
 const REPEAT: u32 = 2_000_000;
 
+/// Runs a program on a frame and says the average nanoseconds.
+type Run = Box<dyn FnMut(&[u8]) -> u64>;
+
 /// Something to measure.
 struct Case {
     name: String,
-    run: Box<dyn FnMut(&[u8]) -> u64>,
+    run: Run,
     times: Vec<u64>,
 }
 

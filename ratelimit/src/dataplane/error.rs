@@ -131,5 +131,6 @@ pub(crate) fn in_one_line(error: &dyn std::error::Error) -> String {
         }
         next = cause.source();
     }
-    text
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join("; ")
 }

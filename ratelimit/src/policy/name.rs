@@ -149,9 +149,7 @@ mod tests {
         for good in ["eth0", "wlp0s20f3", "br-lan", "eth0.100", "veth@x", "fünf", "123456789012345"] {
             assert!(InterfaceName::from_str(good).is_ok(), "{good}");
         }
-        for bad in
-            ["", ".", "..", "a.b", "a/b", "a b", "a\tb", "eth0:1", "a\0", "a\u{a0}b", "1234567890123456"]
-        {
+        for bad in ["", ".", "..", "a/b", "a b", "a\tb", "eth0:1", "a\0", "a\u{a0}b", "1234567890123456"] {
             assert!(InterfaceName::from_str(bad).is_err(), "{bad:?}");
         }
     }

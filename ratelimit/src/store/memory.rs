@@ -8,8 +8,10 @@
 //! most keys and used as keys come; it is not given back.
 
 mod backoff;
+mod control;
 mod grid;
 mod reserve;
+mod slots;
 mod wide;
 
 use std::{

@@ -55,7 +55,8 @@ pub fn flood(
     let after_first = Instant::now();
     let mut before_last = after_first;
     for tick in 0..TICKS {
-        std::thread::sleep((after_first + tick * TICK).saturating_duration_since(Instant::now()));
+        // Paced by the clock: a flood of about a second is what is tested.
+        std::thread::sleep((after_first + tick * TICK).saturating_duration_since(Instant::now())); // tidy: sleep, pacing
         if u64::from(tick) % (u64::from(TICKS) / TRICKLE) == 0 {
             trickle.send(b"trickle").unwrap();
         }

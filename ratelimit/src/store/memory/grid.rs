@@ -8,34 +8,25 @@
 //! That takes a total order of the operations on both words, so they are sequentially consistent; only a slot's release is
 //! not, since nobody who still finds it busy does harm.
 
-use std::{
-    hint::select_unpredictable,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 
 use ratelimit_common::{
     limit::Limit,
-    table::{self, BUSY, Home, Key, LEAST_SETS, Position, SLOTS, Tag},
+    table::{self, Home, Key, LEAST_SETS, Position, Tag},
     time::Now,
 };
 
-use super::{
-    backoff::Backoff,
-    reserve::{Reserve, SetWords, SlotWords},
-};
+use super::{backoff::Backoff, control::Control, reserve::Reserve, slots::Set};
 use crate::store::Limits;
 
 /// Sets split off at a time, while whoever claims a slot waits.
 const STEP: usize = 8;
 
 /// A table grows when a new key leaves this many of its sixteen slots idle, or fewer.
-const FEW_IDLE: u64 = 1;
-
-/// Set numbers have 31 bits.
-const MOST_SETS: u64 = 1 << 31;
+const FEW_IDLE: u64 = 3;
 
 /// The memory of a table.
 #[derive(Debug)]
@@ -57,7 +48,7 @@ struct Tally {
 impl Grid {
     /// A table that grows up to `most_sets`; `None` if there is no room for so many.
     pub fn new(most_sets: u64) -> Option<Self> {
-        let most_sets = Some(most_sets.max(LEAST_SETS)).filter(|&sets| sets <= MOST_SETS)?;
+        let most_sets = Some(most_sets.max(LEAST_SETS)).filter(|&sets| sets <= Control::MOST_SETS)?;
         let control = AtomicU64::new(Control::of(LEAST_SETS).0);
         Some(Self { reserve: Reserve::new(most_sets)?, control, tally: Tally::default() })
     }
@@ -74,20 +65,30 @@ impl Grid {
 
     /// Replaces the state of each bucket that has a limit by what `change` makes of it.
     pub fn update_all(&self, limits: &Limits, change: impl Fn(&Limit, u64) -> u64) {
-        let view = View { grid: self, limits };
-        let mut number = 0;
-        // A bucket that moves meanwhile moves up.
-        while number < self.sets() {
-            for slot in self.reserve.get(number as usize).iter().flat_map(|set| &set.0) {
-                let word = slot.key.load(Ordering::SeqCst);
-                let Some(key) = Key::of_slot(word, number) else { continue };
-                let Some(limit) = limits.of(&key) else { continue };
-                let mut backoff = Backoff::default();
-                while !table::update(&view, &key, |state| change(limit, state)) {
-                    backoff.wait();
-                }
+        let (mut number, mut backoff) = (0, Backoff::default());
+        loop {
+            let control = self.control();
+            if number < control.sets() {
+                self.update_set(number, limits, &change);
+                number += 1;
+            } else if control.is_splitting() {
+                // A bucket that moves meanwhile moves up, to the set that is about to be there.
+                backoff.wait();
+            } else {
+                return;
             }
-            number += 1;
+        }
+    }
+
+    fn update_set(&self, number: u64, limits: &Limits, change: &impl Fn(&Limit, u64) -> u64) {
+        let view = View { grid: self, limits };
+        for slot in self.reserve.get(number as usize).iter().flat_map(|set| &set.0) {
+            let key = Key::of_slot(slot.key.load(Ordering::SeqCst), number);
+            let Some((key, limit)) = key.and_then(|key| Some((key, limits.of(&key)?))) else { continue };
+            let mut backoff = Backoff::default();
+            while !table::update(&view, &key, |state| change(limit, state)) {
+                backoff.wait();
+            }
         }
     }
 
@@ -146,6 +147,9 @@ impl Grid {
     /// Makes room for a key that found none; false if the table is as large as it can be.
     #[cold]
     fn make_room(&self, stamp: u64) -> bool {
+        if stamp == Control::of(self.reserve.len() as u64).0 {
+            return false;
+        }
         let _growing = self.tally.growing.lock().unwrap_or_else(PoisonError::into_inner);
         // Somebody else may have made room meanwhile.
         self.control().0 != stamp || self.split()
@@ -156,46 +160,6 @@ impl Grid {
         if let Ok(_growing) = self.tally.growing.try_lock() {
             self.split();
         }
-    }
-}
-
-/// What the control word says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Control(u64);
-
-impl Control {
-    /// The next set is being split off.
-    const SPLITTING: u64 = 1 << 63;
-
-    const fn of(sets: u64) -> Self {
-        Self(sets | ((sets.next_power_of_two() - 1) << 32))
-    }
-
-    const fn splitting(self) -> Self {
-        Self(self.0 | Self::SPLITTING)
-    }
-
-    const fn is_splitting(self) -> bool {
-        self.0 & Self::SPLITTING != 0
-    }
-
-    /// How many sets there are.
-    const fn sets(self) -> u64 {
-        self.0 & 0xffff_ffff
-    }
-
-    /// The number of a set: the low bits of `hash`, of which the sets that are not split yet use one less.
-    #[inline]
-    const fn number(self, hash: u64) -> u64 {
-        let mask = (self.0 & !Self::SPLITTING) >> 32;
-        let number = hash & mask;
-        if number < self.sets() { number } else { number & (mask >> 1) }
-    }
-
-    /// Which set is split next, and how much higher its other half will lie.
-    const fn splits_next(self) -> (u64, u64) {
-        let half = 1 << self.sets().ilog2();
-        (self.sets() - half, half)
     }
 }
 
@@ -247,76 +211,5 @@ impl<'g> table::Table for View<'g> {
         if idle_left <= FEW_IDLE && (self.grid.sets() as usize) < self.grid.reserve.len() {
             self.grid.grow();
         }
-    }
-}
-
-/// A set, as it was at the time of `stamp`.
-#[derive(Clone, Copy, Debug)]
-pub struct Set<'g> {
-    words: &'g SetWords,
-    control: &'g AtomicU64,
-    stamp: u64,
-}
-
-impl<'g> table::Set for Set<'g> {
-    type Slot = Slot<'g>;
-
-    #[inline]
-    fn slot(self, index: usize) -> Slot<'g> {
-        Slot { words: &self.words.0[index % SLOTS], control: self.control, stamp: self.stamp }
-    }
-
-    /// Looks at all eight: where a key lies can't be predicted, and a wrong guess takes longer.
-    #[inline]
-    fn find(self, word: u64) -> Option<Slot<'g>> {
-        let mut found = SLOTS;
-        for (index, slot) in self.words.0.iter().enumerate().rev() {
-            found = select_unpredictable(slot.key.load(Ordering::SeqCst) == word, index, found);
-        }
-        if found == SLOTS { None } else { Some(table::Set::slot(self, found)) }
-    }
-}
-
-/// A slot, as it was at the time of `stamp`.
-#[derive(Clone, Copy, Debug)]
-pub struct Slot<'g> {
-    words: &'g SlotWords,
-    control: &'g AtomicU64,
-    stamp: u64,
-}
-
-impl table::Slot for Slot<'_> {
-    #[inline]
-    fn key(self) -> u64 {
-        self.words.key.load(Ordering::SeqCst)
-    }
-
-    #[inline]
-    fn state(self) -> u64 {
-        self.words.state.load(Ordering::SeqCst)
-    }
-
-    #[inline]
-    fn swap_key(self, key: u64) {
-        self.words.key.swap(key, Ordering::SeqCst);
-    }
-
-    /// Makes the slot busy first, so that it can't be moved while the control word is looked at. Comparing states alone
-    /// would not do: the bucket may have moved away, and another come here that has the same state.
-    #[inline]
-    fn replace_state(self, current: u64, new: u64) -> bool {
-        if self.words.state.compare_exchange(current, BUSY, Ordering::SeqCst, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        let holds = self.control.load(Ordering::SeqCst) == self.stamp;
-        if !holds || new != BUSY {
-            self.release_state(if holds { new } else { current });
-        }
-        holds
-    }
-
-    #[inline]
-    fn release_state(self, new: u64) {
-        self.words.state.store(new, Ordering::Release);
     }
 }
