@@ -281,8 +281,9 @@ fn claim<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Att
     let slot = set.slot(opaque(place.index as u64) as usize % SLOTS);
     let before = slot.state();
     let live = !algorithm::is_idle(before, request.now);
-    let was_taken = before == BUSY || (live && idle > 0);
-    if was_taken || !slot.replace_state(before, BUSY) {
+    // Somebody may have taken it since, or given it back.
+    let has_changed = before == BUSY || live != (idle == 0);
+    if has_changed || !slot.replace_state(before, BUSY) {
         return Attempt::Again;
     }
     let owner = slot.key();
