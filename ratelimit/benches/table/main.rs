@@ -37,8 +37,8 @@ type Governor = RateLimiter<
 
 fn main() {
     match env::args().nth(1).as_deref() {
-        Some("memory-ratelimit") => return print_growth(|| fill_ours(&ours())),
-        Some("memory-governor") => return print_growth(|| fill_governor(&governor())),
+        Some("memory-ratelimit") => return print_growth(ours, fill_ours),
+        Some("memory-governor") => return print_growth(governor, fill_governor),
         _ => {}
     }
     speed();
@@ -126,10 +126,12 @@ fn fill_governor(limiter: &Governor) {
     }
 }
 
-fn print_growth(fill: impl FnOnce()) {
+/// What the resident set grows by while the limiter is made and filled; it lives until that is read.
+fn print_growth<L>(make: impl FnOnce() -> L, fill: impl FnOnce(&L)) {
     let before = resident();
-    fill();
-    println!("{}", resident() - before);
+    let limiter = make();
+    fill(&limiter);
+    println!("{}", resident().saturating_sub(before));
 }
 
 fn growth_of(case: &str) -> u64 {
