@@ -213,3 +213,39 @@ impl<'g> table::Table for View<'g> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ratelimit_common::table::{Secret, Set as _, Slot as _, Table as _};
+
+    use super::*;
+
+    /// Threads meet this too seldom: a bucket moves away between two of another thread's steps, and one with the same
+    /// state comes to its place.
+    #[test]
+    fn who_looked_before_a_split_changes_nothing_after_it() {
+        let grid = Grid::new(2 * LEAST_SETS).unwrap();
+        let view = View { grid: &grid, limits: &Limits::default() };
+        let key = Secret::new([1, 2, 3, 4]).key(Tag::new(1), 5);
+        let home = view.home(&key).unwrap();
+        assert!(view.holds(home.stamp) && home.second.slot(3).replace_state(0, 7));
+        assert!(grid.split());
+        assert!(!view.holds(home.stamp));
+        assert!(!home.second.slot(3).replace_state(7, 8));
+        assert_eq!(home.second.slot(3).state(), 7, "as it was, and free");
+        let home = view.home(&key).unwrap();
+        assert!(view.holds(home.stamp) && home.second.slot(3).replace_state(7, 8));
+    }
+
+    #[test]
+    fn it_grows_a_few_sets_at_a_time_up_to_the_most() {
+        let grid = Grid::new(LEAST_SETS + 12).unwrap();
+        assert!(grid.split());
+        assert_eq!(grid.sets(), LEAST_SETS + 8);
+        assert!(grid.make_room(grid.control().0));
+        assert_eq!(grid.sets(), LEAST_SETS + 12);
+        assert!(!grid.split() && !grid.make_room(grid.control().0));
+        assert!(grid.make_room(Control::of(LEAST_SETS).0), "there has been room since");
+        assert!(Grid::new(Control::MOST_SETS + 1).is_none());
+    }
+}
