@@ -13,7 +13,7 @@ use crate::{
     clock,
     globals::{self, globals},
     stats,
-    table::Buckets,
+    table::{Buckets, first_set},
     walk::{self, GO_ON, STOP, Turn},
 };
 
@@ -36,7 +36,8 @@ impl Subject {
     }
 }
 
-/// Charges the bucket of the first rule, in the shortest way there is for a bucket that exists and that nobody else is at.
+/// Charges the bucket of the first rule, in the shortest way there is for a bucket that lies in its first set and that
+/// nobody else is at.
 /// The other algorithms would need more stack here than is left.
 #[inline(always)]
 pub fn charge_first(subject: Subject) -> bool {
@@ -44,7 +45,9 @@ pub fn charge_first(subject: Subject) -> bool {
     if !matches!(rule.limit.kind(), Kind::ArrivalTime | Kind::Window) {
         return charge(&subject, 0);
     }
-    match table::charge_known(&Buckets, &subject.request(rule)) {
+    let request = subject.request(rule);
+    let Some(first) = first_set(&request.key) else { return false };
+    match table::charge_in_first(first, &request) {
         Attempt::Done { allowed, .. } => allowed,
         Attempt::Again => charge(&subject, 0),
     }

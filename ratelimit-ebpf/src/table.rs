@@ -24,6 +24,12 @@ fn set(number: u64) -> Option<Set> {
     BUCKETS.get_ptr_mut(number as u32).map(Set)
 }
 
+/// The first set of a key.
+#[inline(always)]
+pub fn first_set(key: &Key) -> Option<Set> {
+    set(key.first() & globals::globals().set_mask)
+}
+
 /// Two sets by their numbers; the stamp carries these along.
 #[inline(always)]
 fn home(first: u64, second: u64) -> Option<Home<Set>> {

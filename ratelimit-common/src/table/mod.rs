@@ -161,11 +161,23 @@ pub fn charge<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
 }
 
 /// [`charge`] for a bucket that is there, which is most of the time; asks for [`charge`] by [`Attempt::Again`] if not.
+#[cfg(not(target_arch = "bpf"))]
 #[inline(always)]
 pub fn charge_known<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     let Some(home) = table.home(&request.key) else { return Attempt::Again };
     match find(&home, request.key.word) {
         Some((slot, word)) => charge_slot(slot, word, request),
+        None => Attempt::Again,
+    }
+}
+
+/// [`charge`] for a bucket that lies in the first of its sets, where there is room most of the time; asks for [`charge`] by
+/// [`Attempt::Again`] if not. The second set is not even computed.
+#[cfg(target_arch = "bpf")]
+#[inline(always)]
+pub fn charge_in_first<S: Set>(first: S, request: &Request<'_>) -> Attempt {
+    match find_in(first, request.key.word) {
+        Some(slot) => charge_slot(slot, request.key.word, request),
         None => Attempt::Again,
     }
 }
@@ -224,17 +236,20 @@ fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
 #[cfg(target_arch = "bpf")]
 #[inline(always)]
 fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
-    for index in 0..SLOTS {
-        let key = home.first.slot(index).key();
-        if key == word {
-            return Some((home.first.slot(some_index(index, key ^ word)), word));
-        }
+    if let Some(slot) = find_in(home.first, word) {
+        return Some((slot, word));
     }
-    let word = word | SECOND;
+    find_in(home.second, word | SECOND).map(|slot| (slot, word | SECOND))
+}
+
+/// The slot of a set whose key is `word`.
+#[cfg(target_arch = "bpf")]
+#[inline(always)]
+fn find_in<S: Set>(set: S, word: u64) -> Option<S::Slot> {
     for index in 0..SLOTS {
-        let key = home.second.slot(index).key();
+        let key = set.slot(index).key();
         if key == word {
-            return Some((home.second.slot(some_index(index, key ^ word)), word));
+            return Some(set.slot(some_index(index, key ^ word)));
         }
     }
     None

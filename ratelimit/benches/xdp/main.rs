@@ -41,6 +41,9 @@ fn main() {
             cases.push(case(name, algorithm, refill, sources));
         }
     }
+    if let Some(wanted) = std::env::args().nth(1).filter(|argument| argument != "--bench") {
+        cases.retain(|case| !case.name.contains("source") || case.name.contains(&wanted));
+    }
     let frame = udp_frame();
     for _ in 0..ROUNDS {
         for case in &mut cases {
