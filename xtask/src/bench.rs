@@ -10,6 +10,8 @@ use crate::{command, setup};
 /// What can be measured.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Bench {
+    /// Where the sliding window counter differs from the log.
+    Counter,
     /// Decisions in a process, beside governor, and memory for a key.
     Table,
     /// What a packet costs in the XDP program; as root.
@@ -20,13 +22,14 @@ pub enum Bench {
 pub fn run(bench: Bench) -> Result<()> {
     setup::all()?;
     let name = match bench {
+        Bench::Counter => "counter",
         Bench::Table => "table",
         Bench::Xdp => "xdp",
     };
     let binary = build(name)?;
     println!("{}", machine());
     match bench {
-        Bench::Table => command::run(&mut std::process::Command::new(binary)),
+        Bench::Counter | Bench::Table => command::run(&mut std::process::Command::new(binary)),
         Bench::Xdp => command::run(&mut command::as_root(binary)),
     }
 }
