@@ -154,7 +154,6 @@ fn rustflags() -> Result<OsString> {
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
         "-Ctarget-cpu=v3",
-        "-Ctarget-feature=+allows-misaligned-mem-access",
     ];
     Ok(flags.join("\x1f").into())
 }

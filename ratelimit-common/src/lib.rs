@@ -6,6 +6,7 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 pub mod algorithm;
+pub mod classify;
 pub mod limit;
 pub mod packet;
 pub mod table;

@@ -32,3 +32,38 @@ pub fn in_order(number: u64) -> u64 {
     #[cfg(not(target_arch = "bpf"))]
     number
 }
+
+macro_rules! big_endian {
+    ($($name:ident -> $type:ident as $load:literal;)*) => {$(
+        /// The number in network byte order at `AT`, which must be inside, in one load: the compiler does not know that
+        /// the kernel's processors can load from anywhere.
+        #[must_use]
+        #[inline(always)]
+        pub fn $name<const AT: usize, const N: usize>(bytes: &[u8; N]) -> $type {
+            const { assert!(AT + size_of::<$type>() <= N) };
+            #[cfg(target_arch = "bpf")]
+            {
+                let number: u64;
+                // SAFETY: the bytes are inside.
+                unsafe {
+                    core::arch::asm!(
+                        concat!("{0} = *(", $load, " *)({1} + {2})"),
+                        out(reg) number,
+                        in(reg) bytes.as_ptr(),
+                        const AT,
+                        options(pure, readonly, nostack)
+                    );
+                }
+                $type::from_be(number as $type)
+            }
+            #[cfg(not(target_arch = "bpf"))]
+            $type::from_be_bytes(core::array::from_fn(|index| bytes[AT + index]))
+        }
+    )*};
+}
+
+big_endian! {
+    be16 -> u16 as "u16";
+    be32 -> u32 as "u32";
+    be64 -> u64 as "u64";
+}

@@ -4,12 +4,15 @@
 
 use crate::{
     limit::Limit,
-    packet::Flag,
+    packet::{Flag, Packet, Ports},
     table::{SLOTS, Secret, Tag},
 };
 
-/// The most rules of a configuration.
+/// The most rules that a packet can match: the bits of a word.
 pub const MOST_RULES: usize = 64;
+
+/// The most limits: one for each rule, and one for the new sources of each.
+pub const MOST_LIMITS: usize = 2 * MOST_RULES;
 
 /// Numbers that tell rules apart in the table and the counters. More than rules, so that a new generation can use numbers
 /// that the old one, which runs until the switch, does not.
@@ -54,18 +57,34 @@ pub enum Reason {
     NeighbourDiscovery = 4,
     /// Passed: every rule allowed it, but a header is broken.
     Malformed = 5,
+    /// Dropped: a header is broken, and `on_malformed` is `drop`.
+    MalformedDropped = 6,
 }
 
 impl Reason {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 6] =
-        [Self::Passed, Self::Limited, Self::NotIp, Self::Allowed, Self::NeighbourDiscovery, Self::Malformed];
+    pub const ALL: [Self; 7] = [
+        Self::Passed,
+        Self::Limited,
+        Self::NotIp,
+        Self::Allowed,
+        Self::NeighbourDiscovery,
+        Self::Malformed,
+        Self::MalformedDropped,
+    ];
+
+    /// The reason with a number, if there is one.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(number: u64) -> Option<Self> {
+        if number < Self::ALL.len() as u64 { Some(Self::ALL[number as usize]) } else { None }
+    }
 
     /// Whether packets with this reason were dropped.
     #[must_use]
     #[inline(always)]
     pub const fn is_drop(self) -> bool {
-        matches!(self, Self::Limited)
+        matches!(self, Self::Limited | Self::MalformedDropped)
     }
 
     /// The name that outputs use.
@@ -78,6 +97,7 @@ impl Reason {
             Self::Allowed => "allowed",
             Self::NeighbourDiscovery => "neighbour_discovery",
             Self::Malformed => "malformed",
+            Self::MalformedDropped => "malformed_dropped",
         }
     }
 }
@@ -107,52 +127,100 @@ pub struct Globals {
     pub set_mask: u64,
     /// The table's secret.
     pub secret: Secret,
-    /// Rules that drop; they come first.
-    pub enforced: u32,
-    /// Rules that drop or observe.
-    pub rules: u32,
+    /// The bits of all rules.
+    pub rules: u64,
+    /// The bits of those that drop. The others only observe.
+    pub enforced: u64,
+    /// The bits of those that drop and count denied packets.
+    pub counts_denied: u64,
+    /// The bits of those without a condition on the source address, on the destination address.
+    pub any_address: [u64; 2],
+    /// The bits of the dimensions that a rule asks about: see [`crate::classify::Dimension::bit`].
+    pub dimensions: u32,
     /// 1 if there is an allow list for IPv4, for IPv6.
-    pub allow_v4: u32,
-    /// See above.
-    pub allow_v6: u32,
-    /// 1 if a dropping rule counts denied packets.
-    pub counts_denied: u32,
-    /// 1 if the time comes from a map, for dry runs and tests.
-    pub test_clock: u32,
+    pub allow: [u32; 2],
+    /// 1 if a rule asks about the source address of an IPv4, of an IPv6 packet.
+    pub sources: [u32; 2],
+    /// 1 if a rule asks about the destination address of an IPv4, of an IPv6 packet.
+    pub destinations: [u32; 2],
+    /// 1 if packets with broken headers are dropped.
+    pub drop_malformed: u32,
+    /// 1 if an observing rule has several parts.
+    pub observes_groups: u32,
+    /// 1 for dry runs and tests: time comes from a map, and what was found in the packet goes into one.
+    pub dry_run: u32,
     /// If not zero, each packet counts as one from a source drawn at random among so many, for benchmarks.
     pub random_sources: u32,
+    /// 1 if a rule has a condition.
+    pub classifies: u32,
     /// Must be zero.
     pub reserved: u32,
+    /// 1 if a rule asks for more of a packet than its source address.
+    pub reads_whole: u32,
 }
 
-/// What a rule does with packets above its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Action {
-    /// Drops them.
-    Drop = 0,
-    /// Counts them.
-    Observe = 1,
-}
-
-/// What of an address makes a rule's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What of a packet of one IP version makes a rule's key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct KeyMask {
-    /// The bits that count.
-    pub bits: [u64; 2],
+    /// The bits of the source address that count.
+    pub source: [u64; 2],
+    /// The bits of the destination address that count.
+    pub destination: [u64; 2],
+    /// The bits that count of ports and protocol: see [`Ports`].
+    pub ports: u64,
+    /// The address family in the tag: 0 for both where they share buckets.
+    pub family: u64,
+    /// 1 if all of that does not fit 64 bits, and is hashed.
+    pub is_hashed: u32,
+    /// Else by how much the destination's first bits are shifted to lie behind the source's.
+    pub shift: u32,
 }
 
-/// One rule, compiled.
+impl KeyMask {
+    /// What of a packet makes the key, as one number. Different keys have different numbers if they fit 64 bits.
+    #[must_use]
+    #[inline(always)]
+    pub const fn identity(
+        &self,
+        secret: &Secret,
+        source: [u64; 2],
+        destination: [u64; 2],
+        ports: Ports,
+    ) -> u64 {
+        let source = [source[0] & self.source[0], source[1] & self.source[1]];
+        let destination = [destination[0] & self.destination[0], destination[1] & self.destination[1]];
+        if self.is_hashed == 0 {
+            return source[0] | destination[0] >> (self.shift & 63);
+        }
+        let source = secret.fold(source[0], source[1]);
+        let destination = secret.fold(source ^ destination[0], destination[1]);
+        secret.fold(destination, ports.0 & self.ports)
+    }
+}
+
+/// One limit, compiled: that of a rule, of one of a rule's prefix lengths, or of a rule's new sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Rule {
     /// The limit.
     pub limit: Limit,
-    /// The part of a source that makes the key, for IPv4 and IPv6.
+    /// What makes the key, for IPv4 and IPv6.
     pub masks: [KeyMask; 2],
-    /// Its number: counters, and with the address family the tag of its buckets.
+    /// Its number; with the address family the tag of its buckets.
     pub number: u64,
+    /// The number under which its packets are counted.
+    pub counters: u64,
+    /// The bits of all parts of the rule.
+    pub group: u64,
+    /// 1 if this is the first part of the rule: the one that counts what passes.
+    pub is_first: u32,
+    /// 1 if the cost of a packet is its bytes.
+    pub takes_bytes: u32,
+    /// Where the limit of its new sources is, or 0.
+    pub new_sources: u32,
+    /// Must be zero.
+    pub reserved: u32,
 }
 
 impl Rule {
@@ -171,12 +239,32 @@ impl Rule {
     }
 }
 
+/// What a dry run is told, and what it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct DryRun {
+    /// CLOCK_MONOTONIC in nanoseconds.
+    pub clock: u64,
+    /// The frame's length on the wire if not all of it is there, else 0.
+    pub wire_length: u64,
+    /// The rules that matched.
+    pub matching: u64,
+    /// Those that denied it, as far as they were asked.
+    pub denied: u64,
+    /// The [`Reason`].
+    pub reason: u64,
+    /// What the parser found; unless it is not IP.
+    pub packet: Packet,
+}
+
 const _: () = {
     assert!(size_of::<Counter>() == 16);
     assert!(size_of::<RuleCounters>() == 32);
     assert!(size_of::<TableCounters>() == 16);
     assert!(size_of::<SetWords>() == 128);
     assert!(size_of::<Secret>() == 32);
-    assert!(size_of::<Globals>() == 80);
-    assert!(size_of::<Rule>() == 80 + 40);
+    assert!(size_of::<Globals>() == 144);
+    assert!(size_of::<KeyMask>() == 56);
+    assert!(size_of::<Rule>() == 80 + 2 * 56 + 40);
+    assert!(size_of::<DryRun>() == 40 + size_of::<Packet>());
 };

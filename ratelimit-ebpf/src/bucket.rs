@@ -1,16 +1,15 @@
 //! One packet against one rule's bucket: asking, charging, giving back.
 
 use ratelimit_common::{
-    limit::Kind,
-    packet::Address,
+    packet::{Packet, Ports},
     table::{self, Attempt, Request},
-    time::Now,
+    time::{Nanos, Now},
     verifier::opaque,
-    wire::Rule,
+    wire::{KeyMask, Rule},
 };
 
 use crate::{
-    clock,
+    bench, clock,
     globals::{self, globals},
     stats,
     table::{Buckets, first_set},
@@ -20,37 +19,80 @@ use crate::{
 /// What the rules are asked about. Only numbers, so that it can be passed to functions that are verified by themselves.
 #[repr(C)]
 pub struct Subject {
-    pub source: Address,
-    pub now: Now,
+    source: [u64; 2],
+    destination: [u64; 2],
+    ports: Ports,
+    now: Now,
+    pub bytes: u64,
 }
 
 impl Subject {
+    /// Without the time.
+    #[inline(always)]
+    pub fn new(packet: &Packet, bytes: u64) -> Self {
+        Self {
+            source: bench::source(packet.source.bits),
+            destination: packet.destination.bits,
+            ports: packet.ports(),
+            now: Now(Nanos(0)),
+            bytes,
+        }
+    }
+
+    #[inline(always)]
+    pub fn read_clock(&mut self) {
+        self.now = clock::now();
+    }
+
     #[inline(always)]
     fn request<'l>(&self, rule: &'l Rule) -> Request<'l> {
-        let secret = &globals().secret;
-        let mask = globals::key_mask(rule, self.source.family);
-        let (high, low) = (self.source.bits[0] & mask.bits[0], self.source.bits[1] & mask.bits[1]);
-        let identity = if mask.bits[1] == 0 { high } else { secret.fold(high, low) };
-        let key = secret.key(rule.tag(self.source.family), identity);
-        Request { key, limit: &rule.limit, now: self.now, cost: 1 }
+        self.request_for(rule, if rule.takes_bytes == 0 { 1 } else { self.bytes as u32 })
+    }
+
+    #[inline(always)]
+    fn request_for<'l>(&self, rule: &'l Rule, cost: u32) -> Request<'l> {
+        let mask = globals::key_mask(rule, self.ports.family());
+        let key = globals().secret.key(rule.tag(mask.family), self.identity(mask));
+        Request { key, limit: &rule.limit, now: self.now, cost }
+    }
+
+    /// What of the packet makes the key, as one number; see [`KeyMask`].
+    #[inline(always)]
+    fn identity(&self, mask: &KeyMask) -> u64 {
+        mask.identity(&globals().secret, self.source, self.destination, self.ports)
     }
 }
 
-/// Charges the bucket of the first rule, in the shortest way there is for a bucket that lies in its first set and that
-/// nobody else is at.
-/// The other algorithms would need more stack here than is left.
+/// Charges the bucket of a rule, in the shortest way there is for one that lies in its first set and that nobody else is
+/// at.
 #[inline(always)]
-pub fn charge_first(subject: Subject) -> bool {
-    let rule = globals::rule(0);
-    if !matches!(rule.limit.kind(), Kind::ArrivalTime | Kind::Window) {
-        return charge(&subject, 0);
+pub fn charge_first(subject: &Subject, index: u64) -> bool {
+    match try_first(subject, index) {
+        DISTURBED => charge(subject, index),
+        answer => answer == ALLOWED,
     }
-    let request = subject.request(rule);
-    let Some(first) = first_set(&request.key) else { return false };
-    match table::charge_in_first(first, &request) {
-        Attempt::Done { allowed, .. } => allowed,
-        Attempt::Again => charge(&subject, 0),
+}
+
+/// A function of its own, so that what comes after it has its stack.
+#[inline(never)]
+extern "C" fn try_first(subject: &Subject, index: u64) -> u64 {
+    let rule = globals::rule(index);
+    // Twice the same: what one packet takes is known beforehand, what its bytes take must be multiplied.
+    let attempt = if rule.takes_bytes == 0 {
+        charge_in_first(&subject.request_for(rule, 1))
+    } else {
+        charge_in_first(&subject.request_for(rule, subject.bytes as u32))
+    };
+    match attempt {
+        Some(Attempt::Done { allowed: true, .. }) => ALLOWED,
+        Some(Attempt::Done { allowed: false, .. }) => DENIED,
+        _ => DISTURBED,
     }
+}
+
+#[inline(always)]
+fn charge_in_first(request: &Request<'_>) -> Option<Attempt> {
+    table::charge_in_first(first_set(&request.key)?, request)
 }
 
 /// Charges the bucket of the rule at `index`.
@@ -77,17 +119,22 @@ const TRIES: u32 = 8;
 const DISTURBED: u64 = 0;
 const ALLOWED: u64 = 1;
 const DENIED: u64 = 2;
+/// There is no bucket; it would allow.
+const ALLOWED_NEW: u64 = 3;
 
 /// What a loop of tries carries along.
 struct Tries<'s> {
     subject: &'s Subject,
     index: u64,
     answer: u64,
+    /// 1 if the bucket may be made if it is not there.
+    may_make: u64,
 }
 
 #[inline(always)]
 fn repeat<'s>(subject: &'s Subject, index: u64, turn: Turn<Tries<'s>>) -> u64 {
-    let mut tries = Tries { subject, index, answer: DISTURBED };
+    let may_make = (globals::rule(index).new_sources == 0) as u64;
+    let mut tries = Tries { subject, index, answer: DISTURBED, may_make };
     walk::repeat(TRIES, turn, &mut tries);
     if tries.answer == DISTURBED {
         stats::count_table(|counters| counters.exhausted_tries += 1);
@@ -106,12 +153,36 @@ impl Tries<'_> {
 
 extern "C" fn charge_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
     let tries = walk::carried(tries);
-    tries.answer(try_charge(tries.subject, tries.index))
+    if tries.may_make != 0 {
+        return tries.answer(try_charge(tries.subject, tries.index));
+    }
+    let answer = try_charge_known(tries.subject, tries.index);
+    if opaque(answer) != ALLOWED_NEW {
+        return tries.answer(answer);
+    }
+    // Paid for once, however often the bucket itself takes.
+    let new_sources = globals::rule(tries.index).new_sources as u64;
+    match try_charge(tries.subject, new_sources) {
+        ALLOWED => tries.may_make = 1,
+        answer => return tries.answer(answer),
+    }
+    GO_ON
 }
 
 extern "C" fn ask_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
     let tries = walk::carried(tries);
-    tries.answer(try_ask(tries.subject, tries.index))
+    let mut answer = try_ask(tries.subject, tries.index);
+    if opaque(answer) == ALLOWED_NEW {
+        answer = ALLOWED;
+        if tries.may_make == 0 {
+            answer = try_ask(tries.subject, globals::rule(tries.index).new_sources as u64);
+            // The bucket of all new sources may itself be new.
+            if opaque(answer) == ALLOWED_NEW {
+                answer = ALLOWED;
+            }
+        }
+    }
+    tries.answer(answer)
 }
 
 extern "C" fn undo_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
@@ -124,23 +195,37 @@ extern "C" fn undo_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn try_charge(subject: *const Subject, index: u64) -> u64 {
-    attempt(subject, index, table::charge)
+    attempt(subject, index, |request| Some(table::charge(&Buckets, request)), ALLOWED)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn try_charge_known(subject: *const Subject, index: u64) -> u64 {
+    attempt(subject, index, |request| table::charge_known(&Buckets, request), ALLOWED)
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn try_ask(subject: *const Subject, index: u64) -> u64 {
-    attempt(subject, index, table::peek)
+    attempt(subject, index, |request| Some(table::peek(&Buckets, request)), ALLOWED_NEW)
 }
 
+/// `new` is the answer if the key had no bucket.
 #[inline(always)]
-fn attempt(subject: *const Subject, index: u64, attempt: impl Fn(&Buckets, &Request<'_>) -> Attempt) -> u64 {
+fn attempt(
+    subject: *const Subject,
+    index: u64,
+    attempt: impl Fn(&Request<'_>) -> Option<Attempt>,
+    new: u64,
+) -> u64 {
     // SAFETY: a subject, or null, which no caller passes.
     let Some(subject) = (unsafe { subject.as_ref() }) else { return DISTURBED };
-    match attempt(&Buckets, &subject.request(globals::rule(index))) {
-        Attempt::Done { allowed: true, .. } => ALLOWED,
-        Attempt::Done { allowed: false, .. } => DENIED,
-        Attempt::Again => DISTURBED,
+    match attempt(&subject.request(globals::rule(index))) {
+        Some(Attempt::Done { allowed: true, is_new: false, .. }) => ALLOWED,
+        Some(Attempt::Done { allowed: true, is_new: true, .. }) => new,
+        Some(Attempt::Done { allowed: false, .. }) => DENIED,
+        Some(Attempt::Again) => DISTURBED,
+        None => ALLOWED_NEW,
     }
 }
 

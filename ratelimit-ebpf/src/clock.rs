@@ -1,21 +1,16 @@
 //! The time of a packet. Reading the clock costs more than judging by it, so it is read once, and only if needed.
 
-use aya_ebpf::{helpers::generated::bpf_ktime_get_ns, macros::map, maps::Array};
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use ratelimit_common::time::{Nanos, Now};
 
-use crate::globals::globals;
-
-/// CLOCK_MONOTONIC as a test wants it.
-#[map]
-static TEST_CLOCK: Array<u64> = Array::with_max_entries(1, 0);
+use crate::{dry_run, globals::globals};
 
 #[inline(always)]
 pub fn now() -> Now {
-    let time = if globals().test_clock == 0 {
+    let time = match dry_run::clock() {
+        Some(time) => time,
         // SAFETY: the helper takes nothing.
-        unsafe { bpf_ktime_get_ns() }
-    } else {
-        TEST_CLOCK.get(0).copied().unwrap_or(0)
+        None => unsafe { bpf_ktime_get_ns() },
     };
     Now(Nanos(time.wrapping_sub(globals().epoch)))
 }

@@ -5,7 +5,7 @@ use core::arch::asm;
 
 use ratelimit_common::{
     verifier::opaque,
-    wire::{Globals, KeyMask, MOST_RULES, RULE_NUMBERS, Rule},
+    wire::{Globals, KeyMask, MOST_LIMITS, RULE_NUMBERS, Rule},
 };
 
 /// Memory for a constant, of which the compiler must not know that it is zero here.
@@ -16,7 +16,7 @@ struct Constant<const N: usize>([u8; N]);
 static GLOBALS: Constant<{ size_of::<Globals>() }> = Constant([0; _]);
 
 #[unsafe(no_mangle)]
-static RULES: Constant<{ MOST_RULES * size_of::<Rule>() }> = Constant([0; _]);
+static RULES: Constant<{ MOST_LIMITS * size_of::<Rule>() }> = Constant([0; _]);
 
 /// For each rule number, where in `RULES` the rule is, plus one; zero if this generation has none of that number.
 #[unsafe(no_mangle)]
@@ -39,10 +39,10 @@ pub fn globals() -> &'static Globals {
     unsafe { &*GLOBALS.address().cast::<Globals>() }
 }
 
-/// The rule at `index`, which must be below the number of rules.
+/// The limit at `index`, which must be below the number of limits.
 #[inline(always)]
 pub fn rule(index: u64) -> &'static Rule {
-    let index = opaque(index) as usize % MOST_RULES;
+    let index = opaque(index) as usize % MOST_LIMITS;
     // SAFETY: the index is inside, and the daemon has written rules up to it.
     unsafe { &*RULES.address().cast::<Rule>().add(index) }
 }

@@ -10,7 +10,9 @@
 mod allow;
 mod bench;
 mod bucket;
+mod classify;
 mod clock;
+mod dry_run;
 mod frame;
 mod globals;
 mod meta;
@@ -30,10 +32,10 @@ use aya_log_ebpf::debug;
 /// Judges one packet.
 #[xdp(frags)]
 pub fn ratelimit(ctx: XdpContext) -> u32 {
-    let frame = frame::XdpFrame::new(&ctx);
-    let reason = pipeline::judge(&frame);
-    stats::count(reason, frame.wire_length());
-    debug!(&ctx, "{} bytes: {}", frame.wire_length(), reason.name());
+    let pipeline::Judged { reason, bytes } = pipeline::judge(&ctx);
+    stats::count(reason, bytes);
+    dry_run::note_reason(reason);
+    debug!(&ctx, "{} bytes: {}", bytes, reason.name());
     if reason.is_drop() { XDP_DROP } else { XDP_PASS }
 }
 

@@ -1,25 +1,93 @@
-//! The stages of a packet, in their order: parse, allow list, neighbour discovery, rules.
+//! The stages of a packet, in their order: parse, allow list, neighbour discovery, classify, rules.
 
-use ratelimit_common::{packet, wire::Reason};
+use core::mem::MaybeUninit;
 
-use crate::{allow, frame::XdpFrame, rules};
+use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
+use ratelimit_common::{
+    classify::matching,
+    packet::{self, Packet},
+    wire::Reason,
+};
+
+use crate::{allow, bucket::Subject, classify::Maps, dry_run, frame::XdpFrame, globals::globals, rules};
+
+/// A packet's verdict.
+pub struct Judged {
+    pub reason: Reason,
+    pub bytes: u64,
+}
 
 #[inline(always)]
-pub fn judge(frame: &XdpFrame) -> Reason {
-    let packet = match packet::parse(frame) {
-        Ok(packet) => packet,
-        Err(packet::NotIp) => return Reason::NotIp,
+pub fn judge(ctx: &XdpContext) -> Judged {
+    let mut found = MaybeUninit::<Found>::uninit();
+    let early = examine(ctx.ctx, &mut found);
+    // SAFETY: `examine` writes all of it, or tells that the packet is decided and writes the length.
+    let found = unsafe { found.assume_init_mut() };
+    let bytes = found.subject.bytes;
+    let reason = match Reason::of(early) {
+        Some(reason) => reason,
+        None if !rules::allow(&mut found.subject, found.matching) => Reason::Limited,
+        None if found.malformed == 0 => Reason::Passed,
+        None if globals().drop_malformed == 0 => Reason::Malformed,
+        None => Reason::MalformedDropped,
     };
+    Judged { reason, bytes }
+}
+
+/// What the rules must know of a packet.
+#[repr(C)]
+struct Found {
+    subject: Subject,
+    /// The bits of the rules that match.
+    matching: u64,
+    malformed: packet::Flag,
+}
+
+/// No reason yet.
+const UNDECIDED: u64 = u64::MAX;
+
+/// All stages before the rules. A function of its own, so that the rules have its stack.
+#[inline(never)]
+extern "C" fn examine(context: *mut xdp_md, found: &mut MaybeUninit<Found>) -> u64 {
+    if globals().reads_whole == 0 && globals().dry_run == 0 {
+        examine_frame::<false>(context, found)
+    } else {
+        examine_frame::<true>(context, found)
+    }
+}
+
+#[inline(always)]
+fn examine_frame<const WHOLE: bool>(context: *mut xdp_md, found: &mut MaybeUninit<Found>) -> u64 {
+    let ctx = XdpContext::new(context);
+    let frame = XdpFrame::<WHOLE>::new(&ctx);
+    let bytes = frame.wire_length();
+    let found = found.as_mut_ptr();
+    // SAFETY: a place for it.
+    unsafe { (&raw mut (*found).subject.bytes).write(bytes) };
+    let packet = match packet::parse(&frame) {
+        Ok(packet) => packet,
+        Err(not_ip) => {
+            dry_run::note_not_ip(not_ip);
+            return Reason::NotIp as u64;
+        }
+    };
+    if WHOLE && globals().dry_run != 0 {
+        dry_run::note_packet(&packet, classify(&packet, bytes));
+    }
     if allow::contains(&packet.source) {
-        return Reason::Allowed;
+        return Reason::Allowed as u64;
     }
     // A flood must not cut the host off its own link.
-    if packet.is_neighbour_discovery {
-        return Reason::NeighbourDiscovery;
+    if packet.is_neighbour_discovery != 0 {
+        return Reason::NeighbourDiscovery as u64;
     }
-    match (rules::allow(packet.source, frame.wire_length()), packet.malformed) {
-        (false, _) => Reason::Limited,
-        (true, 0) => Reason::Passed,
-        (true, _) => Reason::Malformed,
-    }
+    let (subject, matching) = (Subject::new(&packet, bytes), classify(&packet, bytes));
+    // SAFETY: as above.
+    unsafe { found.write(Found { subject, matching, malformed: packet.malformed }) };
+    UNDECIDED
+}
+
+#[inline(always)]
+fn classify(packet: &Packet, bytes: u64) -> u64 {
+    if globals().classifies == 0 { globals().rules } else { matching(&Maps, packet, bytes) }
 }

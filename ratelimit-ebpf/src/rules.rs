@@ -1,127 +1,222 @@
-//! Whether the rules allow a packet.
+//! Whether the rules that a packet matches allow it.
 //!
 //! All dropping rules are asked first and charged only if each of them allows it, so a packet that is dropped takes nothing
 //! from the others. If another processor took the last token between asking and charging, what was charged is given
 //! back. Rules that observe are asked last, and only about packets that pass.
 
-use ratelimit_common::{packet::Address, wire::Rule};
+use ratelimit_common::{verifier::opaque, wire::Rule};
 
 use crate::{
-    bench,
     bucket::{self, Subject},
-    clock,
+    dry_run,
     globals::{self, globals},
     stats,
     walk::{self, GO_ON, STOP},
 };
 
-/// Asks, charges and counts.
+/// Asks, charges and counts. `matching` are the bits of the rules.
 #[inline(always)]
-pub fn allow(source: Address, bytes: u64) -> bool {
-    let (rules, enforced) = (globals().rules, globals().enforced);
-    if rules == 0 {
+pub fn allow(subject: &mut Subject, matching: u64) -> bool {
+    if matching == 0 {
         return true;
     }
-    let subject = Subject { source: bench::source(source), now: clock::now() };
-    if rules == 1 {
-        let allowed = bucket::charge_first(subject);
-        stats::count_rule(globals::rule(0).number, !allowed, bytes);
-        return allowed || enforced == 0;
+    let enforced = globals().enforced;
+    subject.read_clock();
+    if matching & (matching - 1) == 0 {
+        let index = if globals().rules == 1 { 0 } else { index_of(matching) };
+        let allowed = bucket::charge_first(subject, index);
+        stats::count_rule(globals::rule(index).counters, !allowed, subject.bytes);
+        if !allowed {
+            dry_run::note_denied(matching);
+        }
+        return allowed || matching & enforced == 0;
     }
-    let mut walk = Walk { subject, bytes, first: 0, stopped_at: NOWHERE };
-    let allowed = enforce(&mut walk, enforced);
-    if allowed && rules > enforced {
-        walk.first = enforced;
-        walk::repeat(rules - enforced, observe, &mut walk);
+    let mut walk = Walk { subject, left: 0, taken: 0, denied: 0 };
+    let allowed = enforce(&mut walk, matching & enforced);
+    let observed = matching & !enforced;
+    if allowed && observed != 0 {
+        observe_all(&mut walk, observed);
     }
     allowed
 }
 
 /// The rules that drop: asks all, then charges all.
 #[inline(always)]
-fn enforce(walk: &mut Walk, enforced: u32) -> bool {
-    walk::repeat(enforced, ask, walk);
-    if walk.stopped_at == NOWHERE {
-        walk::repeat(enforced, take, walk);
-        if walk.stopped_at == NOWHERE {
+fn enforce(walk: &mut Walk<'_>, rules: u64) -> bool {
+    if rules == 0 {
+        return true;
+    }
+    walk.over(rules, ask);
+    let mut done = 0;
+    if walk.denied == 0 {
+        walk.over(rules, take);
+        if walk.denied == 0 {
             return true;
         }
-        walk::repeat(walk.stopped_at, give_back, walk);
-        walk.first = walk.stopped_at + 1;
+        done = walk.taken | walk.denied;
+        walk.over(walk.taken, give_back);
     }
-    if globals().counts_denied != 0 {
-        walk::repeat(enforced - walk.first, take_denied, walk);
-    }
+    walk.over(rules & globals().counts_denied & !done, take_denied);
     false
 }
 
-const NOWHERE: u32 = u32::MAX;
+/// The rules that observe. One with several parts allows a packet only if all of them do, so these are asked first.
+#[inline(always)]
+fn observe_all(walk: &mut Walk<'_>, rules: u64) {
+    walk.denied = 0;
+    if globals().observes_groups != 0 {
+        walk.over(rules, ask_group);
+    }
+    walk.over(rules, observe);
+}
 
 /// What a walk over rules carries along.
-struct Walk {
-    subject: Subject,
-    bytes: u64,
-    /// The rule to begin with.
-    first: u32,
-    /// The rule that ended the walk.
-    stopped_at: u32,
+struct Walk<'s> {
+    subject: &'s Subject,
+    /// Bits of the rules to come.
+    left: u64,
+    /// Bits of those that were charged.
+    taken: u64,
+    /// Bits of those that deny.
+    denied: u64,
 }
 
-impl Walk {
-    /// The rule of a turn, and where it is.
+type RuleTurn = for<'s> extern "C" fn(u64, *mut Walk<'s>) -> i64;
+
+impl Walk<'_> {
+    /// Calls `turn` for each of these rules, until it stops.
     #[inline(always)]
-    fn rule(&self, turn: u64) -> (u64, &'static Rule) {
-        let index = turn + self.first as u64;
-        (index, globals::rule(index))
+    fn over(&mut self, rules: u64, turn: RuleTurn) {
+        self.left = rules;
+        if rules != 0 {
+            walk::repeat(u64::BITS, turn, self);
+        }
+    }
+
+    /// The next rule: its bit, where it is, and itself.
+    #[inline(always)]
+    fn next(&mut self) -> (u64, u64, &'static Rule) {
+        let bit = self.left & self.left.wrapping_neg();
+        self.left ^= bit;
+        let index = index_of(bit);
+        (bit, index, globals::rule(index))
+    }
+
+    #[inline(always)]
+    fn go_on(&self) -> i64 {
+        if opaque(self.left) == 0 { STOP } else { GO_ON }
+    }
+
+    /// Counts a packet under a rule that allowed it, once for all its parts.
+    #[inline(always)]
+    fn count_passed(&self, rule: &Rule) {
+        if rule.is_first != 0 {
+            stats::count_rule(rule.counters, false, self.subject.bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn count_dropped(&self, rule: &Rule) {
+        dry_run::note_denied(rule.group);
+        stats::count_rule(rule.counters, true, self.subject.bytes);
     }
 }
 
-extern "C" fn ask(turn: u64, walk: *mut Walk) -> i64 {
+extern "C" fn ask(_: u64, walk: *mut Walk<'_>) -> i64 {
     let walk = walk::carried(walk);
-    let (index, rule) = walk.rule(turn);
-    if bucket::ask(&walk.subject, index) {
-        return GO_ON;
+    let (bit, index, rule) = walk.next();
+    if bucket::ask(walk.subject, index) {
+        return walk.go_on();
     }
-    stats::count_rule(rule.number, true, walk.bytes);
-    walk.stopped_at = turn as u32;
+    walk.count_dropped(rule);
+    walk.denied = bit;
     STOP
 }
 
-extern "C" fn take(turn: u64, walk: *mut Walk) -> i64 {
+extern "C" fn take(_: u64, walk: *mut Walk<'_>) -> i64 {
     let walk = walk::carried(walk);
-    let (index, rule) = walk.rule(turn);
-    let allowed = bucket::charge(&walk.subject, index);
-    stats::count_rule(rule.number, !allowed, walk.bytes);
-    if allowed {
-        return GO_ON;
+    let (bit, index, rule) = walk.next();
+    if bucket::charge(walk.subject, index) {
+        walk.count_passed(rule);
+        walk.taken |= bit;
+        return walk.go_on();
     }
-    walk.stopped_at = turn as u32;
+    walk.count_dropped(rule);
+    walk.denied = bit;
     STOP
 }
 
-extern "C" fn give_back(turn: u64, walk: *mut Walk) -> i64 {
+extern "C" fn give_back(_: u64, walk: *mut Walk<'_>) -> i64 {
     let walk = walk::carried(walk);
-    let (index, rule) = walk.rule(turn);
-    stats::discount_rule(rule.number, walk.bytes);
+    let (_, index, rule) = walk.next();
+    if rule.is_first != 0 {
+        stats::discount_rule(rule.counters, walk.subject.bytes);
+    }
     if !rule.limit.counts_denied() {
-        bucket::give_back(&walk.subject, index);
+        bucket::give_back(walk.subject, index);
     }
-    GO_ON
+    walk.go_on()
 }
 
-extern "C" fn take_denied(turn: u64, walk: *mut Walk) -> i64 {
+extern "C" fn take_denied(_: u64, walk: *mut Walk<'_>) -> i64 {
     let walk = walk::carried(walk);
-    let (index, rule) = walk.rule(turn);
-    if rule.limit.counts_denied() {
-        bucket::charge(&walk.subject, index);
-    }
-    GO_ON
+    let (_, index, _) = walk.next();
+    bucket::charge(walk.subject, index);
+    walk.go_on()
 }
 
-extern "C" fn observe(turn: u64, walk: *mut Walk) -> i64 {
+extern "C" fn ask_group(_: u64, walk: *mut Walk<'_>) -> i64 {
     let walk = walk::carried(walk);
-    let (index, rule) = walk.rule(turn);
-    let allowed = bucket::charge(&walk.subject, index);
-    stats::count_rule(rule.number, !allowed, walk.bytes);
-    GO_ON
+    let (_, index, rule) = walk.next();
+    if !bucket::ask(walk.subject, index) {
+        walk.denied |= rule.group;
+    }
+    walk.go_on()
+}
+
+extern "C" fn observe(_: u64, walk: *mut Walk<'_>) -> i64 {
+    let walk = walk::carried(walk);
+    let (bit, index, rule) = walk.next();
+    if walk.denied & bit != 0 {
+        if rule.is_first != 0 {
+            walk.count_dropped(rule);
+        }
+        if rule.limit.counts_denied() {
+            bucket::charge(walk.subject, index);
+        }
+    } else if bucket::charge(walk.subject, index) {
+        walk.count_passed(rule);
+    } else {
+        // Another processor came in between if the first part has counted the packet as passed.
+        if rule.is_first == 0 {
+            stats::discount_rule(rule.counters, walk.subject.bytes);
+        }
+        walk.count_dropped(rule);
+        walk.denied |= rule.group;
+    }
+    walk.go_on()
+}
+
+/// For each residue of a bit times [`SEQUENCE`], the bit's place.
+static PLACES: [u8; 64] = places();
+
+/// A de Bruijn sequence: all windows of six bits differ.
+const SEQUENCE: u64 = 0x03f7_9d71_b4cb_0a89;
+
+const fn places() -> [u8; 64] {
+    let mut places = [0; 64];
+    let mut place = 0;
+    while place < 64 {
+        places[((1_u64 << place).wrapping_mul(SEQUENCE) >> 58) as usize] = place;
+        place += 1;
+    }
+    places
+}
+
+/// The place of a set's only bit. There is no instruction for it.
+#[inline(always)]
+fn index_of(bit: u64) -> u64 {
+    let window = opaque(bit.wrapping_mul(SEQUENCE) >> 58) as usize % 64;
+    // SAFETY: the index is inside.
+    unsafe { *PLACES.get_unchecked(window) as u64 }
 }

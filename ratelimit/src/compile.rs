@@ -1,12 +1,17 @@
-//! From a policy to what the XDP program is loaded with. Pure: the table's facts and the rules' numbers come in.
+//! From a policy to what the XDP program is loaded with. Pure: the table's facts and the limits' numbers come in.
+
+mod tables;
 
 use ratelimit_common::{
+    classify::Dimension,
+    limit::Limit,
     table::Secret,
     time::Nanos,
-    wire::{self, Globals, RULE_NUMBERS},
+    wire::{self, Globals, KeyMask, RULE_NUMBERS},
 };
 
-use crate::policy::{self, Network};
+pub use self::tables::{PrefixSets, Prefixes, Table};
+use crate::policy::{self, Action, Key, Network, OnMalformed, Rule, Rules, Unit};
 
 /// What all generations over one table have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,65 +31,172 @@ pub struct TableFacts {
 pub struct Compiled {
     /// Its constants.
     pub globals: Globals,
-    /// Its rules: those that drop, then those that observe, each in the policy's order.
-    pub rules: Vec<wire::Rule>,
-    /// For each rule number, where in `rules` it is, plus one.
+    /// Its limits: those of the rules, whose places are the bits of the sets in the tables, then those of new sources.
+    pub limits: Vec<wire::Rule>,
+    /// For each number, where in `limits` it is, plus one.
     pub index: [u8; RULE_NUMBERS],
+    /// The classification tables.
+    pub tables: Vec<Table>,
+    /// The conditions on the source and on the destination address.
+    pub prefixes: [Prefixes; 2],
     /// IPv4 sources that are never limited: address and prefix length.
     pub allow_v4: Vec<([u8; 4], u8)>,
     /// IPv6 sources that are never limited.
     pub allow_v6: Vec<([u8; 16], u8)>,
 }
 
-/// Compiles the rules of `network`, of which the one at `i` has the number `numbers[i]`.
+/// What has buckets, and so a number: each part of each rule, and then the new sources of each rule that caps them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Owner<'p> {
+    /// A part of a rule.
+    Part(&'p Rule, &'p policy::Part),
+    /// The new sources of a rule.
+    NewSources(&'p Rule, &'p Limit),
+}
+
+/// All that have buckets, in the order of [`Compiled::limits`].
+pub fn owners(rules: &Rules) -> impl Iterator<Item = Owner<'_>> {
+    let parts = rules.parts().iter();
+    let parts = parts.filter_map(|part| rules.get(part.rule).map(|rule| Owner::Part(rule, part)));
+    let new_sources = rules
+        .iter()
+        .filter_map(|rule| rule.new_sources.as_ref().map(|limit| Owner::NewSources(rule, limit.compiled())));
+    parts.chain(new_sources)
+}
+
+/// Compiles the rules of `network`. The owner at `i` has the number `numbers[i]`.
 #[must_use]
 pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compiled {
-    let (mut dropping, mut observing) = (Vec::new(), Vec::new());
-    for (rule, &number) in network.rules.iter().zip(numbers) {
-        match rule.action {
-            policy::Action::Drop => dropping.push(compile_rule(rule, number, table)),
-            policy::Action::Observe => observing.push(compile_rule(rule, number, table)),
-        }
-    }
-    let counts_denied = dropping.iter().any(|rule| rule.limit.counts_denied());
-    let enforced = dropping.len() as u32;
-    let rules = [dropping, observing].concat();
+    let rules = &network.rules;
+    let limits: Vec<wire::Rule> = owners(rules)
+        .zip(numbers)
+        .map(|(owner, &number)| match owner {
+            Owner::Part(_, part) => compile_part(rules, part, numbers, table),
+            Owner::NewSources(_, limit) => new_sources(limit, number, table),
+        })
+        .collect();
+    let bits = |wanted: &dyn Fn(&Rule, &policy::Part) -> bool| {
+        let parts = rules.parts().iter().enumerate();
+        let is_wanted = |part: &policy::Part| rules.get(part.rule).is_some_and(|rule| wanted(rule, part));
+        parts.fold(0, |set, (bit, part)| set | u64::from(is_wanted(part)) << bit)
+    };
+    let is_dropping = |rule: &Rule| rule.action == Action::Drop;
+    let tables = tables::tables(rules);
+    let prefixes = tables::prefixes(rules);
     let (allow_v4, allow_v6) = allow_lists(network);
+    let flag = u32::from;
+    let all = bits(&|_, _| true);
     let globals = Globals {
         epoch: table.made_at.0,
         set_mask: u64::from(table.sets - 1),
         secret: table.secret,
-        enforced,
-        rules: rules.len() as u32,
-        allow_v4: u32::from(!allow_v4.is_empty()),
-        allow_v6: u32::from(!allow_v6.is_empty()),
-        counts_denied: u32::from(counts_denied),
-        test_clock: 0,
+        rules: all,
+        enforced: bits(&|rule, _| is_dropping(rule)),
+        counts_denied: bits(&|rule, part| is_dropping(rule) && part.limit.counts_denied()),
+        any_address: [prefixes[0].any, prefixes[1].any],
+        dimensions: tables.iter().fold(0, |set, table| set | table.dimension.bit()),
+        allow: [flag(!allow_v4.is_empty()), flag(!allow_v6.is_empty())],
+        sources: [flag(!prefixes[0].v4.is_empty()), flag(!prefixes[0].v6.is_empty())],
+        destinations: [flag(!prefixes[1].v4.is_empty()), flag(!prefixes[1].v6.is_empty())],
+        drop_malformed: flag(network.on_malformed == OnMalformed::Drop),
+        observes_groups: flag(bits(&|rule, part| !is_dropping(rule) && !part.is_first) != 0),
+        dry_run: 0,
         random_sources: 0,
+        classifies: flag(!tables.is_empty() || prefixes.iter().any(|prefixes| prefixes.any != all)),
         reserved: 0,
+        reads_whole: flag(reads_whole(&tables, &prefixes[1], &limits)),
     };
-    Compiled { globals, index: index(&rules), rules, allow_v4, allow_v6 }
+    Compiled { globals, index: index(&limits), limits, tables, prefixes, allow_v4, allow_v6 }
 }
 
-fn compile_rule(rule: &policy::Rule, number: u32, table: &TableFacts) -> wire::Rule {
-    let policy::Key::Source(lengths) = rule.key;
+/// Whether a rule asks for more of a packet than its source address, IP version and length.
+fn reads_whole(tables: &[Table], destinations: &Prefixes, limits: &[wire::Rule]) -> bool {
+    let asks = |table: &Table| !matches!(table.dimension, Dimension::Length);
+    let has_key = |mask: &KeyMask| mask.destination != [0; 2] || mask.ports != 0;
+    tables.iter().any(asks)
+        || !destinations.v4.is_empty()
+        || !destinations.v6.is_empty()
+        || limits.iter().any(|limit| limit.masks.iter().any(has_key))
+}
+
+fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &TableFacts) -> wire::Rule {
+    let mut group = (0..).zip(rules.parts()).filter(|(_, other)| other.rule == part.rule).map(|(bit, _)| bit);
+    let group_bits = group.clone().fold(0, |set, bit: usize| set | 1 << bit);
+    let number = |place: usize| numbers.get(place).map_or(0, |&number| number.into());
+    let place = rules.parts().iter().position(|other| std::ptr::eq(other, part));
+    let rule = rules.get(part.rule);
+    let new_sources = rule.filter(|rule| part.is_first && rule.new_sources.is_some()).map_or(0, |_| {
+        let earlier = rules.iter().take(part.rule).filter(|rule| rule.new_sources.is_some()).count();
+        rules.parts().len() + earlier
+    });
     wire::Rule {
-        limit: rule.limit.compiled().aligned(table.made_at_unix),
-        masks: [mask(lengths.ipv4()), mask(lengths.ipv6())],
-        number: u64::from(number),
+        limit: part.limit.aligned(table.made_at_unix),
+        masks: rule.map_or([KeyMask::default(); 2], |rule| masks(&rule.key, part)),
+        number: number(place.unwrap_or_default()),
+        counters: number(group.next().unwrap_or_default()),
+        group: group_bits,
+        is_first: part.is_first.into(),
+        takes_bytes: rule.is_some_and(|rule| rule.limit.unit() == Unit::Bytes).into(),
+        new_sources: new_sources as u32,
+        reserved: 0,
     }
 }
 
-/// The first `length` bits of an address, 1 to 128.
-fn mask(length: u8) -> wire::KeyMask {
-    let bits = u128::MAX << (u128::BITS - u32::from(length));
-    wire::KeyMask { bits: [(bits >> 64) as u64, bits as u64] }
+/// All new sources of a rule share one bucket.
+fn new_sources(limit: &Limit, number: u32, table: &TableFacts) -> wire::Rule {
+    wire::Rule {
+        limit: limit.aligned(table.made_at_unix),
+        masks: [KeyMask::default(); 2],
+        number: number.into(),
+        counters: number.into(),
+        group: 0,
+        is_first: 0,
+        takes_bytes: 0,
+        new_sources: 0,
+        reserved: 0,
+    }
 }
 
-fn index(rules: &[wire::Rule]) -> [u8; RULE_NUMBERS] {
+/// What makes a key, for IPv4 and IPv6.
+fn masks(key: &Key, part: &policy::Part) -> [KeyMask; 2] {
+    let lengths = [(32, part.ipv4.unwrap_or_default()), (128, part.ipv6.unwrap_or_default())];
+    [0, 1].map(|family: u64| {
+        let (whole, length) = lengths[family as usize];
+        let none = KeyMask { family, ..KeyMask::default() };
+        match key {
+            Key::Global => KeyMask::default(),
+            Key::Source(_) => KeyMask { source: mask(length), is_hashed: (length > 64).into(), ..none },
+            Key::Destination(_) => {
+                KeyMask { destination: mask(length), is_hashed: (length > 64).into(), ..none }
+            }
+            Key::SourceDestination(_) => KeyMask {
+                source: mask(length),
+                destination: mask(length),
+                is_hashed: (length > 32).into(),
+                shift: 32,
+                ..none
+            },
+            Key::Flow => KeyMask {
+                source: mask(whole),
+                destination: mask(whole),
+                ports: u64::MAX,
+                is_hashed: 1,
+                ..none
+            },
+        }
+    })
+}
+
+/// The first `length` bits of an address, 0 to 128.
+fn mask(length: u8) -> [u64; 2] {
+    let bits = u128::MAX.checked_shl(u128::BITS - u32::from(length)).unwrap_or_default();
+    [(bits >> 64) as u64, bits as u64]
+}
+
+fn index(limits: &[wire::Rule]) -> [u8; RULE_NUMBERS] {
     let mut index = [0; RULE_NUMBERS];
-    for (place, rule) in (1..).zip(rules) {
-        if let Some(entry) = index.get_mut(rule.number as usize) {
+    for (place, limit) in (1..).zip(limits) {
+        if let Some(entry) = index.get_mut(limit.number as usize) {
             *entry = place;
         }
     }

@@ -1,17 +1,25 @@
 //! The control socket: HTTP and JSON on a Unix socket that only its owner may open. The daemon serves it, the command
 //! line asks it.
 
+mod peer;
+mod socket;
+
 use std::{
-    fs, io,
-    os::unix::{fs::PermissionsExt as _, net::UnixStream as StdUnixStream},
+    io,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
-use axum::{Json, Router, extract::State, http::StatusCode, routing};
+use axum::{
+    Json, Router,
+    extract::{Path as PathPart, State},
+    http::StatusCode,
+    routing,
+};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::{Request, body::Bytes};
 use hyper_util::rt::TokioIo;
-use nix::sys::stat::{Mode, umask};
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::{
@@ -19,6 +27,8 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
+use self::peer::{Peer, peer};
+pub use self::socket::{ControlSocket, remove_left_over};
 use crate::policy::InstanceName;
 
 /// What the daemon is asked to do; the answer goes back to who asked.
@@ -32,21 +42,42 @@ pub enum Command {
 #[derive(Debug, Error)]
 pub enum ControlError {
     /// Another daemon answers there.
-    #[error("{path}: another daemon answers there: stop it first, or give this one another `control:`", path = .0.display())]
+    #[error("{path}: another daemon answers there: give this one another `control:`", path = .0.display())]
     Taken(PathBuf),
+    /// There is no place for it.
+    #[error(
+        "no place for the control socket: without root it is in $XDG_RUNTIME_DIR, which is not set; set that or `control:`"
+    )]
+    NoPlace,
     /// No daemon answers there.
-    #[error("{path}: no daemon answers there ({source})", path = path.display())]
+    #[error("{path}: no daemon answers there ({source}); name its socket with `--control PATH`", path = path.display())]
     Nobody {
         /// The socket.
         path: PathBuf,
         /// Why not.
         source: io::Error,
     },
-    /// The socket can't be made.
-    #[error("{path}: {source}", path = path.display())]
-    Socket {
-        /// The socket.
+    /// There is a daemon, and it does not answer.
+    #[error("{path}: its daemon does not answer", path = .0.display())]
+    Stuck(PathBuf),
+    /// Something that is no socket stands where it is to be.
+    #[error("{path}: {kind}, not a socket, and left alone: give `control:` another path", path = path.display())]
+    NotASocket {
+        /// Where.
         path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// It, or a directory for it, can't be made.
+    #[error(
+        "{path}: can't make {what} ({source}): set `control:` to a path where this user may make files",
+        path = path.display()
+    )]
+    Make {
+        /// Where the socket is to be.
+        path: PathBuf,
+        /// What can't be made.
+        what: String,
         /// Why not.
         source: io::Error,
     },
@@ -59,71 +90,50 @@ pub enum ControlError {
 }
 
 /// Where an instance's socket is unless its configuration says otherwise.
-#[must_use]
-pub fn default_path(instance: &InstanceName) -> PathBuf {
-    let root = if nix::unistd::geteuid().is_root() { None } else { std::env::var_os("XDG_RUNTIME_DIR") };
-    root.map_or_else(|| PathBuf::from("/run"), PathBuf::from)
-        .join("ratelimit")
-        .join(format!("{instance}.sock"))
+///
+/// # Errors
+/// Nowhere: this user has no directory for such files.
+pub fn default_path(instance: &InstanceName) -> Result<PathBuf, ControlError> {
+    let root = if nix::unistd::geteuid().is_root() {
+        PathBuf::from("/run")
+    } else {
+        let root = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        root.filter(|root| root.is_absolute()).ok_or(ControlError::NoPlace)?
+    };
+    Ok(root.join("ratelimit").join(format!("{instance}.sock")))
 }
 
-/// A socket that removes its file when the daemon stops.
-#[derive(Debug)]
-pub struct ControlSocket {
-    listener: StdListener,
-    path: PathBuf,
+/// What the handlers share.
+#[derive(Clone)]
+struct Daemon {
+    instance: Arc<str>,
+    commands: mpsc::Sender<Command>,
 }
-
-type StdListener = std::os::unix::net::UnixListener;
 
 impl ControlSocket {
-    /// Makes the socket. A file that nobody answers at is left over from a daemon that died, and replaced.
-    ///
-    /// # Errors
-    /// Somebody answers there, or the file can't be made.
-    pub fn bind(path: &Path) -> Result<Self, ControlError> {
-        let failed = |source| ControlError::Socket { path: path.to_owned(), source };
-        if StdUnixStream::connect(path).is_ok() {
-            return Err(ControlError::Taken(path.to_owned()));
-        }
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory).map_err(failed)?;
-        }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        // The file must at no time be open to others.
-        let before = umask(Mode::from_bits_truncate(0o177));
-        let bound = StdListener::bind(path);
-        umask(before);
-        let listener = bound.map_err(failed)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { listener, path: path.to_owned() })
-    }
-
     /// Answers until the process ends.
     ///
     /// # Errors
     /// The socket can't be served.
-    pub async fn serve(&self, commands: mpsc::Sender<Command>) -> io::Result<()> {
-        let listener = UnixListener::from_std(self.listener.try_clone()?)?;
-        let routes = Router::new().route("/v1/detach", routing::post(detach)).with_state(commands);
+    pub async fn serve(&self, instance: &InstanceName, commands: mpsc::Sender<Command>) -> io::Result<()> {
+        let listener = UnixListener::from_std(self.listener().try_clone()?)?;
+        let daemon = Daemon { instance: instance.as_str().into(), commands };
+        let routes =
+            Router::new().route("/v1/instances/{instance}/detach", routing::post(detach)).with_state(daemon);
         axum::serve(listener, routes).await
     }
 }
 
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        // It may be gone with its directory.
-        let _ = fs::remove_file(&self.path);
+async fn detach(
+    State(daemon): State<Daemon>,
+    PathPart(instance): PathPart<String>,
+) -> (StatusCode, Json<Value>) {
+    if *instance != *daemon.instance {
+        let error = format!("this is the socket of instance `{}`; nothing is changed", daemon.instance);
+        return (StatusCode::NOT_FOUND, Json(json!({"error": error})));
     }
-}
-
-async fn detach(State(commands): State<mpsc::Sender<Command>>) -> (StatusCode, Json<Value>) {
     let (answer, answered) = oneshot::channel();
-    let done = match commands.send(Command::Detach(answer)).await {
+    let done = match daemon.commands.send(Command::Detach(answer)).await {
         Ok(()) => answered.await.unwrap_or_else(|_| Err("the daemon stopped".to_owned())),
         Err(_) => Err("the daemon is stopping".to_owned()),
     };
@@ -136,21 +146,37 @@ async fn detach(State(commands): State<mpsc::Sender<Command>>) -> (StatusCode, J
 /// The daemon that answers at a socket, by its process id.
 #[must_use]
 pub fn daemon(path: &Path) -> Option<i32> {
-    let stream = StdUnixStream::connect(path).ok()?;
-    let peer = nix::sys::socket::getsockopt(&stream, nix::sys::socket::sockopt::PeerCredentials).ok()?;
-    Some(peer.pid())
+    match peer(path) {
+        Peer::Process(process) => Some(process),
+        Peer::Busy | Peer::Nobody(_) => None,
+    }
 }
 
-/// Asks the daemon at `path` to do `what`, and waits until it is done.
+/// How long a daemon may take for an answer. It has only one thing to do at a time, and none takes a second.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks the daemon at `path`, which serves `instance`, to detach and to stop, and waits until it has detached.
 ///
 /// # Errors
 /// Nobody answers, or the daemon could not do it.
-pub async fn ask(path: &Path, what: &str) -> Result<(), ControlError> {
+pub fn ask_to_detach(path: &Path, instance: &InstanceName) -> Result<(), ControlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| ControlError::Broken(error.to_string()))?;
+    let what = format!("/v1/instances/{instance}/detach");
+    runtime.block_on(async {
+        let asked = tokio::time::timeout(PATIENCE, ask(path, &what)).await;
+        asked.unwrap_or_else(|_| Err(ControlError::Stuck(path.to_owned())))
+    })
+}
+
+async fn ask(path: &Path, what: &str) -> Result<(), ControlError> {
     const MOST_ANSWER: usize = 1 << 20;
     let broken = |error: &dyn std::fmt::Display| ControlError::Broken(error.to_string());
-    let stream = UnixStream::connect(path)
-        .await
-        .map_err(|source| ControlError::Nobody { path: path.to_owned(), source })?;
+    let stream = UnixStream::connect(path).await.map_err(|source| match source.kind() {
+        // So many wait for an answer that there is no place for another.
+        io::ErrorKind::WouldBlock => ControlError::Stuck(path.to_owned()),
+        _ => ControlError::Nobody { path: path.to_owned(), source },
+    })?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     tokio::spawn(connection);

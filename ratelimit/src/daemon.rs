@@ -11,7 +11,7 @@ use tracing::{error, info};
 
 use crate::{
     control::{self, Command, ControlSocket},
-    dataplane::{self, Dataplane, in_one_line},
+    dataplane::{Claim, Dataplane, in_one_line},
     policy::{Network, OnExit, Policy},
 };
 
@@ -20,26 +20,28 @@ use crate::{
 /// # Errors
 /// The policy can't be put in force, or not be taken out of it.
 pub fn run(policy: &Policy, network: &Network, config: &Path) -> Result<()> {
-    // First, because without permission the socket can't be made either, which would say less.
-    dataplane::check()?;
-    let path = policy.control.clone().unwrap_or_else(|| control::default_path(&policy.instance));
+    let instance = &policy.instance;
+    // First, because who has no permission, or is the second one, must not be told about sockets.
+    let claim = Claim::take(instance)?;
+    let path = policy.control.clone().map_or_else(|| control::default_path(instance), Ok)?;
     let socket = ControlSocket::bind(&path)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         // Before anything is attached: a signal that comes meanwhile waits, and then takes it off again.
         let signals = Signals::catch().context("catching signals")?;
-        let dataplane = Dataplane::start(&policy.instance, network, config)?;
+        let dataplane = claim.start(network, config, &path)?;
         announce(policy, network, &dataplane);
-        serve(dataplane, network.on_exit, &socket, signals).await
+        serve(dataplane, policy, network.on_exit, &socket, signals).await
     })
 }
 
-/// The signals that end the daemon.
+/// The signals that the daemon acts on.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
     leave: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -48,7 +50,21 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             leave: signal(SignalKind::user_defined2())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
+    }
+
+    /// Waits for a signal to stop; returns its name, and what is to become of the limits if that is not up to the policy.
+    async fn stop(&mut self) -> (&'static str, Option<OnExit>) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return ("SIGTERM", None),
+                _ = self.interrupt.recv() => return ("SIGINT", None),
+                _ = self.leave.recv() => return ("SIGUSR2", Some(OnExit::Keep)),
+                // As when the terminal is closed, or somebody means to reload.
+                _ = self.hang_up.recv() => info!("SIGHUP is ignored: to change limits, stop and start the daemon"),
+            }
+        }
     }
 }
 
@@ -69,6 +85,7 @@ fn announce(policy: &Policy, network: &Network, dataplane: &Dataplane) {
 
 async fn serve(
     mut dataplane: Dataplane,
+    policy: &Policy,
     on_exit: OnExit,
     socket: &ControlSocket,
     mut signals: Signals,
@@ -77,35 +94,43 @@ async fn serve(
     if let Some(log) = dataplane.log() {
         tokio::spawn(log.forward());
     }
-    let control = socket.serve(sender);
+    let control = async {
+        let ended = socket.serve(&policy.instance, sender).await;
+        error!(?ended, "the control socket: only signals end this daemon now");
+        std::future::pending::<()>().await
+    };
     tokio::pin!(control);
-    tokio::select! {
-        _ = signals.terminate.recv() => stop(dataplane, on_exit),
-        _ = signals.interrupt.recv() => stop(dataplane, on_exit),
-        _ = signals.leave.recv() => stop(dataplane, OnExit::Keep),
+    let (what, reason, asked_by) = tokio::select! {
+        (signal, wanted) = signals.stop() => (wanted.unwrap_or(on_exit), signal, None),
         Some(Command::Detach(answer)) = commands.recv() => {
-            let done = stop(dataplane, OnExit::Detach);
-            let _ = answer.send(done.as_ref().copied().map_err(|error| in_one_line(error.as_ref())));
-            // The answer leaves through the socket's own task.
-            let _ = tokio::time::timeout(GOODBYE, &mut control).await;
-            done
+            (OnExit::Detach, "ratelimit detach", Some(answer))
         }
-        failed = &mut control => {
-            error!(?failed, "the control socket");
-            std::future::pending().await
-        }
+        () = &mut control => return Ok(()),
+    };
+    // Before the instance is given up: whoever gets it then must find no daemon here, nor must who gets the answer.
+    socket.remove();
+    let done = stop(dataplane, what, reason);
+    if let Some(answer) = asked_by {
+        let _ = answer.send(done.as_ref().copied().map_err(|error| in_one_line(error.as_ref())));
+        // The answer leaves through the socket's own task.
+        let _ = tokio::time::timeout(GOODBYE, &mut control).await;
     }
+    done
 }
 
 /// How long a last answer may take to leave.
 const GOODBYE: std::time::Duration = std::time::Duration::from_millis(200);
 
-fn stop(dataplane: Dataplane, on_exit: OnExit) -> Result<()> {
+/// Ends the daemon's work, which gives up the instance too.
+fn stop(dataplane: Dataplane, on_exit: OnExit, reason: &str) -> Result<()> {
+    let names: Vec<&str> =
+        dataplane.attachments().iter().map(|attachment| attachment.interface.as_str()).collect();
+    let interfaces = names.join(", ");
     match on_exit {
-        OnExit::Keep => info!("stopping; the limits stay in force"),
+        OnExit::Keep => info!(reason, interfaces, "stopping; the limits stay in force"),
         OnExit::Detach => {
             dataplane.detach().context("detaching")?;
-            info!("detached");
+            info!(reason, interfaces, "detached");
         }
     }
     Ok(())

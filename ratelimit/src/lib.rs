@@ -1,6 +1,8 @@
 //! Limits how fast each client may use a host, at the network layer (XDP) and at the application layer.
 //!
 //! The library behind the `ratelimit` daemon and command line.
+// These macros panic when the stream can't be written: `cli::output` has what does not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod cli;
 pub mod clock;
@@ -13,3 +15,4 @@ pub mod limiter;
 pub mod policy;
 pub mod simulate;
 pub mod store;
+pub mod text;

@@ -1,4 +1,5 @@
 //! The `ratelimit` command: arguments in, exit status out; everything else is in the library.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;
 

@@ -4,17 +4,21 @@
 //! built wrong, rules are at most [`Rules::MOST`] and their names differ. How it is written is for `config`, how it is
 //! enforced for the data plane; neither is known here.
 
+mod key;
 mod limit;
+mod matches;
 mod name;
 mod prefix;
 mod sets;
 
-use std::{fmt, path::PathBuf};
+use std::path::PathBuf;
 
-pub use limit::PacketLimit;
+pub use key::{Key, KeyPart, PrefixLength, PrefixLengths};
+pub use limit::{PacketLimit, PacketLimitError, Unit};
+pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
 pub use prefix::{Prefix, PrefixError};
-pub use sets::{AllowList, Interfaces, Rules, SetError, duplicates};
+pub use sets::{AllowList, Interfaces, Part, Rules, SetError, duplicates};
 
 /// Everything that one daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +42,8 @@ pub struct Network {
     pub table: TableSize,
     /// What a clean stop does.
     pub on_exit: OnExit,
+    /// What happens to IP packets with broken headers that no rule dropped.
+    pub on_malformed: OnMalformed,
     /// The rules, in file order.
     pub rules: Rules,
 }
@@ -73,38 +79,31 @@ pub enum OnExit {
     Keep,
 }
 
+/// What happens to IP packets with broken headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnMalformed {
+    /// They pass.
+    #[default]
+    Pass,
+    /// They are dropped.
+    Drop,
+}
+
 /// A limit on each key's packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Its name.
     pub name: RuleName,
+    /// Which packets it is about.
+    pub matches: Match,
     /// What has a bucket of its own.
     pub key: Key,
     /// How much of it may pass.
     pub limit: PacketLimit,
     /// What is done above the limit.
     pub action: Action,
-}
-
-/// What a bucket belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
-    /// A prefix of the source address.
-    Source(PrefixLengths),
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Source(lengths) => write!(f, "source/{}, source/{}", lengths.ipv4, lengths.ipv6),
-        }
-    }
-}
-
-impl Default for Key {
-    fn default() -> Self {
-        Self::Source(PrefixLengths::default())
-    }
+    /// How many new buckets the rule may make; above that, packets of unknown keys are over the limit.
+    pub new_sources: Option<PacketLimit>,
 }
 
 /// What is done with packets above a limit.
@@ -115,46 +114,6 @@ pub enum Action {
     Drop,
     /// They pass, and are counted.
     Observe,
-}
-
-/// How much of an address makes a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PrefixLengths {
-    ipv4: u8,
-    ipv6: u8,
-}
-
-impl PrefixLengths {
-    /// Bits of an IPv4 address at most.
-    pub const MOST_IPV4: u8 = 32;
-    /// Bits of an IPv6 address at most.
-    pub const MOST_IPV6: u8 = 128;
-
-    /// `None` if a length is 0, which would be one bucket for all, or longer than the address.
-    #[must_use]
-    pub fn new(ipv4: u8, ipv6: u8) -> Option<Self> {
-        let fits = (1..=Self::MOST_IPV4).contains(&ipv4) && (1..=Self::MOST_IPV6).contains(&ipv6);
-        fits.then_some(Self { ipv4, ipv6 })
-    }
-
-    /// Bits of an IPv4 address, 1 to 32.
-    #[must_use]
-    pub const fn ipv4(self) -> u8 {
-        self.ipv4
-    }
-
-    /// Bits of an IPv6 address, 1 to 128.
-    #[must_use]
-    pub const fn ipv6(self) -> u8 {
-        self.ipv6
-    }
-}
-
-impl Default for PrefixLengths {
-    /// A host, which in IPv6 has a whole /64 to take addresses from.
-    fn default() -> Self {
-        Self { ipv4: 32, ipv6: 64 }
-    }
 }
 
 /// The number of buckets: a power of two.
@@ -216,14 +175,6 @@ mod tests {
         ];
         for (buckets, expected) in cases {
             assert_eq!(TableSize::at_least(buckets).map(TableSize::slots), expected, "{buckets}");
-        }
-    }
-
-    #[test]
-    fn prefix_lengths_fit_their_addresses() {
-        assert!(PrefixLengths::new(1, 1).is_some() && PrefixLengths::new(32, 128).is_some());
-        for (ipv4, ipv6) in [(0, 64), (32, 0), (33, 64), (32, 129)] {
-            assert_eq!(PrefixLengths::new(ipv4, ipv6), None);
         }
     }
 }

@@ -216,6 +216,12 @@ fn wrong_lines_and_limits_end_with_status_2() {
 }
 
 #[test]
+fn keys_do_nothing_to_the_terminal() {
+    let lines = success(&["--limit", "token_bucket,rate=1/s"], "0 a\u{1b}[2J\u{202e}ü\n");
+    assert!(lines.starts_with("0 a\\u{1b}[2J\\u{202e}ü allow"), "{lines}");
+}
+
+#[test]
 fn an_output_that_is_closed_early_ends_it_quietly() {
     let mut child = start(&["--limit", "rate=1/s"]);
     let stdin = child.stdin.take().unwrap();

@@ -93,6 +93,9 @@ fn show(binary: &Path, style: Style, interrupted: &AtomicBool) -> Result<()> {
     traffic.stop();
     if shown < SECONDS {
         show.stopped();
+        // The sums count what was sent in seconds that were not over, too.
+        let cut_short = (shown..SECONDS).filter(|&second| traffic.has_sent(second));
+        cut_short.for_each(|second| show.row(second, &traffic.second(second)));
     }
     show.summary(shown, &traffic, &lab.counted()?);
     Ok(())

@@ -8,6 +8,7 @@ mod bench;
 mod build;
 mod command;
 mod demo;
+mod fuzz;
 mod kernel;
 mod run;
 mod setup;
@@ -51,6 +52,12 @@ enum Task {
         /// What.
         what: bench::Bench,
     },
+    /// Sends random frames through the parser; needs cargo-fuzz.
+    Fuzz {
+        /// For so long.
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
     /// Checks the invariants of ARCHITECTURE.md and the house rules that a program can check.
     Tidy,
 }
@@ -63,6 +70,7 @@ fn main() -> ExitCode {
         Task::Demo(inner) => demo::run(&inner),
         Task::Test { filter } => test::run(filter.as_deref()),
         Task::Bench { what } => bench::run(what),
+        Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy => tidy::run(),
     };
     match result {

@@ -13,6 +13,7 @@
 //! loop looks different in the kernel: repeat it while it says [`Attempt::Again`].
 
 mod choose;
+mod elsewhere;
 mod key;
 #[cfg(all(test, loom))]
 mod loom;
@@ -21,15 +22,11 @@ mod split;
 use self::key::SECOND;
 pub use self::{
     choose::nearest_to_fresh,
+    elsewhere::is_elsewhere,
     key::{Key, LEAST_SETS, Secret, Tag},
     split::split,
 };
-use crate::{
-    algorithm,
-    limit::Limit,
-    time::Now,
-    verifier::{in_order, opaque},
-};
+use crate::{algorithm, limit::Limit, time::Now, verifier::opaque};
 
 /// Slots in a set: with 16 bytes each, two cache lines.
 pub const SLOTS: usize = 8;
@@ -132,6 +129,8 @@ pub enum Attempt {
         before: u64,
         /// The state now.
         after: u64,
+        /// Whether the key had no bucket.
+        is_new: bool,
     },
     /// Someone else was at the same slot: try again.
     Again,
@@ -160,42 +159,34 @@ pub fn charge<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     }
 }
 
-/// [`charge`] for a bucket that is there, which is most of the time; asks for [`charge`] by [`Attempt::Again`] if not.
-#[cfg(not(target_arch = "bpf"))]
+/// [`charge`] for a bucket that is there, which is most of the time; `None` if it is not.
 #[inline(always)]
-pub fn charge_known<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
-    let Some(home) = table.home(&request.key) else { return Attempt::Again };
-    match find(&home, request.key.word) {
-        Some((slot, word)) => charge_slot(slot, word, request),
-        None => Attempt::Again,
-    }
+pub fn charge_known<T: Table>(table: &T, request: &Request<'_>) -> Option<Attempt> {
+    let Some(home) = table.home(&request.key) else { return Some(Attempt::Again) };
+    find(&home, request.key.word).map(|(slot, word)| charge_slot(slot, word, request))
 }
 
-/// [`charge`] for a bucket that lies in the first of its sets, where there is room most of the time; asks for [`charge`] by
-/// [`Attempt::Again`] if not. The second set is not even computed.
+/// [`charge_known`] for a bucket that lies in the first of its sets, as most do. The second set is not even computed.
 #[cfg(target_arch = "bpf")]
 #[inline(always)]
-pub fn charge_in_first<S: Set>(first: S, request: &Request<'_>) -> Attempt {
-    match find_in(first, request.key.word) {
-        Some(slot) => charge_slot(slot, request.key.word, request),
-        None => Attempt::Again,
-    }
+pub fn charge_in_first<S: Set>(first: S, request: &Request<'_>) -> Option<Attempt> {
+    find_in(first, request.key.word).map(|slot| charge_slot(slot, request.key.word, request))
 }
 
 /// Decides without charging.
 #[inline(always)]
 pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     let Some(home) = table.home(&request.key) else { return Attempt::Again };
-    let state = match find(&home, request.key.word) {
+    let (state, is_new) = match find(&home, request.key.word) {
         Some((slot, word)) => match read(slot, word) {
-            Some(state) => state,
+            Some(state) => (state, false),
             None => return Attempt::Again,
         },
-        None if table.holds(home.stamp) => algorithm::fresh(request.now),
+        None if table.holds(home.stamp) => (algorithm::fresh(request.now), true),
         None => return Attempt::Again,
     };
     let (decision, _) = algorithm::decide(request.limit, state, request.now, request.cost);
-    Attempt::Done { allowed: decision.allowed, before: state, after: state }
+    Attempt::Done { allowed: decision.allowed, before: state, after: state, is_new }
 }
 
 /// Gives back what an admitted request took, after a later limit denied it; true when done. `later` is the present.
@@ -275,7 +266,7 @@ fn charge_slot<S: Slot>(slot: S, word: u64, request: &Request<'_>) -> Attempt {
     let Some(before) = read(slot, word) else { return Attempt::Again };
     let (decision, after) = algorithm::decide(request.limit, before, request.now, request.cost);
     if after == before || slot.replace_state(before, after) {
-        Attempt::Done { allowed: decision.allowed, before, after }
+        Attempt::Done { allowed: decision.allowed, before, after, is_new: false }
     } else {
         Attempt::Again
     }
@@ -286,7 +277,7 @@ fn charge_slot<S: Slot>(slot: S, word: u64, request: &Request<'_>) -> Attempt {
 fn claim<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Attempt {
     let fresh = algorithm::fresh(request.now);
     let (decision, after) = algorithm::decide(request.limit, fresh, request.now, request.cost);
-    let done = Attempt::Done { allowed: decision.allowed, before: fresh, after };
+    let done = Attempt::Done { allowed: decision.allowed, before: fresh, after, is_new: true };
     if after == fresh {
         return if table.holds(home.stamp) { done } else { Attempt::Again };
     }
@@ -349,54 +340,4 @@ impl Position {
     pub const fn of_rank(rank: usize) -> Self {
         Self { second: rank >= SLOTS, index: rank % SLOTS }
     }
-}
-
-/// How often the claim that goes on looks whether the other has given way.
-const LOOKS: u32 = if cfg!(loom) { 2 } else { 16 };
-
-/// Whether another slot holds the same key, which then is the bucket.
-///
-/// Two that claim at once may see each other. Then the one in the later slot gives way, and the other waits for that;
-/// without this rule both could give way again and again.
-#[inline(always)]
-pub fn is_elsewhere<S: Set>(home: &Home<S>, word: u64, mine: Position) -> bool {
-    let mine = 1 << mine.rank();
-    for _ in 0..LOOKS {
-        let (held, busy) = holders(home, word);
-        let others = held & !mine;
-        if others == 0 {
-            return false;
-        }
-        if others & !busy != 0 || others & (mine - 1) != 0 {
-            return true;
-        }
-    }
-    true
-}
-
-/// Which slots hold a key, and which of all are being taken, as bits by rank.
-#[inline(always)]
-fn holders<S: Set>(home: &Home<S>, word: u64) -> (u64, u64) {
-    let (first, second) = (holders_in(home.first, word), holders_in(home.second, word | SECOND));
-    (first & LOW | (second & LOW) << SLOTS, first >> 32 | second >> 32 << SLOTS)
-}
-
-const LOW: u64 = 0xffff_ffff;
-
-/// The same for one set in one number: who is being taken in the high half. Not inlined, for the kernel has little stack.
-#[inline(never)]
-fn holders_in<S: Set>(set: S, word: u64) -> u64 {
-    let mut bits = 0;
-    for index in 0..SLOTS {
-        let slot = set.slot(index);
-        bits |= is_zero(slot.key() ^ word) << index;
-        bits = in_order(bits | is_zero(slot.state() ^ BUSY) << (32 + index));
-    }
-    bits
-}
-
-/// 1 for zero, else 0; without a branch.
-#[inline(always)]
-fn is_zero(number: u64) -> u64 {
-    (opaque(number | number.wrapping_neg()) >> 63) ^ 1
 }

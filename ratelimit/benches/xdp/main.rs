@@ -4,6 +4,9 @@
 //! packet, so it is compared with a program that reads the clock and draws a number.
 #![expect(clippy::expect_used, reason = "a benchmark that can not go on has nothing to say")]
 
+#[path = "../support/bpf.rs"]
+mod bpf;
+mod frames;
 mod reference;
 
 use std::num::NonZeroU64;
@@ -11,7 +14,10 @@ use std::num::NonZeroU64;
 use ratelimit::{
     compile::{Compiled, TableFacts, compile},
     dataplane::Generation,
-    policy::{Action, AllowList, Interfaces, Key, Network, OnExit, PacketLimit, Rule, Rules, TableSize},
+    policy::{
+        Action, AllowList, Interfaces, Key, Match, Network, OnExit, OnMalformed, PacketLimit, Rule, Rules,
+        TableSize, Unit,
+    },
 };
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate, Refill},
@@ -19,7 +25,9 @@ use ratelimit_common::{
     time::Nanos,
 };
 
-use reference::{CLOCK, RANDOM, Reference};
+use bpf::{CLOCK, RANDOM};
+use frames::udp_frame;
+use reference::Reference;
 
 const ROUNDS: usize = 7;
 const REPEAT: u32 = 2_000_000;
@@ -36,13 +44,20 @@ struct Case {
 
 fn main() {
     let mut cases = references();
+    cases.extend(shapes());
+    cases.extend(rules());
     for (name, algorithm, refill) in ALGORITHMS {
         for sources in [1, 1_000, 100_000, 1_000_000, 10_000_000] {
-            cases.push(case(name, algorithm, refill, sources));
+            cases.push(case(name, algorithm, refill, sources, false));
         }
+        cases.push(case(name, algorithm, refill, 1, true));
     }
     if let Some(wanted) = std::env::args().nth(1).filter(|argument| argument != "--bench") {
-        cases.retain(|case| !case.name.contains("source") || case.name.contains(&wanted));
+        let mut place = 0;
+        cases.retain(|case| {
+            place += 1;
+            place <= REFERENCES.len() || case.name.contains(&wanted)
+        });
     }
     let frame = udp_frame();
     for _ in 0..ROUNDS {
@@ -66,9 +81,11 @@ const ALGORITHMS: [(&str, Algorithm, Refill); 4] = [
     ("sliding window counter", Algorithm::SlidingWindowCounter, Refill::Continuous),
 ];
 
+/// Programs to compare with, by the helpers that they call.
+const REFERENCES: [(&str, &[i32]); 3] =
+    [("empty program", &[]), ("clock", &[CLOCK]), ("clock and random number", &[CLOCK, RANDOM])];
+
 fn references() -> Vec<Case> {
-    let programs =
-        [("empty program", &[][..]), ("clock", &[CLOCK]), ("clock and random number", &[CLOCK, RANDOM])];
     let case = |(name, helpers): (&str, &[i32])| {
         let program = Reference::load(helpers).expect("loading needs root");
         Case {
@@ -77,36 +94,102 @@ fn references() -> Vec<Case> {
             times: Vec::new(),
         }
     };
-    programs.map(case).into()
+    REFERENCES.map(case).into()
 }
 
-fn case(name: &str, algorithm: Algorithm, refill: Refill, sources: u32) -> Case {
-    let mut compiled = compiled(algorithm, refill);
-    compiled.globals.random_sources = if sources == 1 { 0 } else { sources };
+/// One rule on frames of all shapes; with a condition on the transport they are read whole.
+fn shapes() -> Vec<Case> {
+    let shapes: [(&str, Vec<u8>); 6] = [
+        ("IPv4", udp_frame()),
+        ("two VLAN tags", frames::tagged(&udp_frame())),
+        ("IPv4 with options", frames::with_options()),
+        ("IPv6", frames::ipv6(&[])),
+        ("IPv6, one extension header", frames::ipv6(&[0])),
+        ("IPv6, eight extension headers", frames::ipv6(&[60; 8])),
+    ];
+    let ports = Match { destination_ports: vec![1..=65_535], ..Match::default() };
+    let cases = shapes.into_iter().flat_map(|(shape, frame)| {
+        [("any packet", Match::default()), ("with ports", ports.clone())].map(|(what, matches)| {
+            loaded(
+                format!("{what}, {shape}"),
+                compiled_rules(vec![rule("bench", matches)]),
+                Some(frame.clone()),
+            )
+        })
+    });
+    cases.collect()
+}
+
+/// Rules of which some match: the others are about other ports.
+fn rules() -> Vec<Case> {
+    let counts = [(1, 1), (8, 1), (64, 1), (8, 8), (64, 8)];
+    let cases = counts.into_iter().map(|(all, matching)| {
+        let rules = (0..all).map(|index| {
+            let port = if index < matching { 53 } else { 1_000 + index };
+            let matches = Match { destination_ports: vec![port..=port], ..Match::default() };
+            rule(&format!("rule-{index}"), matches)
+        });
+        let name =
+            format!("{all} rule{} on ports, {matching} of them match", if all == 1 { "" } else { "s" });
+        loaded(name, compiled_rules(rules.collect()), None)
+    });
+    cases.collect()
+}
+
+/// `frame` in the place of the usual one.
+fn loaded(name: String, compiled: Compiled, frame: Option<Vec<u8>>) -> Case {
     let generation = Generation::load_alone(&compiled, false).expect("loading needs root");
-    Case {
-        name: format!("{name}, {sources} source{}", if sources == 1 { "" } else { "s" }),
-        run: Box::new(move |frame| generation.judge(frame, REPEAT).expect("a test run").time.0),
-        times: Vec::new(),
+    let judge = move |usual: &[u8]| {
+        let frame = frame.as_deref().unwrap_or(usual);
+        generation.judge(frame, REPEAT).expect("a test run").time.0
+    };
+    Case { name, run: Box::new(judge), times: Vec::new() }
+}
+
+fn case(name: &str, algorithm: Algorithm, refill: Refill, sources: u32, is_denied: bool) -> Case {
+    let mut compiled = compiled(algorithm, refill, is_denied);
+    compiled.globals.random_sources = if sources == 1 { 0 } else { sources };
+    let denied = if is_denied { ", denied" } else { "" };
+    let name = format!("{name}, {sources} source{}{denied}", if sources == 1 { "" } else { "s" });
+    loaded(name, compiled, None)
+}
+
+/// One rule that admits every packet, which is the dearer case because it changes the bucket; or hardly any.
+fn compiled(algorithm: Algorithm, refill: Refill, is_denied: bool) -> Compiled {
+    let amount = match algorithm {
+        _ if is_denied => 1,
+        Algorithm::SlidingWindowCounter => 250_000,
+        _ => 100_000_000,
+    };
+    let per = if is_denied { Nanos::from_secs(86_400) } else { Nanos::SECOND };
+    let rate = Rate { amount: NonZeroU64::new(amount).expect("not zero"), per };
+    let spec = LimitSpec { refill, ..LimitSpec::new(algorithm, rate) };
+    let limit = PacketLimit::new(spec, Unit::Packets).expect("a limit");
+    compiled_rules(vec![Rule { limit, ..rule("bench", Match::default()) }])
+}
+
+/// A token bucket that admits every packet.
+fn rule(name: &str, matches: Match) -> Rule {
+    let rate = Rate { amount: NonZeroU64::new(100_000_000).expect("not zero"), per: Nanos::SECOND };
+    let limit = PacketLimit::new(LimitSpec::new(Algorithm::TokenBucket, rate), Unit::Packets);
+    Rule {
+        name: name.parse().expect("a name"),
+        matches,
+        key: Key::default(),
+        limit: limit.expect("a limit"),
+        action: Action::Drop,
+        new_sources: None,
     }
 }
 
-/// One rule that admits every packet: the dearer case, because it changes the bucket.
-fn compiled(algorithm: Algorithm, refill: Refill) -> Compiled {
-    let amount = if algorithm == Algorithm::SlidingWindowCounter { 250_000 } else { 100_000_000 };
-    let rate = Rate { amount: NonZeroU64::new(amount).expect("not zero"), per: Nanos::SECOND };
-    let rule = Rule {
-        name: "bench".parse().expect("a name"),
-        key: Key::default(),
-        limit: PacketLimit::new(LimitSpec { refill, ..LimitSpec::new(algorithm, rate) }).expect("a limit"),
-        action: Action::Drop,
-    };
+fn compiled_rules(rules: Vec<Rule>) -> Compiled {
     let network = Network {
         interfaces: Interfaces::default(),
         allow: AllowList::default(),
         table: TableSize::default(),
         on_exit: OnExit::Detach,
-        rules: Rules::new(vec![rule]).expect("one rule"),
+        on_malformed: OnMalformed::Pass,
+        rules: Rules::new(rules).expect("rules that fit"),
     };
     let facts = TableFacts {
         made_at: Nanos(0),
@@ -119,16 +202,6 @@ fn compiled(algorithm: Algorithm, refill: Refill) -> Compiled {
         ]),
         sets: network.table.slots() / 8,
     };
-    compile(&network, &facts, &[1])
-}
-
-fn udp_frame() -> Vec<u8> {
-    let mut frame = vec![0; 64];
-    frame[12] = 8;
-    frame[14] = 0x45;
-    frame[17] = 50;
-    frame[23] = 17;
-    frame[26..30].copy_from_slice(&[192, 0, 2, 1]);
-    frame[30..34].copy_from_slice(&[198, 51, 100, 1]);
-    frame
+    let numbers: Vec<u32> = (1..).take(network.rules.len()).collect();
+    compile(&network, &facts, &numbers)
 }

@@ -1,14 +1,23 @@
 //! `ratelimit detach`: takes an instance off all interfaces, whether a daemon serves it or not.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use serde_json::json;
 
-use super::{FAILED, InstanceArgs, answer_with, fail, output::Output};
+use super::{
+    InstanceArgs, answer_with,
+    failure::Failure,
+    output::{Output, complain},
+};
 use crate::{
     control::{self, ControlError},
-    dataplane::{self, Error},
+    dataplane::{self, Daemon, Error},
+    policy::InstanceName,
 };
 
 /// Takes an instance off all interfaces and forgets its buckets and counters; its daemon, if there is one, stops.
@@ -16,35 +25,90 @@ use crate::{
 pub struct Detach {
     #[command(flatten)]
     instance: InstanceArgs,
-    /// The daemon's control socket, if the configuration names another than the default one.
+    /// The daemon's control socket, if it is not where the daemon has noted it.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
 
+/// How long a daemon may be between having its instance and having its socket, or the other way round.
+const BETWEEN: Duration = Duration::from_secs(1);
+
 impl Detach {
     /// Detaches.
-    #[must_use]
-    pub fn run(self, output: Output) -> ExitCode {
+    ///
+    /// # Errors
+    /// The instance is not attached, or can't be detached.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
         let instance = &self.instance.instance;
-        let done = match dataplane::detach(instance) {
-            Err(Error::Running { .. }) => {
-                let path = self.control.unwrap_or_else(|| control::default_path(instance));
-                ask(&path).map_err(|error| error.to_string())
-            }
-            done => done.map_err(|error| error.to_string()),
-        };
-        match done {
-            Ok(()) => {
-                let text = format!("detached instance `{instance}`\n");
-                answer_with(output, &text, &json!({"detached": instance.as_str()}))
-            }
-            Err(error) => fail(FAILED, &error),
+        let stuck = self.detach(instance)?;
+        if let Some(process) = stuck {
+            complain(&format_args!(
+                "ratelimit: its daemon, process {process}, did not answer and is still there, without limits: end it with \
+                 `kill -9 {process}`"
+            ));
         }
+        let text = format!("detached instance `{instance}`\n");
+        answer_with(output, &text, &json!({"detached": instance.as_str(), "stuck_process": stuck}))
+    }
+
+    /// Returns the daemon's process if that did not do its part.
+    fn detach(&self, instance: &InstanceName) -> Result<Option<u32>, Failure> {
+        // If the notes can't be read, detaching says why.
+        let noted = dataplane::daemon(instance).ok().and_then(|(noted, _)| noted);
+        let process = noted.as_ref().map(|daemon| daemon.process);
+        let path = self.path(instance, noted);
+        let deadline = Instant::now() + BETWEEN;
+        let mut has_asked = false;
+        loop {
+            match dataplane::detach(instance) {
+                Err(Error::Running { .. }) => {}
+                Err(Error::NotAttached { .. }) if has_asked => return Ok(None),
+                done => {
+                    done.map_err(Failure::failed)?;
+                    let _ = path.map(|path| control::remove_left_over(&path, None));
+                    return Ok(None);
+                }
+            }
+            let path = path.as_ref().map_err(Failure::failed)?;
+            match control::ask_to_detach(path, instance) {
+                Ok(()) => return Ok(None),
+                Err(ControlError::Stuck(_)) => return detach_by_force(instance, path, process),
+                Err(error) if is_passing(&error) && Instant::now() < deadline => {
+                    has_asked |= matches!(error, ControlError::Broken(_));
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => return Err(Failure::failed(explain(&error, process))),
+            }
+        }
+    }
+
+    /// Where the daemon is asked.
+    fn path(&self, instance: &InstanceName, noted: Option<Daemon>) -> Result<PathBuf, ControlError> {
+        let known = self.control.clone().or(noted.map(|daemon| daemon.control));
+        known.map_or_else(|| control::default_path(instance), Ok)
     }
 }
 
-fn ask(path: &std::path::Path) -> Result<(), ControlError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| ControlError::Broken(error.to_string()))?;
-    runtime.block_on(control::ask(path, "/v1/detach"))
+fn detach_by_force(
+    instance: &InstanceName,
+    path: &Path,
+    process: Option<u32>,
+) -> Result<Option<u32>, Failure> {
+    dataplane::detach_by_force(instance).map_err(Failure::failed)?;
+    control::remove_left_over(path, process);
+    Ok(process)
+}
+
+/// Whether it may be that the daemon has just begun, or just ended.
+const fn is_passing(error: &ControlError) -> bool {
+    matches!(error, ControlError::Nobody { .. } | ControlError::Broken(_))
+}
+
+fn explain(error: &ControlError, process: Option<u32>) -> String {
+    match (error, process) {
+        (ControlError::Nobody { .. }, Some(process)) => {
+            format!("{error}, or end the daemon with `kill {process}`, which detaches too")
+        }
+        _ => error.to_string(),
+    }
 }

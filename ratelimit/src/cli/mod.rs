@@ -1,6 +1,7 @@
 //! The command line: what it understands, and one file for each command.
 
 mod detach;
+mod failure;
 pub mod output;
 mod run;
 mod simulate;
@@ -13,13 +14,8 @@ use std::{fmt::Display, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use self::output::Output;
-use crate::policy::InstanceName;
-
-/// Exit status: it could not be done.
-const FAILED: u8 = 1;
-/// Exit status: wrong usage or configuration.
-const WRONG_USAGE: u8 = 2;
+use self::{failure::Failure, output::Output};
+use crate::{policy::InstanceName, text::ShownLines};
 
 /// Limits how fast each client may use this host.
 #[derive(Debug, Parser)]
@@ -37,7 +33,7 @@ enum Command {
     Run(run::Run),
     /// Checks configuration files and says what is wrong with them; changes nothing.
     Validate {
-        /// The files.
+        /// The files; `-` is the standard input.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
@@ -59,17 +55,19 @@ impl Cli {
     #[must_use]
     pub fn run(self) -> ExitCode {
         start_logging();
-        match self.command {
+        let done = match self.command {
             Command::Run(run) => run.run(),
-            Command::Validate { files } => validate::validate(&files, self.output),
+            Command::Validate { files } => return validate::validate(&files, self.output),
             Command::Simulate(simulate) => simulate.run(self.output),
             Command::Status(status) => status.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
-        }
+        };
+        done.map_or_else(|failure| failure.report(self.output), |()| ExitCode::SUCCESS)
     }
 }
 
-/// To the standard error, as `RUST_LOG` says, else from level info on.
+/// To the standard error, as `RUST_LOG` says, else from level info on. What can't be written is lost: the limits matter
+/// more than the log.
 fn start_logging() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -79,20 +77,16 @@ fn start_logging() {
         .with_writer(std::io::stderr)
         .with_ansi(terminal)
         .with_target(false)
+        // It would say that it can't write to the standard error to the standard error, and panic.
+        .log_internal_errors(false)
         .try_init();
 }
 
 /// Writes an answer in the form that was asked for.
-fn answer_with(output: Output, text: &dyn Display, json: &serde_json::Value) -> ExitCode {
+fn answer_with(output: Output, text: &dyn Display, json: &serde_json::Value) -> Result<(), Failure> {
     let written = match output {
-        Output::Text => output::write(text),
+        Output::Text => output::write(&ShownLines(text)),
         Output::Json => output::write(&format_args!("{json}\n")),
     };
-    written.map_or_else(|error| fail(FAILED, &error), |()| ExitCode::SUCCESS)
-}
-
-/// Says what went wrong, in one line or more on the standard error.
-fn fail(status: u8, error: &dyn Display) -> ExitCode {
-    eprintln!("ratelimit: {error}");
-    ExitCode::from(status)
+    written.map_err(|error| Failure::failed(format_args!("writing the answer: {error}")))
 }

@@ -1,6 +1,6 @@
 //! How a command answers: for people, or for programs.
 
-use std::io::Write as _;
+use std::{fmt::Display, io::Write as _};
 
 /// The form of a command's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -8,7 +8,7 @@ pub enum Output {
     /// For people.
     #[default]
     Text,
-    /// For programs: one JSON value on the standard output.
+    /// For programs: one JSON value on the standard output, or an error as one on the standard error.
     Json,
 }
 
@@ -16,10 +16,15 @@ pub enum Output {
 ///
 /// # Errors
 /// It can't be written for another reason.
-pub fn write(answer: &dyn std::fmt::Display) -> std::io::Result<()> {
+pub fn write(answer: &dyn Display) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     match write!(out, "{answer}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }
+}
+
+/// Writes a message to the standard error. If it can't be written, there is nobody to tell that.
+pub fn complain(message: &dyn Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{message}");
 }

@@ -1,20 +1,21 @@
 //! `ratelimit run`: the daemon, in the foreground.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{FAILED, WRONG_USAGE, fail};
+use super::failure::Failure;
 use crate::{
     config, daemon,
     dataplane::in_one_line,
     policy::{Interface, InterfaceName, Interfaces, Mode, Policy},
+    text::Shown,
 };
 
 /// Puts a configuration in force and keeps it there until SIGTERM, SIGINT or `ratelimit detach`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The configuration file.
+    /// The configuration file; `-` is the standard input.
     #[arg(long, short, value_name = "FILE")]
     config: PathBuf,
     /// Attach here, instead of where the file says; may be repeated.
@@ -24,28 +25,23 @@ pub struct Run {
 
 impl Run {
     /// Runs until it is stopped.
-    #[must_use]
-    pub fn run(self) -> ExitCode {
-        let checked = match config::check(&self.config) {
-            Ok(checked) => checked,
-            Err(errors) => return fail(WRONG_USAGE, &errors),
-        };
+    ///
+    /// # Errors
+    /// The configuration is wrong, or can't be put in force.
+    pub fn run(self) -> Result<(), Failure> {
+        let checked = config::check(&self.config)?;
         for warning in &checked.warnings {
-            tracing::warn!("{warning}");
+            tracing::warn!("{}", Shown(warning));
         }
         let mut policy = checked.policy;
-        if let Err(error) = replace_interfaces(&mut policy, self.interface) {
-            return fail(WRONG_USAGE, &error);
-        }
+        replace_interfaces(&mut policy, self.interface).map_err(Failure::wrong_usage)?;
         let Some(network) = policy.network.clone().filter(|network| !network.interfaces.is_empty()) else {
             let hint =
                 "no interface to attach to: name one with `--interface`, or under `network.interfaces`";
-            return fail(WRONG_USAGE, &format_args!("{}: {hint}", self.config.display()));
+            return Err(Failure::wrong_usage(format_args!("{}: {hint}", self.config.display())));
         };
-        match daemon::run(&policy, &network, &self.config) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(FAILED, &in_one_line(error.as_ref())),
-        }
+        daemon::run(&policy, &network, &self.config)
+            .map_err(|error| Failure::failed(in_one_line(error.as_ref())))
     }
 }
 

@@ -1,15 +1,15 @@
 //! `ratelimit status`: what is in force and what it has done.
 
-use std::{fmt, path::PathBuf, process::ExitCode};
+use std::{fmt, path::PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{FAILED, InstanceArgs, answer_with, fail, output::Output, table::Table};
+use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
 use crate::{
     control,
-    dataplane::{self, Status},
+    dataplane::{self, Error, Status},
 };
 
 /// Shows what is in force, where, and how many packets passed and were dropped.
@@ -17,7 +17,7 @@ use crate::{
 pub struct Show {
     #[command(flatten)]
     instance: InstanceArgs,
-    /// The daemon's control socket, if the configuration names another than the default one.
+    /// The daemon's control socket, if it is not where the daemon has noted it.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
@@ -27,22 +27,33 @@ pub struct Show {
 struct Answer {
     /// The process id, or null: limits are in force without a daemon, too.
     daemon: Option<i32>,
+    /// Where a daemon that is running does not answer.
+    #[serde(skip)]
+    mute: Option<PathBuf>,
     #[serde(flatten)]
     status: Status,
 }
 
 impl Show {
     /// Shows.
-    #[must_use]
-    pub fn run(self, output: Output) -> ExitCode {
-        let instance = &self.instance.instance;
-        let status = match dataplane::status(instance) {
-            Ok(status) => status,
-            Err(error) => return fail(FAILED, &error),
-        };
-        let path = self.control.unwrap_or_else(|| control::default_path(instance));
-        let answer = Answer { daemon: control::daemon(&path), status };
+    ///
+    /// # Errors
+    /// The instance is not attached, or can't be looked at.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let answer = self.answer().map_err(Failure::failed)?;
         answer_with(output, &answer, &json!(answer))
+    }
+
+    fn answer(self) -> Result<Answer, Error> {
+        let instance = &self.instance.instance;
+        let status = dataplane::status(instance)?;
+        let (noted, is_running) = dataplane::daemon(instance)?;
+        let noted = noted.filter(|_| is_running);
+        let process = noted.as_ref().map(|daemon| daemon.process.cast_signed());
+        let path = self.control.or(noted.map(|daemon| daemon.control));
+        let path = path.or_else(|| control::default_path(instance).ok()).filter(|_| is_running);
+        let answering = path.as_deref().and_then(control::daemon);
+        Ok(Answer { daemon: answering.or(process), mute: path.filter(|_| answering.is_none()), status })
     }
 }
 
@@ -50,9 +61,19 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = &self.status;
         writeln!(f, "instance    {}", status.instance)?;
-        match self.daemon {
-            Some(pid) => writeln!(f, "daemon      running, process {pid}")?,
-            None => writeln!(f, "daemon      not running; the limits are in force all the same")?,
+        match (self.daemon, &self.mute) {
+            (Some(process), None) => writeln!(f, "daemon      running, process {process}")?,
+            (Some(process), Some(path)) => {
+                writeln!(
+                    f,
+                    "daemon      running, process {process}, but nobody answers at {}",
+                    path.display()
+                )?;
+            }
+            (None, Some(path)) => {
+                writeln!(f, "daemon      running, but nobody answers at {}", path.display())?;
+            }
+            (None, None) => writeln!(f, "daemon      not running; the limits are in force all the same")?,
         }
         writeln!(f, "config      {}", status.config)?;
         for attachment in &status.interfaces {

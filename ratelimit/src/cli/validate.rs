@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::output::Output;
 use crate::{
-    config::{self, Checked, ConfigError, ConfigErrors, limit::format_limit},
+    config::{self, Checked, ConfigError, ConfigErrors, limit::format_packet_limit},
     policy::{Network, Policy},
+    text::{Shown, Thousands},
 };
 
 /// Exit status if a file is wrong.
@@ -41,14 +42,16 @@ pub fn write_text(files: &[PathBuf], out: &mut impl Write, err: &mut impl Write)
     for file in files {
         match config::check(file) {
             Ok(checked) => {
-                write_good(&file.display().to_string(), &checked.policy, out)?;
-                for warning in &checked.warnings {
-                    writeln!(err, "{}", Warning(warning))?;
+                write_good(file, &checked.policy, out)?;
+                for warning in warnings(file, &checked) {
+                    writeln!(err, "{}", Shown(Warning(&warning)))?;
                 }
             }
             Err(errors) => {
                 all_good = false;
-                writeln!(err, "{errors}")?;
+                for error in &errors {
+                    writeln!(err, "{}", Shown(error))?;
+                }
             }
         }
     }
@@ -56,14 +59,38 @@ pub fn write_text(files: &[PathBuf], out: &mut impl Write, err: &mut impl Write)
     Ok(all_good)
 }
 
-fn write_good(file: &str, policy: &Policy, out: &mut impl Write) -> io::Result<()> {
+fn write_good(file: &Path, policy: &Policy, out: &mut impl Write) -> io::Result<()> {
     let (rules, interfaces) = policy.network.as_ref().map_or((0, 0), |n| (n.rules.len(), n.interfaces.len()));
-    writeln!(out, "{file}: ok: {}, {}", counted(rules, "rule"), counted(interfaces, "interface"))?;
-    for rule in policy.network.iter().flat_map(rules_of) {
-        let Withstands { name, limit, new_sources_per_second } = rule;
-        writeln!(out, "  {name}: {limit}; withstands {new_sources_per_second} new sources a second")?;
+    let (file, rules) = (Shown(file.display()), counted(rules, "rule"));
+    writeln!(out, "{file}: ok: {rules}, {}", counted(interfaces, "interface"))?;
+    let rules: Vec<Withstands> = policy.network.iter().flat_map(rules_of).collect();
+    for Withstands { name, limit, new_sources_per_second } in &rules {
+        let sources = Thousands(*new_sources_per_second);
+        writeln!(out, "  {name}: {limit}; withstands {sources} new sources a second")?;
+    }
+    if !rules.is_empty() {
+        writeln!(out, "  ({WITHSTANDS})")?;
     }
     Ok(())
+}
+
+/// What the number says.
+const WITHSTANDS: &str =
+    "with more, over half of the table is in use, and some sources may lose their buckets";
+
+/// What is worth a look, and what is missing although the command line may add it.
+fn warnings(file: &Path, checked: &Checked) -> Vec<ConfigError> {
+    let mut warnings = checked.warnings.clone();
+    if checked.policy.network.as_ref().is_some_and(|network| network.interfaces.is_empty()) {
+        warnings.push(ConfigError {
+            file: file.display().to_string(),
+            line: 1,
+            column: 1,
+            field: "network.interfaces".to_owned(),
+            message: "no interfaces: `ratelimit run` needs `--interface`".to_owned(),
+        });
+    }
+    warnings
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -109,8 +136,7 @@ struct Withstands {
 /// # Errors
 /// The answer could not be written.
 pub fn write_json(files: &[PathBuf], out: &mut impl Write) -> io::Result<bool> {
-    let files: Vec<FileAnswer> =
-        files.iter().map(|file| answer(file.display().to_string(), config::check(file))).collect();
+    let files: Vec<FileAnswer> = files.iter().map(|file| answer(file, config::check(file))).collect();
     let all_good = files.iter().all(|file| file.ok);
     serde_json::to_writer_pretty(&mut *out, &Answer { files })?;
     writeln!(out)?;
@@ -118,17 +144,18 @@ pub fn write_json(files: &[PathBuf], out: &mut impl Write) -> io::Result<bool> {
     Ok(all_good)
 }
 
-fn answer(file: String, result: Result<Checked, ConfigErrors>) -> FileAnswer {
+fn answer(file: &Path, result: Result<Checked, ConfigErrors>) -> FileAnswer {
+    let name = file.display().to_string();
     match result {
-        Ok(Checked { policy, warnings }) => FileAnswer {
-            file,
+        Ok(checked) => FileAnswer {
+            file: name,
             ok: true,
             errors: Vec::new(),
-            warnings,
-            rules: policy.network.iter().flat_map(rules_of).collect(),
+            warnings: warnings(file, &checked),
+            rules: checked.policy.network.iter().flat_map(rules_of).collect(),
         },
         Err(errors) => FileAnswer {
-            file,
+            file: name,
             ok: false,
             errors: errors.into_iter().collect(),
             warnings: Vec::new(),
@@ -140,7 +167,7 @@ fn answer(file: String, result: Result<Checked, ConfigErrors>) -> FileAnswer {
 fn rules_of(network: &Network) -> Vec<Withstands> {
     let withstands = |rule: &crate::policy::Rule| Withstands {
         name: rule.name.to_string(),
-        limit: format_limit(rule.limit.spec()),
+        limit: format_packet_limit(&rule.limit),
         new_sources_per_second: network.new_sources_per_second(rule),
     };
     network.rules.iter().map(withstands).collect()
@@ -177,14 +204,18 @@ mod tests {
         let prefix = format!("{}/", directory.path().display());
         let out = String::from_utf8(out).unwrap().replace(&prefix, "");
         let err = String::from_utf8(err).unwrap().replace(&prefix, "");
-        let good = "good: ok: 2 rules, 1 interface\n  \
-                    a: token_bucket,rate=1/s; withstands 524288 new sources a second\n  \
-                    b: token_bucket,rate=1000/s; withstands 524288000 new sources a second\n\
-                    warned: ok: 0 rules, 0 interfaces\n";
+        let good = format!(
+            "good: ok: 2 rules, 1 interface\n  \
+             a: token_bucket,rate=1/s; withstands 524,288 new sources a second\n  \
+             b: token_bucket,rate=1000/s; withstands 524,288,000 new sources a second\n  \
+             ({WITHSTANDS})\n\
+             warned: ok: 0 rules, 0 interfaces\n"
+        );
         assert_eq!(out, good);
         assert!(err.starts_with("bad:1:35: network.rules[0].rate: a rate of 0 "), "{err}");
         assert!(err.contains("\nbad:2:1: x: unknown key `x`;"), "{err}");
         assert!(err.contains("\nwarned:1:10: warning: network: no rules"), "{err}");
+        assert!(err.contains("\nwarned:1:1: warning: network.interfaces: no interfaces"), "{err}");
     }
 
     #[test]

@@ -19,6 +19,15 @@ pub struct Text {
     pub at: At,
 }
 
+/// One value or a list of them, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Texts {
+    /// The values, those of a wrong shape left out.
+    pub items: Vec<Text>,
+    /// Where the value or the list stands.
+    pub at: At,
+}
+
 /// A node of the tree and the path that led to it.
 #[derive(Clone, Debug)]
 pub struct Field<'t> {
@@ -102,6 +111,30 @@ impl<'t> Field<'t> {
         }
     }
 
+    /// The items of a list, or a single value as the only one.
+    pub fn one_or_more(&self, report: &mut Report) -> Option<Texts> {
+        let items = match &self.node.value {
+            Value::List(items) if items.is_empty() => {
+                report.error(&self.at, "an empty list; give it an item or leave the key out");
+                return None;
+            }
+            Value::List(_) => self.items(report).iter().filter_map(|item| item.text(report)).collect(),
+            _ => vec![self.text(report)?],
+        };
+        Some(Texts { items, at: self.at.clone() })
+    }
+
+    /// The keys of a mapping whose keys are not words, as texts, with their values. None if it is something else.
+    pub fn entries(&self) -> Vec<(Text, Field<'t>)> {
+        let Value::Map(entries) = &self.node.value else { return Vec::new() };
+        let entry = |entry: &'t Entry| {
+            let field = self.at.field.key(&entry.key.text);
+            let at = At { position: entry.position, field: field.clone() };
+            (Text { text: entry.key.text.clone(), at }, Field::new(&entry.value, field))
+        };
+        entries.iter().map(entry).collect()
+    }
+
     /// A mapping with no other keys than `known`; others are reported.
     pub fn mapping(&self, known: &[&str], report: &mut Report) -> Option<Mapping<'t>> {
         let Value::Map(entries) = &self.node.value else {
@@ -146,6 +179,11 @@ impl<'t> Mapping<'t> {
     /// The text of a key, if it is there.
     pub fn text(&self, key: &str, report: &mut Report) -> Option<Text> {
         self.get(key)?.text(report)
+    }
+
+    /// The value of a key, or its values, if it is there.
+    pub fn texts(&self, key: &str, report: &mut Report) -> Option<Texts> {
+        self.get(key)?.one_or_more(report)
     }
 
     /// The text of a key; it is a mistake if the key is missing. `example` says what it could be.

@@ -1,19 +1,21 @@
-//! Limits as people write them: options by name, in YAML or as `token_bucket,rate=10/s,burst=20`.
+//! Limits as people write them: options by name, in YAML or as `token_bucket,rate=10/s,burst=20` (`argument`).
 //!
 //! The YAML reader and the command line share this, so that a limit means the same in both. What a bucket can hold is
 //! for `ratelimit_common::limit` to say.
 
-use std::num::NonZeroU64;
+mod argument;
 
 use ratelimit_common::limit::{Algorithm, LimitError, LimitSpec, OnLimit, Rate, Refill};
 
 use super::{
+    count::{Amount, CountError, parse_amount},
     error::quoted,
-    rate::{CountError, RateError, parse_count},
+    rate::{RateError, parse_rate_of_any},
     words::{WordError, hint, parse_word},
 };
+use crate::policy::Unit;
 
-pub use super::rate::{format_rate, parse_rate};
+pub use argument::{LimitArgumentError, format_limit, format_packet_limit, parse_limit};
 
 /// The options that a limit is written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +74,15 @@ pub enum LimitTextError {
     /// A burst of nothing.
     #[error("a burst of 0 would deny everything; the least is 1")]
     BurstZero,
+    /// A burst of something else than the rate.
+    #[error("{}", burst_like(*.rate))]
+    Mixed {
+        /// What the rate counts.
+        rate: Unit,
+    },
+    /// Bytes, where a cost is a number.
+    #[error("sizes are for packets; what a request costs is a plain number, so write one, such as 10M")]
+    Size,
     /// Not one of the words that there are.
     #[error(transparent)]
     Word(#[from] WordError),
@@ -105,8 +116,8 @@ const BOOLEANS: [(&str, bool); 2] = [("true", true), ("false", false)];
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitDraft {
     algorithm: Option<Algorithm>,
-    rate: Option<Rate>,
-    burst: Option<NonZeroU64>,
+    rate: Option<(Rate, Unit)>,
+    burst: Option<Amount>,
     refill: Option<Refill>,
     count_denied: Option<bool>,
     on_limit: Option<OnLimit>,
@@ -120,7 +131,7 @@ impl LimitDraft {
     pub fn set(&mut self, option: LimitOption, text: &str) -> Result<(), LimitTextError> {
         match option {
             LimitOption::Algorithm => self.algorithm = Some(parse_word(text, &ALGORITHMS)?),
-            LimitOption::Rate => self.rate = Some(parse_rate(text)?),
+            LimitOption::Rate => self.rate = Some(parse_rate_of_any(text)?),
             LimitOption::Burst => self.burst = Some(parse_burst(text)?),
             LimitOption::Refill => self.refill = Some(parse_word(text, &REFILLS)?),
             LimitOption::CountDenied => self.count_denied = Some(parse_word(text, &BOOLEANS)?),
@@ -135,11 +146,25 @@ impl LimitDraft {
         self.algorithm.unwrap_or_default()
     }
 
-    /// The whole limit.
+    /// What it counts, as far as that is known.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        let rate = self.rate.map(|(_, unit)| unit);
+        rate.or(self.burst.map(|burst| burst.unit)).unwrap_or_default()
+    }
+
+    /// Whether a size was given.
+    #[must_use]
+    pub fn has_size(&self) -> bool {
+        let units = [self.rate.map(|(_, unit)| unit), self.burst.map(|burst| burst.unit)];
+        units.contains(&Some(Unit::Bytes))
+    }
+
+    /// The whole limit, and what it counts.
     ///
     /// # Errors
-    /// Each option that is missing or that the algorithm does not have.
-    pub fn finish(self) -> Result<LimitSpec, Vec<(LimitOption, LimitTextError)>> {
+    /// Each option that is missing, that the algorithm does not have or that does not go with another.
+    pub fn finish(self) -> Result<(LimitSpec, Unit), Vec<(LimitOption, LimitTextError)>> {
         let algorithm = self.algorithm();
         let mut errors = Vec::new();
         let mut only_with = |given: bool, option, fits: bool, only| {
@@ -153,15 +178,24 @@ impl LimitDraft {
         only_with(self.burst.is_some(), LimitOption::Burst, algorithm.is_bucket(), buckets);
         only_with(self.refill.is_some(), LimitOption::Refill, is_token_bucket, "token_bucket");
         only_with(self.on_limit.is_some(), LimitOption::OnLimit, is_leaky_bucket, "leaky_bucket");
+        if let (Some((_, rate)), Some(burst)) = (self.rate, self.burst)
+            && algorithm.is_bucket()
+            && rate != burst.unit
+        {
+            errors.push((LimitOption::Burst, LimitTextError::Mixed { rate }));
+        }
         match self.rate {
-            Some(rate) if errors.is_empty() => Ok(LimitSpec {
-                algorithm,
-                rate,
-                burst: self.burst,
-                refill: self.refill.unwrap_or_default(),
-                count_denied: self.count_denied.unwrap_or_default(),
-                on_limit: self.on_limit.unwrap_or_default(),
-            }),
+            Some((rate, unit)) if errors.is_empty() => {
+                let spec = LimitSpec {
+                    algorithm,
+                    rate,
+                    burst: self.burst.map(|burst| burst.number),
+                    refill: self.refill.unwrap_or_default(),
+                    count_denied: self.count_denied.unwrap_or_default(),
+                    on_limit: self.on_limit.unwrap_or_default(),
+                };
+                Ok((spec, unit))
+            }
             Some(_) => Err(errors),
             None => {
                 errors.push((LimitOption::Rate, LimitTextError::RateMissing));
@@ -171,8 +205,15 @@ impl LimitDraft {
     }
 }
 
-fn parse_burst(text: &str) -> Result<NonZeroU64, LimitTextError> {
-    parse_count(text).map_err(|error| match error {
+const fn burst_like(rate: Unit) -> &'static str {
+    match rate {
+        Unit::Bytes => "the rate is in bytes, so the burst must be a size too, such as 1MB",
+        Unit::Packets => "the rate is in packets, so the burst must be a plain number too, such as 20k",
+    }
+}
+
+fn parse_burst(text: &str) -> Result<Amount, LimitTextError> {
+    parse_amount(text).map_err(|error| match error {
         CountError::Zero => LimitTextError::BurstZero,
         other => other.into(),
     })
@@ -188,113 +229,5 @@ pub fn blamed_option(error: &LimitError) -> LimitOption {
         LimitError::RefillNotTokenBucket(_) => LimitOption::Refill,
         LimitError::DelayNotLeakyBucket(_) | LimitError::DelayInKernel => LimitOption::OnLimit,
         _ => LimitOption::Rate,
-    }
-}
-
-/// A limit on the command line that can't be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{option}: {error}")]
-pub struct LimitArgumentError {
-    /// The option it is about, as written.
-    pub option: String,
-    /// What is wrong with it.
-    pub error: LimitTextError,
-}
-
-/// Parses `ALGORITHM,OPTION=VALUE,...`, such as `token_bucket,rate=10/s,burst=20`; the first item may be
-/// `algorithm=...` too, or the algorithm be left out.
-///
-/// # Errors
-/// The first option that is wrong.
-pub fn parse_limit(text: &str) -> Result<LimitSpec, LimitArgumentError> {
-    let mut draft = LimitDraft::default();
-    let mut seen: Vec<LimitOption> = Vec::new();
-    for (index, item) in text.split(',').map(str::trim).enumerate() {
-        let (name, value) = match item.split_once('=') {
-            Some((name, value)) => (name.trim(), value.trim()),
-            None if index == 0 => (LimitOption::Algorithm.name(), item),
-            None => (item, ""),
-        };
-        let failed = |error| LimitArgumentError { option: name.to_owned(), error };
-        let option = LimitOption::ALL.into_iter().find(|option| option.name() == name);
-        let option = option.ok_or_else(|| failed(LimitTextError::Unknown(name.to_owned())))?;
-        if seen.contains(&option) {
-            return Err(failed(LimitTextError::Twice));
-        }
-        seen.push(option);
-        draft.set(option, value).map_err(failed)?;
-    }
-    draft.finish().map_err(|errors| {
-        let first = errors.into_iter().next();
-        let (option, error) = first.unwrap_or((LimitOption::Rate, LimitTextError::RateMissing));
-        LimitArgumentError { option: option.name().to_owned(), error }
-    })
-}
-
-/// A limit in the form that [`parse_limit`] reads; defaults are left out.
-#[must_use]
-pub fn format_limit(spec: &LimitSpec) -> String {
-    let burst = spec.burst.map(|burst| format!(",burst={burst}")).unwrap_or_default();
-    let refill = if spec.refill == Refill::Interval { ",refill=interval" } else { "" };
-    let count_denied = if spec.count_denied { ",count_denied=true" } else { "" };
-    let on_limit = if spec.on_limit == OnLimit::Delay { ",on_limit=delay" } else { "" };
-    let (algorithm, rate) = (spec.algorithm.name(), format_rate(spec.rate));
-    format!("{algorithm},rate={rate}{burst}{refill}{count_denied}{on_limit}")
-}
-
-#[cfg(test)]
-mod tests {
-    use ratelimit_common::time::Nanos;
-
-    use super::*;
-
-    #[test]
-    fn limits_of_the_command_line() {
-        let number = |n| NonZeroU64::new(n).unwrap();
-        let rate = |n, seconds| Rate { amount: number(n), per: Nanos::from_secs(seconds) };
-        let token_bucket = LimitSpec::new(Algorithm::TokenBucket, rate(10, 1));
-        let leaky_bucket = LimitSpec::new(Algorithm::LeakyBucket, rate(1, 1));
-        let cases = [
-            ("token_bucket,rate=10/s,burst=20", LimitSpec { burst: Some(number(20)), ..token_bucket }),
-            ("algorithm=token_bucket, rate=10/s", token_bucket),
-            ("rate=10/s", token_bucket),
-            ("rate=10/s,refill=interval", LimitSpec { refill: Refill::Interval, ..token_bucket }),
-            ("token_bucket,refill=continuous,rate=10/s", token_bucket),
-            ("leaky_bucket,rate=1/s,on_limit=delay", LimitSpec { on_limit: OnLimit::Delay, ..leaky_bucket }),
-            ("fixed_window,rate=256/15m", LimitSpec::new(Algorithm::FixedWindow, rate(256, 900))),
-            (
-                "sliding_window_log,rate=2/m,count_denied=true",
-                LimitSpec { count_denied: true, ..LimitSpec::new(Algorithm::SlidingWindowLog, rate(2, 60)) },
-            ),
-            ("sliding_window_counter,rate=7/m", LimitSpec::new(Algorithm::SlidingWindowCounter, rate(7, 60))),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(parse_limit(text), Ok(expected), "{text}");
-            assert_eq!(parse_limit(&format_limit(&expected)), Ok(expected), "{text}");
-        }
-    }
-
-    #[test]
-    fn limits_that_are_refused_say_which_option_and_why() {
-        let cases = [
-            ("", "algorithm: `` is not known; accepted: token_bucket,"),
-            ("tokenbucket,rate=1/s", "algorithm: `tokenbucket` is not known, did you mean `token_bucket`?"),
-            ("token_bucket", "rate: missing"),
-            ("token_bucket,rate=0/s", "rate: a rate of 0"),
-            ("token_bucket,rate=1/s,burst=0", "burst: a burst of 0"),
-            ("token_bucket,rate=1/s,burst=-1", "burst: `-1` is negative"),
-            ("token_bucket,rate=1/s,bust=1", "bust: `bust` is not an option of a limit, did you"),
-            ("token_bucket,rate=1/s,rate=2/s", "rate: given twice"),
-            ("token_bucket,rate", "rate: `` is not a rate"),
-            ("token_bucket,rate=1/s,", ": `` is not an option of a limit; accepted: algorithm, rate,"),
-            ("fixed_window,rate=1/s,burst=2", "burst: fixed_window has none; it is for token"),
-            ("leaky_bucket,rate=1/s,refill=interval", "refill: leaky_bucket has none; it is for"),
-            ("token_bucket,rate=1/s,on_limit=delay", "on_limit: token_bucket has none; it is for"),
-            ("token_bucket,rate=1/s,count_denied=yes", "count_denied: `yes` is not known; accepted: t"),
-        ];
-        for (text, expected) in cases {
-            let message = parse_limit(text).unwrap_err().to_string();
-            assert!(message.starts_with(expected), "{text}: {message}");
-        }
     }
 }

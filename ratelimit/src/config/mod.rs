@@ -1,11 +1,14 @@
 //! The configuration file: read strictly, all mistakes reported at once, each with file, line, column and field.
 //!
-//! `source -> tree -> raw -> validate -> policy`, each stage one file. Nothing here touches the system beyond reading
-//! the file.
+//! `source -> tree -> raw -> validate -> policy`, each stage a file with what it needs in a directory beside it. Nothing
+//! here touches the system beyond reading the file.
 
+mod count;
 mod error;
 mod fields;
+pub mod keys;
 pub mod limit;
+pub mod numbers;
 mod pending;
 mod rate;
 mod raw;

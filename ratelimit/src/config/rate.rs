@@ -1,44 +1,17 @@
-//! Numbers and rates as people write them: `20k`, `10000/s`, `256/15m`.
+//! Rates as people write them: `10000/s`, `256/15m`, `10MB/s`.
 //!
 //! Only how they are written; what a bucket can hold is for `ratelimit_common::limit` to say.
 
-use std::num::NonZeroU64;
-
 use ratelimit_common::{limit::Rate, time::Nanos};
 
-use super::{error::quoted, pending::NOT_SUPPORTED_YET};
+use super::{
+    count::{Amount, CountError, format_amount, parse_amount, parse_count},
+    error::quoted,
+};
+use crate::policy::Unit;
 
 /// Units of time in seconds, the longest first.
 const UNITS: [(&str, u64); 5] = [("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
-
-/// Multipliers of a number, as powers of ten.
-const MULTIPLIERS: [(&str, u32); 3] = [("", 0), ("k", 3), ("M", 6)];
-
-/// What sizes are measured in; a limit in one of them counts bytes instead of packets.
-const SIZES: [&str; 11] = ["B", "kB", "MB", "GB", "KiB", "MiB", "GiB", "bit", "kbit", "Mbit", "Gbit"];
-
-/// Why a text is not a number of things.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CountError {
-    /// Something else.
-    #[error("{} is not a whole number; write digits, with k (thousand) or M (million) if you like", quoted(.0))]
-    NotANumber(String),
-    /// Half a packet.
-    #[error("{} is not a whole number", quoted(.0))]
-    Fraction(String),
-    /// Nothing.
-    #[error("must be at least 1")]
-    Zero,
-    /// Less than nothing.
-    #[error("{} is negative; must be at least 1", quoted(.0))]
-    Negative(String),
-    /// More than 64 bits hold.
-    #[error("{} is too large", quoted(.0))]
-    TooLarge(String),
-    /// A number of bytes.
-    #[error("sizes such as {} are {NOT_SUPPORTED_YET}; write a number of packets", quoted(.0))]
-    Size(String),
-}
 
 /// Why a text is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,47 +36,34 @@ pub enum RateError {
     PeriodTooLong(String),
 }
 
-/// Parses a number of at least 1: digits, with `k` or `M` if wanted; `1.5k` is 1500.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn parse_count(text: &str) -> Result<NonZeroU64, CountError> {
-    if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
-        return Err(CountError::Negative(text.to_owned()));
-    }
-    let not_a_number = || CountError::NotANumber(text.to_owned());
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number = text.strip_suffix(unit).unwrap_or(text);
-    if !number.is_empty() && SIZES.contains(&unit) {
-        return Err(CountError::Size(text.to_owned()));
-    }
-    let (_, power) = MULTIPLIERS.iter().find(|(name, _)| *name == unit).ok_or_else(not_a_number)?;
-    let (whole, fraction) = match number.split_once('.') {
-        Some((whole, fraction)) if !fraction.is_empty() => (whole, fraction.trim_end_matches('0')),
-        Some(_) => return Err(not_a_number()),
-        None => (number, ""),
-    };
-    if whole.is_empty() || fraction.contains('.') {
-        return Err(not_a_number());
-    }
-    let zeros = usize::try_from(*power).ok().and_then(|power| power.checked_sub(fraction.len()));
-    let zeros = zeros.ok_or_else(|| CountError::Fraction(text.to_owned()))?;
-    let digits = format!("{whole}{fraction}{}", "0".repeat(zeros));
-    let count = digits.parse().map_err(|_| CountError::TooLarge(text.to_owned()))?;
-    NonZeroU64::new(count).ok_or(CountError::Zero)
-}
-
 /// Parses `N/UNIT` or `N/nUNIT`.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn parse_rate(text: &str) -> Result<Rate, RateError> {
-    let (amount, period) = text.split_once('/').ok_or_else(|| RateError::Shape(text.to_owned()))?;
-    let amount = parse_count(amount).map_err(|error| match error {
+    let (amount, per) = parts(text)?;
+    Ok(Rate { amount: parse_count(amount).map_err(of_rate)?, per: parse_period(per)? })
+}
+
+/// Parses a rate as [`parse_rate`] does, or one of bytes, such as `10MB/s` or `50Mbit/s`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_rate_of_any(text: &str) -> Result<(Rate, Unit), RateError> {
+    let (amount, per) = parts(text)?;
+    let amount = parse_amount(amount).map_err(of_rate)?;
+    Ok((Rate { amount: amount.number, per: parse_period(per)? }, amount.unit))
+}
+
+fn parts(text: &str) -> Result<(&str, &str), RateError> {
+    text.split_once('/').ok_or_else(|| RateError::Shape(text.to_owned()))
+}
+
+fn of_rate(error: CountError) -> RateError {
+    match error {
         CountError::Zero => RateError::Zero,
         other => RateError::Amount(other),
-    })?;
-    Ok(Rate { amount, per: parse_period(period)? })
+    }
 }
 
 fn parse_period(text: &str) -> Result<Nanos, RateError> {
@@ -120,22 +80,25 @@ fn parse_period(text: &str) -> Result<Nanos, RateError> {
     }
 }
 
-/// A rate in the form that [`parse_rate`] reads, with the longest unit that fits.
+/// A rate in the form that [`parse_rate_of_any`] reads, with the longest unit of time that fits.
 #[must_use]
-pub fn format_rate(rate: Rate) -> String {
+pub fn format_rate(rate: Rate, unit: Unit) -> String {
+    let amount = format_amount(Amount { number: rate.amount, unit });
     let unit = UNITS.iter().find(|(_, seconds)| rate.per.0.is_multiple_of(seconds * Nanos::SECOND.0));
     match unit {
         Some((name, seconds)) => match rate.per.0 / (seconds * Nanos::SECOND.0) {
-            1 => format!("{}/{name}", rate.amount),
-            count => format!("{}/{count}{name}", rate.amount),
+            1 => format!("{amount}/{name}"),
+            count => format!("{amount}/{count}{name}"),
         },
         // Times below a second are not written by people, but can be computed.
-        None => format!("{}/{}ns", rate.amount, rate.per.0),
+        None => format!("{amount}/{}ns", rate.per.0),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -195,8 +158,8 @@ mod tests {
             (" 1/s", "is not a whole number"),
             ("18446744073709551616/s", "too large"),
             ("18446744073709551M/s", "too large"),
-            ("10MB/s", "sizes such as `10MB` are not supported yet"),
-            ("50Mbit/s", "not supported yet"),
+            ("10MB/s", "`10MB` is a size, and bytes are not counted here"),
+            ("50Mbit/s", "`50Mbit` is a size"),
             ("MB/s", "is not a whole number"),
         ];
         for (text, expected) in cases {
@@ -205,16 +168,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rates_of_bytes() {
+        let cases = [
+            ("10MB/s", 10_000_000, 1, "10MB/s"),
+            ("50Mbit/s", 6_250_000, 1, "6250kB/s"),
+            ("1GiB/d", 1 << 30, 86_400, "1GiB/d"),
+            ("1.5kB/90m", 1_500, 5_400, "1500B/90m"),
+        ];
+        for (text, amount, seconds, shown) in cases {
+            let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from_secs(seconds) };
+            assert_eq!(parse_rate_of_any(text), Ok((rate, Unit::Bytes)), "{text}");
+            assert_eq!(format_rate(rate, Unit::Bytes), shown);
+        }
+        let message = |text| parse_rate_of_any(text).unwrap_err().to_string();
+        assert!(message("0MB/s").starts_with("a rate of 0 would deny everything"));
+        assert!(message("4bit/s").starts_with("`4bit` is not a whole number of bytes"));
+        assert!(message("10KB/s").contains("or a size in B, kB"));
+    }
+
     proptest! {
         #[test]
-        fn what_is_formatted_is_read_back(amount in 1..=u64::MAX, seconds in 1..18_000_000_000_u64) {
+        fn what_is_formatted_is_read_back(
+            amount in 1..=u64::MAX,
+            seconds in 1..18_000_000_000_u64,
+            is_size: bool,
+        ) {
             let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from_secs(seconds) };
-            prop_assert_eq!(parse_rate(&format_rate(rate)), Ok(rate));
+            let unit = if is_size { Unit::Bytes } else { Unit::Packets };
+            prop_assert_eq!(parse_rate_of_any(&format_rate(rate, unit)), Ok((rate, unit)));
         }
 
         #[test]
-        fn any_text_is_a_rate_or_an_error(text in "\\PC*|[0-9.kM]{0,30}/?[0-9smhdw]{0,30}") {
-            let _ = parse_rate(&text);
+        fn any_text_is_a_rate_or_an_error(text in "\\PC*|[0-9.kMBit]{0,30}/?[0-9smhdw]{0,30}") {
+            let _ = (parse_rate(&text), parse_rate_of_any(&text));
         }
     }
 }

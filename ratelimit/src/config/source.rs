@@ -1,10 +1,14 @@
-//! The text of a file, or why it can't be had: a directory, unreadable, too large, not UTF-8.
+//! The text of a file or of the standard input, or why it can't be had: not a regular file, unreadable, too large, not
+//! UTF-8.
 
 use std::{
-    fs::File,
+    fs::{self, File, Metadata},
     io::{self, Read},
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
     path::Path,
 };
+
+use nix::fcntl::OFlag;
 
 use super::{
     error::{At, FieldPath, Report},
@@ -15,7 +19,13 @@ use super::{
 /// refused before it fills the memory.
 pub const MOST_BYTES: u64 = 8 << 20;
 
-/// Reads the whole file, a pipe too.
+/// Names of the standard input, which may be anything.
+const STANDARD_INPUT: [&str; 2] = ["-", "/dev/stdin"];
+
+/// What the shell opens for a command comes as a file in here: `<(...)` is a pipe that somebody writes.
+const DESCRIPTORS: &str = "/dev/fd";
+
+/// Reads the whole file.
 pub fn read(path: &Path, report: &mut Report) -> Option<String> {
     let bytes = match read_bytes(path) {
         Ok(bytes) => bytes,
@@ -40,20 +50,46 @@ pub fn read(path: &Path, report: &mut Report) -> Option<String> {
 }
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    // Opening a directory succeeds, reading it says less clearly what is wrong.
-    if file.metadata()?.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if STANDARD_INPUT.iter().any(|name| path == Path::new(name)) {
+        io::stdin().lock().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    } else {
+        let is_handed_over = path.parent() == Some(Path::new(DESCRIPTORS));
+        let file = if is_handed_over { File::open(path) } else { open(path) }?;
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    }
     Ok(bytes)
+}
+
+/// Neither waits for who may write into a named pipe, nor does to a device what opening does to it.
+fn open(path: &Path) -> io::Result<File> {
+    check_kind(&fs::metadata(path)?)?;
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    // It may have become another one.
+    check_kind(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn check_kind(file: &Metadata) -> io::Result<()> {
+    let kind = file.file_type();
+    let what = if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_file() {
+        return Ok(());
+    } else {
+        "a device"
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
-        io::ErrorKind::IsADirectory => "a directory, not a file".to_owned(),
+        io::ErrorKind::InvalidInput => format!("{error}, not a regular file"),
         io::ErrorKind::PermissionDenied => {
             format!("not readable for this user: check the permissions of {}", path.display())
         }

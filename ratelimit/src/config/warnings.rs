@@ -1,14 +1,20 @@
 //! What a configuration may say, but probably does not mean to.
 
+use ratelimit_common::limit::{Algorithm, LimitSpec, Refill};
+
 use super::{
     error::Report,
-    raw::{RawConfig, RawNetwork},
+    limit::LimitOption,
+    raw::{RawConfig, RawNetwork, RawRule},
 };
-use crate::policy::{Network, Policy};
+use crate::policy::{Key, Network, Policy, Rule, Unit};
 
 /// New sources in a second that an ordinary host on the internet meets, scans and all; a table that does not even
 /// withstand these forgets clients in ordinary use.
 const ORDINARY_NEW_SOURCES: u64 = 100;
+
+/// Wire bytes of the largest frame on an ordinary link.
+const FULL_FRAME: u64 = 1514;
 
 /// Notes what is worth a look. The policy is only complete if the report is clean.
 pub fn find(raw: &RawConfig, policy: &Policy, report: &mut Report) {
@@ -28,13 +34,70 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
     }
     // In a clean report each rule of the file has become one of the policy.
     for (raw, rule) in raw.rules.iter().zip(&network.rules) {
-        let withstands = network.new_sources_per_second(rule);
-        if withstands < ORDINARY_NEW_SOURCES {
-            let message = format!(
-                "one packet keeps a bucket for so long that {withstands} new sources a second fill half the table; \
-                 take a larger table_size, a shorter time or token_bucket"
-            );
-            report.warning(&raw.at, message);
-        }
+        find_in_match(raw, report);
+        find_in_limit(raw, rule, report);
+        find_in_key(raw, rule, report);
+        find_in_table(raw, network, rule, report);
+    }
+}
+
+fn find_in_match(raw: &RawRule, report: &mut Report) {
+    if let Some(matches) = raw.matches.as_ref().filter(|matches| matches.is_empty) {
+        report.warning(&matches.at, "is empty, so the rule is about every packet, as it is without `match`");
+    }
+}
+
+fn find_in_limit(raw: &RawRule, rule: &Rule, report: &mut Report) {
+    let LimitSpec { rate, burst, .. } = *rule.limit.spec();
+    let capacity = burst.unwrap_or(rate.amount).get();
+    let longest = rule.matches.lengths.iter().map(|lengths| u64::from(*lengths.end())).max();
+    let longest = longest.map_or(FULL_FRAME, |longest| longest.min(FULL_FRAME));
+    if rule.limit.unit() == Unit::Bytes && capacity < longest {
+        let option = if burst.is_some() { LimitOption::Burst } else { LimitOption::Rate };
+        let place =
+            raw.limit.iter().find(|(given, _)| *given == option).map_or(&raw.at, |(_, text)| &text.at);
+        report.warning(
+            place,
+            format!(
+                "{capacity} bytes at once: a packet of {longest} bytes can never pass; take at least {longest}B \
+                 as burst, or for a window as rate"
+            ),
+        );
+    }
+}
+
+fn find_in_key(raw: &RawRule, rule: &Rule, report: &mut Report) {
+    let families = rule.key.lengths().map(|lengths| [lengths.ipv4(), lengths.ipv6()]);
+    let mut pairs = families.iter().flatten().flat_map(|lengths| lengths.windows(2));
+    if let Some([longer, shorter]) = pairs.find(|pair| pair[0].factor == pair[1].factor) {
+        let (longer, shorter) = (longer.bits, shorter.bits);
+        report.warning(
+            &raw.at,
+            format!(
+                "its key has the same factor for /{longer} and /{shorter}, so the limit of a /{longer} is never \
+                 reached before that of the /{shorter} around it"
+            ),
+        );
+    }
+}
+
+fn find_in_table(raw: &RawRule, network: &Network, rule: &Rule, report: &mut Report) {
+    let withstands = network.new_sources_per_second(rule);
+    if rule.key != Key::Global && withstands < ORDINARY_NEW_SOURCES {
+        let remedy = remedy(rule.limit.spec());
+        let message = format!(
+            "one packet keeps a bucket for so long that {withstands} new sources a second fill half the table; \
+             take a larger table_size, or {remedy}"
+        );
+        report.warning(&raw.at, message);
+    }
+}
+
+/// How a packet would keep its bucket for a shorter time.
+const fn remedy(limit: &LimitSpec) -> &'static str {
+    match (limit.algorithm, limit.refill) {
+        (Algorithm::TokenBucket, Refill::Continuous) | (Algorithm::LeakyBucket, _) => "a higher rate",
+        (Algorithm::TokenBucket, Refill::Interval) => "a shorter time or `refill: continuous`",
+        _ => "a shorter time or token_bucket",
     }
 }

@@ -19,8 +19,8 @@ pub struct WordError {
 ///
 /// # Errors
 /// The word is none of `words`.
-pub fn parse_word<T: Copy>(text: &str, words: &[(&'static str, T)]) -> Result<T, WordError> {
-    let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
+pub fn parse_word<T: Clone>(text: &str, words: &[(&'static str, T)]) -> Result<T, WordError> {
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| meaning.clone());
     found.ok_or_else(|| WordError {
         word: text.to_owned(),
         accepted: words.iter().map(|(word, _)| *word).collect(),

@@ -1,11 +1,11 @@
 //! Putting a generation on interfaces: new ones are attached, known ones switched in one step, others let go.
 
-use std::io;
+use std::{io, path::Path};
 
 use aya::programs::{
     ProgramError, Xdp, XdpMode,
-    links::{FdLink, LinkError, PinnedLink},
-    loaded_programs,
+    links::{FdLink, LinkError, LinkInfo, PinnedLink},
+    loaded_links, loaded_programs,
     xdp::{XdpLink, XdpLinkId},
 };
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::{
     Error,
-    netlink::{self, Mode},
+    netlink::{self, Attached, Mode},
     pins::Pins,
 };
 use crate::policy;
@@ -55,25 +55,58 @@ fn target(pins: &Pins, all: &[netlink::Interface], wanted: &policy::Interface) -
     };
     let linked = linked_program(pins, interface.index);
     match interface.xdp {
-        Some(attached) if linked != Some(attached.program) => Err(Error::Foreign {
-            interface: name.to_owned(),
-            program: program_name(attached.program),
-            id: attached.program,
-        }),
+        Some(attached) if linked != Some(attached.program) => Err(taken(interface, attached)),
         _ => Ok(Target { interface: interface.clone(), mode: wanted.mode, linked }),
+    }
+}
+
+/// Why an interface with somebody else's program can't be used, and how it could.
+fn taken(interface: &netlink::Interface, attached: Attached) -> Error {
+    let is_it = |pin: &Path| program_pinned_at(pin) == Some(attached.program);
+    if let Some(instance) = Pins::holder(interface.index, is_it) {
+        return Error::OtherInstance { interface: interface.name.clone(), instance };
+    }
+    Error::Foreign {
+        interface: interface.name.clone(),
+        program: program_name(attached.program),
+        id: attached.program,
+        how: how_to_take_off(interface, attached),
+    }
+}
+
+fn how_to_take_off(interface: &netlink::Interface, attached: Attached) -> String {
+    // Without CAP_SYS_ADMIN it can't be known.
+    let links = loaded_links().collect::<Result<Vec<LinkInfo>, _>>().ok();
+    let has_link = links.map(|links| links.iter().any(|link| link.program_id() == attached.program));
+    let kind = match attached.mode {
+        Mode::Generic => "xdpgeneric",
+        Mode::Hardware => "xdpoffload",
+        Mode::Native => "xdpdrv",
+    };
+    let command = format!("`ip link set dev {} {kind} off`", interface.name);
+    match has_link {
+        Some(false) => format!("{command} takes it off"),
+        Some(true) => {
+            "a link holds it there, until whoever attached it lets go (`bpftool link show` lists links)"
+                .to_owned()
+        }
+        None => format!("detach it where it came from, or with {command} if no link holds it there"),
     }
 }
 
 /// The program of the instance's link on an interface.
 fn linked_program(pins: &Pins, index: u32) -> Option<u32> {
-    let link = PinnedLink::from_pin(pins.link(index)).ok()?;
-    Some(FdLink::from(link).info().ok()?.program_id())
+    program_pinned_at(&pins.link(index))
+}
+
+fn program_pinned_at(pin: &Path) -> Option<u32> {
+    Some(FdLink::from(PinnedLink::from_pin(pin).ok()?).info().ok()?.program_id())
 }
 
 fn program_name(id: u32) -> String {
     let programs = loaded_programs().filter_map(Result::ok);
     let found = programs.into_iter().find(|program| program.id() == id);
-    found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_else(|| "?".to_owned())
+    found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// Puts `program` on the targets and takes it off all other interfaces. If one refuses, what was attached here is taken off
@@ -94,10 +127,17 @@ pub(super) fn attach(program: &mut Xdp, pins: &Pins, targets: &[Target]) -> Resu
     for target in known {
         switch(program, pins, target)?;
     }
+    let attached = attachments(pins)?;
     for index in pins.linked()? {
         if targets.iter().all(|target| target.interface.index != index) {
             pins.remove_link(index)?;
-            info!(interface.index = index, "detached");
+            if let Some(left) = attached.iter().find(|attachment| attachment.index == index) {
+                info!(
+                    interface = left.interface,
+                    reason = "the configuration does not have it any more",
+                    "detached"
+                );
+            }
         }
     }
     attachments(pins)
@@ -116,7 +156,7 @@ impl Target {
     }
 
     fn failed(&self, mode: Mode, source: io::Error) -> Error {
-        Error::Attach { interface: self.interface.name.clone(), mode: mode.name(), source }
+        Error::Attach { interface: self.interface.name.clone(), mode, source }
     }
 }
 

@@ -4,14 +4,21 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
+use super::Mode;
+
 /// An error of the data plane.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The process may not load BPF programs.
+    /// The process lacks capabilities.
     #[error(
-        "no permission to load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+        "no permission to {what}: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; missing: {missing}"
     )]
-    NoPermission,
+    NoPermission {
+        /// What was to be done.
+        what: &'static str,
+        /// The capabilities that are missing.
+        missing: String,
+    },
     /// The kernel is older than what the XDP program needs.
     #[error("this kernel is {found}, but Linux 5.18 or newer is needed (multi-buffer XDP)")]
     KernelTooOld {
@@ -26,15 +33,42 @@ pub enum Error {
     },
     /// Another daemon serves the instance.
     #[error(
-        "instance `{instance}` is already served by another daemon: stop it first, or choose another name with `instance:`"
+        "instance `{instance}` is already served by another daemon{}: stop it first, or give this one a name of its own \
+         with `instance:`, and interfaces that no other has",
+        process.map_or_else(String::new, |process| format!(", process {process}"))
     )]
     Running {
         /// The instance.
         instance: String,
+        /// The daemon's process, if it has said so.
+        process: Option<u32>,
     },
     /// Nothing is attached and nothing is pinned.
     #[error("instance `{instance}` is not attached: start it with `ratelimit run --config FILE`")]
     NotAttached {
+        /// The instance.
+        instance: String,
+    },
+    /// A daemon is about to attach it.
+    #[error("instance `{instance}` is being started: ask again in a moment")]
+    Starting {
+        /// The instance.
+        instance: String,
+    },
+    /// A daemon died on its way.
+    #[error(
+        "instance `{instance}` is attached to {interfaces}, but its daemon ended before its start was complete: \
+         `ratelimit run --config FILE` completes it, `ratelimit detach --instance {instance}` removes it"
+    )]
+    Incomplete {
+        /// The instance.
+        instance: String,
+        /// The names of the interfaces that it is attached to.
+        interfaces: String,
+    },
+    /// Somebody removed all pins while the daemon made them.
+    #[error("instance `{instance}` was detached while it was being started: start it again")]
+    TakenOff {
         /// The instance.
         instance: String,
     },
@@ -46,11 +80,19 @@ pub enum Error {
         /// The names there are.
         known: String,
     },
-    /// An interface has an XDP program that is not this instance's.
+    /// Another instance has the interface.
     #[error(
-        "{interface} already has an XDP program, `{program}` (id {id}), which is left alone: detach it where it came from, \
-         or with `ip link set dev {interface} xdp off`"
+        "{interface} is already limited by instance `{instance}`: `ratelimit detach --instance {instance}` takes that off, \
+         or leave {interface} out here"
     )]
+    OtherInstance {
+        /// The interface.
+        interface: String,
+        /// The instance.
+        instance: String,
+    },
+    /// An interface has an XDP program of somebody else.
+    #[error("{interface} already has an XDP program, `{program}` (id {id}), which is left alone: {how}")]
     Foreign {
         /// The interface.
         interface: String,
@@ -58,14 +100,16 @@ pub enum Error {
         program: String,
         /// The program's id.
         id: u32,
+        /// How it can be taken off.
+        how: String,
     },
     /// The driver or the kernel refuses to attach.
-    #[error("{interface}: can't attach in {mode} mode: {source}")]
+    #[error("{interface}: can't attach in {} mode ({source}){}", mode.name(), attach_advice(*mode))]
     Attach {
         /// The interface.
         interface: String,
         /// The mode that was tried.
-        mode: &'static str,
+        mode: Mode,
         /// The kernel's answer.
         source: io::Error,
     },
@@ -86,7 +130,7 @@ pub enum Error {
     #[error("the kernel refuses the XDP program: {0}")]
     Load(String),
     /// Something with a file, mostly a pin.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {source}{advice}", path = path.display(), advice = file_advice(source))]
     File {
         /// Which.
         path: PathBuf,
@@ -94,7 +138,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Reading or writing a map.
-    #[error("a map: {0}")]
+    #[error("a map: {}", in_one_line(.0))]
     Map(#[from] aya::maps::MapError),
     /// Asking the kernel about interfaces.
     #[error("asking the kernel about network interfaces: {0}")]
@@ -117,6 +161,25 @@ impl Error {
 
     pub(super) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::File { path: path.into(), source }
+    }
+}
+
+fn attach_advice(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Native => ": `mode: auto` or `mode: generic` works with every driver",
+        Mode::Generic | Mode::Hardware => "",
+    }
+}
+
+/// What to do about a directory of pins that can't be used.
+fn file_advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; be root or the user who started it, or let root give this user the directory of all pins: \
+             `chmod o+x /sys/fs/bpf; mkdir -p /sys/fs/bpf/ratelimit; chown USER /sys/fs/bpf/ratelimit`"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; make it writable: `mount -o remount,rw /sys/fs/bpf`",
+        _ => "",
     }
 }
 

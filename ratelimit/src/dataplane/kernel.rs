@@ -1,7 +1,9 @@
 //! Values as bytes of the kernel's maps.
 
 use aya::Pod;
-use ratelimit_common::wire::{Counter, Globals, META_BYTES, MOST_RULES, Rule, RuleCounters, TableCounters};
+use ratelimit_common::wire::{
+    Counter, DryRun, Globals, META_BYTES, MOST_LIMITS, Rule, RuleCounters, TableCounters,
+};
 
 /// A type that crosses the kernel boundary.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +18,9 @@ impl Plain for RuleCounters {}
 impl Plain for TableCounters {}
 impl Plain for Globals {}
 impl Plain for Rule {}
+impl Plain for DryRun {}
 impl Plain for [u8; META_BYTES] {}
-impl Plain for [u8; MOST_RULES * size_of::<Rule>()] {}
+impl Plain for [u8; MOST_LIMITS * size_of::<Rule>()] {}
 
 // SAFETY: a transparent wrapper of a type without padding. `Rule` is only written, never read back.
 unsafe impl<T: Plain> Pod for Wire<T> {}

@@ -1,22 +1,28 @@
 //! The XDP program's object, and loading a generation of it.
 
-use std::path::Path;
+use std::{
+    os::fd::{AsFd as _, AsRawFd as _},
+    path::Path,
+};
 
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
-    maps::{Array, LpmTrie, MapData, MapInfo, MapType, lpm_trie::Key},
+    maps::{Array, LpmTrie, Map, MapData, MapInfo, MapType, lpm_trie::Key},
     programs::{TestRun as _, TestRunOptions, Xdp},
 };
+use memmap2::MmapOptions;
 use ratelimit_common::{
+    classify::Dimension,
+    packet::{Address, Packet},
     time::Nanos,
     wire::{
-        Counter, Globals, META_BYTES, MOST_RULES, RULE_NUMBERS, Reason, Rule, RuleCounters, SetWords,
-        TableCounters,
+        Counter, DryRun, Globals, META_BYTES, MOST_LIMITS, RULE_NUMBERS, Reason, Rule, RuleCounters,
+        SetWords, TableCounters,
     },
 };
 
-use super::{Count, Error, Log, counters, kernel::Wire, pins::Pins};
-use crate::compile::Compiled;
+use super::{Count, Error, Log, counters, kernel::Wire, pins::Pins, system::check};
+use crate::compile::{Compiled, Table};
 
 /// Embedded, so that the binary needs no other file.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ratelimit-xdp"));
@@ -82,7 +88,7 @@ impl Generation {
     /// Loads the program. `shared` is the directory of pinned maps to use; without one it gets maps of its own.
     pub(super) fn load(compiled: &Compiled, sets: u32, shared: Option<&Path>) -> Result<Self, Error> {
         let globals = Wire(compiled.globals);
-        let rules = padded(&compiled.rules);
+        let rules = padded(&compiled.limits);
         let log_level = Log::level();
         let mut loader = EbpfLoader::new();
         loader
@@ -92,28 +98,49 @@ impl Generation {
             .override_global("RULES", &rules, true)
             .override_global("RULE_INDEX", &compiled.index, true)
             .map_max_entries("BUCKETS", sets)
-            .map_max_entries("ALLOW_V4", compiled.allow_v4.len().max(1) as u32)
-            .map_max_entries("ALLOW_V6", compiled.allow_v6.len().max(1) as u32);
+            .map_max_entries("ALLOW_V4", room(&compiled.allow_v4))
+            .map_max_entries("ALLOW_V6", room(&compiled.allow_v6));
+        for table in &compiled.tables {
+            loader.map_max_entries(map_of(table.dimension), table.rows.len() as u32);
+        }
+        for ([v4, v6], prefixes) in PREFIX_MAPS.iter().zip(&compiled.prefixes) {
+            loader.map_max_entries(v4, room(&prefixes.v4)).map_max_entries(v6, room(&prefixes.v6));
+        }
         for (name, _) in SHARED_MAPS {
             if let Some(directory) = shared {
                 loader.map_pin_path(name, directory.join(name));
             }
         }
         let mut ebpf = loader.load(OBJECT).map_err(|error| Error::load(&error))?;
-        fill(&mut ebpf, "ALLOW_V4", &compiled.allow_v4)?;
-        fill(&mut ebpf, "ALLOW_V6", &compiled.allow_v6)?;
+        fill(
+            &mut ebpf,
+            "ALLOW_V4",
+            compiled.allow_v4.iter().map(|&(address, length)| (address, length, 1_u8)),
+        )?;
+        fill(
+            &mut ebpf,
+            "ALLOW_V6",
+            compiled.allow_v6.iter().map(|&(address, length)| (address, length, 1_u8)),
+        )?;
+        for ([v4, v6], prefixes) in PREFIX_MAPS.into_iter().zip(&compiled.prefixes) {
+            fill(&mut ebpf, v4, prefixes.v4.iter().copied())?;
+            fill(&mut ebpf, v6, prefixes.v6.iter().copied())?;
+        }
+        for table in &compiled.tables {
+            fill_table(&ebpf, table)?;
+        }
         let mut generation = Self { ebpf };
         generation.program()?.load().map_err(|error| Error::load(&error))?;
         Ok(generation)
     }
 
-    /// A generation with maps of its own, attached to nothing: for dry runs, tests and benchmarks. With `test_clock`, its
-    /// time comes from [`Self::set_clock`].
+    /// A generation with maps of its own, attached to nothing: for benchmarks, or for dry runs, see [`Self::dry_run`].
     ///
     /// # Errors
     /// The kernel refuses the program, or there is no permission to load one.
-    pub fn load_alone(compiled: &Compiled, test_clock: bool) -> Result<Self, Error> {
-        let globals = Globals { test_clock: test_clock.into(), ..compiled.globals };
+    pub fn load_alone(compiled: &Compiled, is_dry_run: bool) -> Result<Self, Error> {
+        check("load BPF programs")?;
+        let globals = Globals { dry_run: is_dry_run.into(), ..compiled.globals };
         let sets = globals.set_mask as u32 + 1;
         Self::load(&Compiled { globals, ..compiled.clone() }, sets, None)
     }
@@ -127,21 +154,28 @@ impl Generation {
         Log::of(&mut self.ebpf)
     }
 
-    pub(super) fn map(&self, name: &'static str) -> Result<&aya::maps::Map, Error> {
+    pub(super) fn map(&self, name: &'static str) -> Result<&Map, Error> {
         self.ebpf.map(name).ok_or(Error::Object(name))
     }
 
-    pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut aya::maps::Map, Error> {
+    pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, Error> {
         self.ebpf.map_mut(name).ok_or(Error::Object(name))
     }
 
-    /// Sets the clock of a generation that was loaded with one: a time on CLOCK_MONOTONIC.
+    /// What a generation that was loaded for dry runs makes of a frame that comes at `clock` (on CLOCK_MONOTONIC).
+    /// `wire_length` is what counts as its length, if not all of it is there.
     ///
     /// # Errors
-    /// The map can't be written.
-    pub fn set_clock(&mut self, time: Nanos) -> Result<(), Error> {
-        let mut clock: Array<&mut MapData, u64> = self.map_mut("TEST_CLOCK")?.try_into()?;
-        Ok(clock.set(0, time.0, 0)?)
+    /// The kernel refuses the frame: see [`Self::judge`].
+    pub fn dry_run(&mut self, frame: &[u8], wire_length: u64, clock: Nanos) -> Result<DryRun, Error> {
+        let asked = DryRun { clock: clock.0, wire_length, ..NOTHING };
+        self.dry_runs()?.set(0, Wire(asked), 0)?;
+        self.judge(frame, 1)?;
+        Ok(self.dry_runs()?.get(&0, 0)?.0)
+    }
+
+    fn dry_runs(&mut self) -> Result<Array<&mut MapData, Wire<DryRun>>, Error> {
+        Ok(self.map_mut("DRY_RUN")?.try_into()?)
     }
 
     /// Runs the program on a frame, `repeat` times.
@@ -165,18 +199,79 @@ impl Generation {
     }
 }
 
-fn padded(rules: &[Rule]) -> Wire<[u8; MOST_RULES * size_of::<Rule>()]> {
-    let mut bytes = [0; MOST_RULES * size_of::<Rule>()];
+fn padded(rules: &[Rule]) -> Wire<[u8; MOST_LIMITS * size_of::<Rule>()]> {
+    let mut bytes = [0; MOST_LIMITS * size_of::<Rule>()];
     for (place, rule) in bytes.chunks_exact_mut(size_of::<Rule>()).zip(rules) {
         place.copy_from_slice(Wire(*rule).as_bytes());
     }
     Wire(bytes)
 }
 
-fn fill<K: aya::Pod>(ebpf: &mut Ebpf, name: &'static str, prefixes: &[(K, u8)]) -> Result<(), Error> {
-    let mut list: LpmTrie<_, K, u8> = ebpf.map_mut(name).ok_or(Error::Object(name))?.try_into()?;
-    for (address, length) in prefixes {
-        list.insert(&Key::new(u32::from(*length), *address), 1, 0)?;
+/// The table's map.
+const fn map_of(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Protocol => "PROTOCOL",
+        Dimension::SourcePort => "SOURCE_PORT",
+        Dimension::DestinationPort => "DEST_PORT",
+        Dimension::TcpFlags => "TCP_FLAGS",
+        Dimension::IcmpType => "ICMP_TYPE",
+        Dimension::Vlan => "VLAN",
+        Dimension::Kind => "KIND",
+        Dimension::Length => "LENGTH",
+    }
+}
+
+/// The maps of the prefixes of sources and of destinations, for IPv4 and IPv6.
+const PREFIX_MAPS: [[&str; 2]; 2] = [["SOURCE_V4", "SOURCE_V6"], ["DEST_V4", "DEST_V6"]];
+
+/// A map can't be empty.
+fn room<T>(entries: &[T]) -> u32 {
+    entries.len().max(1) as u32
+}
+
+fn fill<K: aya::Pod, V: aya::Pod>(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    prefixes: impl Iterator<Item = (K, u8, V)>,
+) -> Result<(), Error> {
+    let mut list: LpmTrie<_, K, V> = ebpf.map_mut(name).ok_or(Error::Object(name))?.try_into()?;
+    for (address, length, value) in prefixes {
+        list.insert(&Key::new(u32::from(length), address), value, 0)?;
     }
     Ok(())
 }
+
+/// By mmap: a system call for each row of the port tables would take longer than all the rest.
+fn fill_table(ebpf: &Ebpf, table: &Table) -> Result<(), Error> {
+    let name = map_of(table.dimension);
+    let Some(Map::Array(data)) = ebpf.map(name) else { return Err(Error::Object(name)) };
+    let mapped = MmapOptions::new().len(table.rows.len() * 8).map_raw(data.fd().as_fd().as_raw_fd());
+    let mapped = mapped.map_err(|source| Error::System { what: "mapping a table of rules", source })?;
+    for (index, row) in table.rows.iter().enumerate() {
+        // SAFETY: the mapping has this many aligned words, and nobody else uses it yet.
+        unsafe { mapped.as_mut_ptr().cast::<u64>().add(index).write_volatile(*row) };
+    }
+    Ok(())
+}
+
+/// What a dry run starts from.
+const NOTHING: DryRun = DryRun {
+    clock: 0,
+    wire_length: 0,
+    matching: 0,
+    denied: 0,
+    reason: 0,
+    packet: Packet {
+        source: Address { bits: [0; 2], family: 0 },
+        destination: Address { bits: [0; 2], family: 0 },
+        vlans: [0; 2],
+        protocol: 0,
+        source_port: 0,
+        destination_port: 0,
+        tcp_flags: 0,
+        icmp_type: 0,
+        fragment: 0,
+        malformed: 0,
+        is_neighbour_discovery: 0,
+    },
+};

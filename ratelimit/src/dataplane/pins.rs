@@ -6,8 +6,10 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use nix::{
@@ -15,11 +17,14 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use super::Error;
+use super::{Error, raw};
 use crate::policy::InstanceName;
 
 /// Where BPF file systems are mounted.
 const BPFFS: &str = "/sys/fs/bpf";
+
+/// Where all instances are.
+const ROOT: &str = "ratelimit";
 
 /// Counts up when a pinned map changes its meaning.
 pub(super) const LAYOUT: u32 = 1;
@@ -34,7 +39,23 @@ pub(super) struct Pins {
 /// The right to change an instance's pins.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: Flock<File>,
+    file: Flock<File>,
+    /// Whether the directory was made for it.
+    pub is_first: bool,
+}
+
+impl Lock {
+    /// Somebody may look whether an instance is locked, which takes no time, at the very moment when it is to be locked.
+    const TRIES: u32 = 10;
+    const PAUSE: Duration = Duration::from_millis(20);
+
+    /// Whether the directory is still the instance's. It is not if all pins were removed without this lock, as is done when
+    /// a daemon does not answer; then the name may be another daemon's by now.
+    pub(super) fn is_current(&self, pins: &Pins) -> bool {
+        let here = self.file.metadata().map(|found| found.ino());
+        let there = fs::metadata(&pins.directory).map(|found| found.ino());
+        here.ok().zip(there.ok()).is_some_and(|(here, there)| here == there)
+    }
 }
 
 impl Pins {
@@ -45,8 +66,17 @@ impl Pins {
         if !is_bpffs {
             return Err(Error::NoBpffs { path: BPFFS.into() });
         }
-        let directory = Path::new(BPFFS).join("ratelimit").join(instance.as_str());
+        let directory = Path::new(BPFFS).join(ROOT).join(instance.as_str());
         Ok(Self { instance: instance.clone(), directory })
+    }
+
+    /// The instance that has pinned a link to this program on this interface.
+    pub(super) fn holder(interface: u32, is_it: impl Fn(&Path) -> bool) -> Option<String> {
+        let instances = fs::read_dir(Path::new(BPFFS).join(ROOT)).ok()?;
+        let mut instances = instances.filter_map(Result::ok);
+        let holder =
+            instances.find(|found| is_it(&found.path().join("links").join(interface.to_string())))?;
+        holder.file_name().into_string().ok()
     }
 
     pub(super) const fn instance(&self) -> &InstanceName {
@@ -66,8 +96,8 @@ impl Pins {
     }
 
     /// Whether there is anything of this instance.
-    pub(super) fn exist(&self) -> bool {
-        self.directory.exists()
+    pub(super) fn exist(&self) -> Result<bool, Error> {
+        fs::exists(&self.directory).map_err(|error| Error::file(&self.directory, error))
     }
 
     /// Makes the directories.
@@ -83,20 +113,54 @@ impl Pins {
     /// # Errors
     /// [`Error::Running`] if somebody has it.
     pub(super) fn lock(&self) -> Result<Lock, Error> {
+        let mut tries = 0;
         loop {
-            let failed = |error| Error::file(&self.directory, error);
-            fs::create_dir_all(&self.directory).map_err(failed)?;
-            let file = File::open(&self.directory).map_err(failed)?;
-            let file =
-                Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-                    nix::errno::Errno::EWOULDBLOCK => Error::Running { instance: self.instance.to_string() },
-                    other => failed(other.into()),
-                })?;
-            // It may have been removed by whoever had the lock before.
-            let inode = file.metadata().map_err(failed)?.ino();
-            if fs::metadata(&self.directory).is_ok_and(|there| there.ino() == inode) {
-                return Ok(Lock { _file: file });
+            let is_first = self.make_directory()?;
+            match self.flock(FlockArg::LockExclusiveNonblock)? {
+                Some(file) => {
+                    let lock = Lock { file, is_first };
+                    // It may have been removed by whoever had the lock before.
+                    if lock.is_current(self) {
+                        return Ok(lock);
+                    }
+                }
+                None if tries == Lock::TRIES => {
+                    return Err(Error::Running { instance: self.instance.to_string(), process: None });
+                }
+                None => {
+                    tries += 1;
+                    thread::sleep(Lock::PAUSE);
+                }
             }
+        }
+    }
+
+    /// Whether somebody has the lock: a daemon, as a rule.
+    pub(super) fn is_locked(&self) -> Result<bool, Error> {
+        Ok(self.exist()? && self.flock(FlockArg::LockSharedNonblock)?.is_none())
+    }
+
+    /// Makes the directory, and says whether it was not there.
+    fn make_directory(&self) -> Result<bool, Error> {
+        let failed = |error| Error::file(&self.directory, error);
+        if let Some(root) = self.directory.parent() {
+            fs::create_dir_all(root).map_err(failed)?;
+        }
+        // Whoever can open it can lock it.
+        match fs::DirBuilder::new().mode(0o700).create(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            made => made.map(|()| true).map_err(failed),
+        }
+    }
+
+    /// `None` if somebody else has it.
+    fn flock(&self, how: FlockArg) -> Result<Option<Flock<File>>, Error> {
+        let failed = |error| Error::file(&self.directory, error);
+        let file = File::open(&self.directory).map_err(failed)?;
+        match Flock::lock(file, how) {
+            Ok(locked) => Ok(Some(locked)),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, other)) => Err(failed(other.into())),
         }
     }
 
@@ -111,9 +175,12 @@ impl Pins {
         Ok(names.filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Removes a link's pin, which detaches it unless somebody holds it open.
+    /// Detaches a link, whoever holds it open, and removes its pin.
     pub(super) fn remove_link(&self, interface: u32) -> Result<(), Error> {
-        remove(&self.link(interface), |path| fs::remove_file(path))
+        let path = self.link(interface);
+        // Without the pin it is detached as well, only later; and there may be no such link.
+        let _ = raw::detach_link(&path);
+        remove(&path, |path| fs::remove_file(path))
     }
 
     /// Removes everything of the instance: links first, so that no packet meets a program without its maps' names.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Error, clock};
 use crate::{
-    compile::TableFacts,
+    compile::{self, Owner, TableFacts},
     config,
     policy::{self, Network},
 };
@@ -26,6 +26,21 @@ pub(super) struct State {
     /// Which rule has which number in the table and the counters.
     numbers: Vec<Number>,
     pub in_force: Option<InForce>,
+    /// Whether a daemon has begun to change what is in force, and not yet come to the end of it.
+    #[serde(default)]
+    pub is_starting: bool,
+    /// The last daemon that began to.
+    #[serde(default)]
+    pub daemon: Option<Daemon>,
+}
+
+/// A daemon, as others may find it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Daemon {
+    /// Its process.
+    pub process: u32,
+    /// Its control socket.
+    pub control: PathBuf,
 }
 
 /// What the attached programs were loaded with.
@@ -75,7 +90,7 @@ struct Identity {
 /// What became of the numbers when rules changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Assignment {
-    /// For each rule of the configuration, in order.
+    /// For each owner of buckets, in the order of [`compile::owners`].
     pub numbers: Vec<u32>,
     /// Numbers that had no rule before: whatever is left under them belongs to nobody.
     pub new: Vec<u32>,
@@ -92,7 +107,15 @@ impl State {
         let (words, _) = bytes.as_chunks();
         let mut random = [0; 4];
         random.iter_mut().zip(words).for_each(|(number, word)| *number = u64::from_ne_bytes(*word));
-        Ok(Self { made_at: clock::monotonic()?.0, random, sets, numbers: Vec::new(), in_force: None })
+        Ok(Self {
+            made_at: clock::monotonic()?.0,
+            random,
+            sets,
+            numbers: Vec::new(),
+            in_force: None,
+            is_starting: false,
+            daemon: None,
+        })
     }
 
     /// From a map's value; `None` if nothing was written there yet.
@@ -126,8 +149,8 @@ impl State {
     /// rules that are gone stay taken until [`Self::retire`], because the old program runs until then.
     pub(super) fn assign(&mut self, network: &Network) -> Result<Assignment, Error> {
         let mut assignment = Assignment { numbers: Vec::new(), new: Vec::new() };
-        for rule in network.rules.iter() {
-            let identity = identity(rule);
+        for owner in compile::owners(&network.rules) {
+            let identity = identity(&owner);
             let known = self.numbers.iter().find(|number| number.identity == identity);
             let number = match known {
                 Some(known) => known.number,
@@ -154,13 +177,17 @@ impl State {
     }
 }
 
-fn identity(rule: &policy::Rule) -> Identity {
-    let (kind, period) = rule.limit.compiled().shape();
-    Identity {
-        name: rule.name.to_string(),
-        key: rule.key.to_string(),
-        layout: format!("{kind:?}/{}", period.0),
-    }
+fn identity(owner: &Owner<'_>) -> Identity {
+    let (rule, key, limit) = match owner {
+        Owner::Part(rule, part) => {
+            let bits = |bits: Option<u8>| bits.map_or("-".to_owned(), |bits| bits.to_string());
+            let key = format!("{}/{}/{}", rule.key.name(), bits(part.ipv4), bits(part.ipv6));
+            (rule, format!("{key} {:?}", rule.limit.unit()), part.limit)
+        }
+        Owner::NewSources(rule, limit) => (rule, "new sources".to_owned(), **limit),
+    };
+    let (kind, period) = limit.shape();
+    Identity { name: rule.name.to_string(), key, layout: format!("{kind:?}/{}", period.0) }
 }
 
 /// A rule as outputs show it.
@@ -168,7 +195,7 @@ pub(super) fn describe(rule: &policy::Rule, number: u32) -> RuleInForce {
     RuleInForce {
         number,
         name: rule.name.to_string(),
-        limit: config::limit::format_limit(rule.limit.spec()),
+        limit: config::limit::format_packet_limit(&rule.limit),
         key: rule.key.to_string(),
         action: match rule.action {
             policy::Action::Drop => "drop",

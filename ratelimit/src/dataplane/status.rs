@@ -4,7 +4,10 @@ use aya::maps::{Map, MapData};
 use ratelimit_common::{table::SLOTS, wire::Reason};
 use serde::{Deserialize, Serialize};
 
-use super::{Attachment, Count, Error, RuleInForce, attach, counters, pins::Pins, read_state, system};
+use super::{
+    Attachment, Count, Error, InForce, RuleInForce, attach, check, counters, notes::read_state, pins::Pins,
+    state::State,
+};
 use crate::policy::InstanceName;
 
 /// An instance's state.
@@ -72,11 +75,12 @@ pub struct TableStatus {
 /// # Errors
 /// It is not attached, or its pins can't be read.
 pub fn status(instance: &InstanceName) -> Result<Status, Error> {
-    system::check()?;
+    check("look at limits in the kernel")?;
     let pins = Pins::new(instance)?;
-    let not_attached = || Error::NotAttached { instance: instance.to_string() };
-    let state = read_state(&pins)?.ok_or_else(not_attached)?;
-    let in_force = state.in_force.ok_or_else(not_attached)?;
+    let state = read_state(&pins)?;
+    let Some((in_force, sets)) = state.as_ref().and_then(complete) else {
+        return Err(incomplete(&pins, state.as_ref())?);
+    };
     let rule_counters = open(&pins, "RULE_COUNTERS")?;
     Ok(Status {
         instance: instance.to_string(),
@@ -91,8 +95,29 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
             .into_iter()
             .map(|rule| rule_status(&rule_counters, rule))
             .collect::<Result<_, _>>()?,
-        table: table(&pins, state.sets)?,
+        table: table(&pins, sets)?,
     })
+}
+
+/// What is in force, if all of it is, and the size of the table.
+fn complete(state: &State) -> Option<(InForce, u32)> {
+    let in_force = state.in_force.clone().filter(|_| !state.is_starting)?;
+    Some((in_force, state.sets))
+}
+
+/// Why there is no status.
+fn incomplete(pins: &Pins, state: Option<&State>) -> Result<Error, Error> {
+    let instance = pins.instance().to_string();
+    if pins.is_locked()? {
+        return Ok(Error::Starting { instance });
+    }
+    if state.is_none() {
+        return Ok(Error::NotAttached { instance });
+    }
+    let attachments = attach::attachments(pins)?;
+    let names: Vec<&str> = attachments.iter().map(|attachment| attachment.interface.as_str()).collect();
+    let interfaces = if names.is_empty() { "no interface".to_owned() } else { names.join(", ") };
+    Ok(Error::Incomplete { instance, interfaces })
 }
 
 fn open(pins: &Pins, name: &str) -> Result<Map, Error> {

@@ -14,13 +14,19 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
-/// Whether this process can load the XDP program here.
+/// What a process needs that is not root.
+const NEEDED: [(u64, &str); 3] =
+    [(CAP_BPF, "CAP_BPF"), (CAP_NET_ADMIN, "CAP_NET_ADMIN"), (CAP_PERFMON, "CAP_PERFMON")];
+
+/// Whether this process can do something with limits in the kernel here; `what` is for the error.
 ///
 /// # Errors
 /// The kernel is too old, or a capability is missing.
-pub fn check() -> Result<(), Error> {
+pub fn check(what: &'static str) -> Result<(), Error> {
     check_kernel()?;
-    if may_load_programs() { Ok(()) } else { Err(Error::NoPermission) }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let missing = effective_capabilities(&status).map(missing).unwrap_or_default();
+    if missing.is_empty() { Ok(()) } else { Err(Error::NoPermission { what, missing: missing.join(", ") }) }
 }
 
 fn check_kernel() -> Result<(), Error> {
@@ -38,11 +44,12 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn may_load_programs() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let Some(have) = effective_capabilities(&status) else { return true };
-    let has = |wanted: u64| have & wanted == wanted;
-    has(CAP_NET_ADMIN) && (has(CAP_SYS_ADMIN) || has(CAP_BPF | CAP_PERFMON))
+/// What is missing; CAP_SYS_ADMIN is as good as the two that are about BPF.
+fn missing(mut have: u64) -> Vec<&'static str> {
+    if have & CAP_SYS_ADMIN != 0 {
+        have |= CAP_BPF | CAP_PERFMON;
+    }
+    NEEDED.iter().filter(|(wanted, _)| have & wanted == 0).map(|(_, name)| *name).collect()
 }
 
 fn effective_capabilities(status: &str) -> Option<u64> {
@@ -66,6 +73,16 @@ mod tests {
         ] {
             assert_eq!(version(release), expected, "{release}");
         }
+    }
+
+    #[test]
+    fn missing_capabilities_are_named() {
+        let none: [&str; 0] = [];
+        assert_eq!(missing(u64::MAX), none);
+        assert_eq!(missing(CAP_SYS_ADMIN | CAP_NET_ADMIN), none);
+        assert_eq!(missing(CAP_BPF | CAP_PERFMON), ["CAP_NET_ADMIN"]);
+        assert_eq!(missing(CAP_NET_ADMIN | CAP_BPF), ["CAP_PERFMON"]);
+        assert_eq!(missing(0), ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
     }
 
     #[test]

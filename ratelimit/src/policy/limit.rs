@@ -1,23 +1,51 @@
 //! A limit on packets: as written, and as the XDP program uses it.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use ratelimit_common::limit::{Algorithm, Limit, LimitError, LimitSpec, Place, Refill};
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Each packet is one.
+    #[default]
+    Packets,
+    /// Wire bytes: Ethernet header included, frame check sequence not.
+    Bytes,
+}
 
 /// A limit that a bucket in the kernel can hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketLimit {
     spec: LimitSpec,
+    unit: Unit,
     compiled: Limit,
 }
+
+/// Why a limit can't be one on packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketLimitError {
+    /// Its numbers.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// Two counts of bytes do not fit beside a time.
+    #[error("`sliding_window_counter` can't count bytes here; take `fixed_window` or `token_bucket`")]
+    SlidingBytes,
+}
+
+/// Wire bytes of the largest frame on an ordinary link.
+const FULL_FRAME: u128 = 1514;
 
 impl PacketLimit {
     /// Compiles a limit for the kernel.
     ///
     /// # Errors
     /// A bucket in the kernel can't hold it.
-    pub fn new(spec: LimitSpec) -> Result<Self, LimitError> {
-        Ok(Self { spec, compiled: spec.build(Place::Kernel)? })
+    pub fn new(spec: LimitSpec, unit: Unit) -> Result<Self, PacketLimitError> {
+        if unit == Unit::Bytes && spec.algorithm == Algorithm::SlidingWindowCounter {
+            return Err(PacketLimitError::SlidingBytes);
+        }
+        Ok(Self { spec, unit, compiled: spec.build(Place::Kernel)? })
     }
 
     /// The limit as it was written.
@@ -26,29 +54,47 @@ impl PacketLimit {
         &self.spec
     }
 
+    /// What it counts.
+    #[must_use]
+    pub const fn unit(&self) -> Unit {
+        self.unit
+    }
+
     /// The limit as the XDP program uses it.
     #[must_use]
     pub const fn compiled(&self) -> &Limit {
         &self.compiled
     }
 
+    /// The same with `factor` times the rate and the burst.
+    ///
+    /// # Errors
+    /// That is more than a bucket in the kernel can hold.
+    pub fn times(&self, factor: NonZeroU32) -> Result<Limit, LimitError> {
+        let mut spec = self.spec;
+        spec.rate.amount = spec.rate.amount.saturating_mul(factor.into());
+        spec.burst = spec.burst.map(|burst| burst.saturating_mul(factor.into()));
+        spec.build(Place::Kernel)
+    }
+
     /// How many of `buckets` that one packet each has brought into use are idle again after a second.
     pub(super) fn idle_again_per_second(&self, buckets: u32) -> u64 {
         let (nanos, divisor) = self.one_packet_nanos();
-        let per_second =
-            u128::from(buckets) * 1_000_000_000 * u128::from(divisor.get()) / u128::from(nanos.max(1));
+        let per_second = u128::from(buckets) * 1_000_000_000 * u128::from(divisor.get()) / nanos.max(1);
         u64::try_from(per_second).unwrap_or(u64::MAX)
     }
 
     /// For how many nanoseconds at most one packet keeps a bucket in use, as a fraction: time and divisor.
-    fn one_packet_nanos(&self) -> (u64, NonZeroU64) {
+    fn one_packet_nanos(&self) -> (u128, NonZeroU64) {
         let LimitSpec { algorithm, rate, refill, .. } = self.spec;
+        let per = u128::from(rate.per.0);
         match (algorithm, refill) {
-            (Algorithm::TokenBucket, Refill::Continuous) | (Algorithm::LeakyBucket, _) => {
-                (rate.per.0, rate.amount)
-            }
-            (Algorithm::SlidingWindowCounter, _) => (rate.per.0.saturating_mul(2), NonZeroU64::MIN),
-            _ => (rate.per.0, NonZeroU64::MIN),
+            (Algorithm::TokenBucket, Refill::Continuous) | (Algorithm::LeakyBucket, _) => match self.unit {
+                Unit::Packets => (per, rate.amount),
+                Unit::Bytes => (per * FULL_FRAME, rate.amount),
+            },
+            (Algorithm::SlidingWindowCounter, _) => (per * 2, NonZeroU64::MIN),
+            _ => (per, NonZeroU64::MIN),
         }
     }
 }
@@ -70,7 +116,9 @@ mod tests {
         ];
         for (algorithm, refill, expected) in cases {
             let rate = Rate { amount: NonZeroU64::new(6000).unwrap(), per: Nanos::from_secs(60) };
-            let limit = PacketLimit::new(LimitSpec { refill, ..LimitSpec::new(algorithm, rate) }).unwrap();
+            let limit =
+                PacketLimit::new(LimitSpec { refill, ..LimitSpec::new(algorithm, rate) }, Unit::Packets)
+                    .unwrap();
             assert_eq!(limit.idle_again_per_second(1000), expected, "{algorithm:?} {refill:?}");
         }
     }
@@ -79,6 +127,26 @@ mod tests {
     fn a_log_does_not_fit_the_kernel() {
         let rate = Rate { amount: NonZeroU64::MIN, per: Nanos::SECOND };
         let spec = LimitSpec::new(Algorithm::SlidingWindowLog, rate);
-        assert_eq!(PacketLimit::new(spec), Err(LimitError::LogInKernel));
+        assert_eq!(PacketLimit::new(spec, Unit::Packets), Err(LimitError::LogInKernel.into()));
+    }
+
+    #[test]
+    fn a_sliding_counter_counts_packets_only() {
+        let rate = Rate { amount: NonZeroU64::MIN, per: Nanos::SECOND };
+        let spec = LimitSpec::new(Algorithm::SlidingWindowCounter, rate);
+        assert_eq!(PacketLimit::new(spec, Unit::Bytes), Err(PacketLimitError::SlidingBytes));
+    }
+
+    #[test]
+    fn a_factor_multiplies_rate_and_burst() {
+        let rate = |amount| Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::SECOND };
+        let spec = |amount, burst| LimitSpec {
+            burst: NonZeroU64::new(burst),
+            ..LimitSpec::new(Algorithm::TokenBucket, rate(amount))
+        };
+        let limit = PacketLimit::new(spec(100, 50), Unit::Packets).unwrap();
+        let times = |factor| limit.times(NonZeroU32::new(factor).unwrap());
+        assert_eq!(times(32), spec(3200, 1600).build(Place::Kernel));
+        assert_eq!(times(1), Ok(*limit.compiled()));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::text::is_hidden;
+
 /// Bytes of an instance's or a rule's name at most.
 const LONGEST: usize = 63;
 
@@ -69,7 +71,7 @@ impl FromStr for InterfaceName {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         // The kernel's rule, `dev_valid_name`; a control character would only hide in the logs.
-        let good = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '/' | ':');
+        let good = |c: char| !c.is_whitespace() && !is_hidden(c) && !matches!(c, '/' | ':');
         check(text, LONGEST_INTERFACE, good, "anything but blanks, `/`, `:` and control characters")?;
         refuse_dots(text)?;
         Ok(Self(text.to_owned()))
@@ -83,7 +85,7 @@ impl FromStr for RuleName {
         if text.trim().is_empty() {
             return Err(NameError::Empty);
         }
-        check(text, LONGEST, |c| !c.is_control(), "anything but control characters")?;
+        check(text, LONGEST, |c| !is_hidden(c), "anything but control characters")?;
         Ok(Self(text.to_owned()))
     }
 }
@@ -149,7 +151,19 @@ mod tests {
         for good in ["eth0", "wlp0s20f3", "br-lan", "eth0.100", "veth@x", "fünf", "123456789012345"] {
             assert!(InterfaceName::from_str(good).is_ok(), "{good}");
         }
-        for bad in ["", ".", "..", "a/b", "a b", "a\tb", "eth0:1", "a\0", "a\u{a0}b", "1234567890123456"] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "a b",
+            "a\tb",
+            "eth0:1",
+            "a\0",
+            "a\u{a0}b",
+            "a\u{202e}b",
+            "1234567890123456",
+        ] {
             assert!(InterfaceName::from_str(bad).is_err(), "{bad:?}");
         }
     }
@@ -159,7 +173,7 @@ mod tests {
         for good in ["every-source", "SYN to 80/443", "größe", &"x".repeat(63)] {
             assert!(RuleName::from_str(good).is_ok(), "{good}");
         }
-        for bad in ["", "  ", "a\nb", "a\u{1b}[0m", "a\u{85}", &"ü".repeat(32)] {
+        for bad in ["", "  ", "a\nb", "a\u{1b}[0m", "a\u{85}", "a\u{202e}b", &"ü".repeat(32)] {
             assert!(RuleName::from_str(bad).is_err(), "{bad:?}");
         }
     }

@@ -1,16 +1,37 @@
 //! Collections that can only be built if their members go together.
 
-use std::{collections::HashMap, ops::Deref};
+use std::{collections::HashMap, num::NonZeroU32, ops::Deref};
 
-use super::{Interface, Prefix, Rule};
+use ratelimit_common::limit::{Limit, LimitError};
+
+use super::{Interface, KeyPart, Prefix, Rule};
 
 /// Interfaces, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interfaces(Vec<Interface>);
 
-/// At most [`Rules::MOST`] rules, whose names differ.
+/// Rules whose names differ, and whose buckets are of at most [`Rules::MOST`] kinds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules(Vec<Rule>);
+pub struct Rules {
+    rules: Vec<Rule>,
+    parts: Vec<Part>,
+}
+
+/// One kind of bucket of a rule. A rule has several if it has several prefix lengths, and then allows a packet if all of
+/// them do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Which rule's, from 0.
+    pub rule: usize,
+    /// Bits of the addresses; `None` if it is not about packets of this family. Meaningless for keys without lengths.
+    pub ipv4: Option<u8>,
+    /// See above.
+    pub ipv6: Option<u8>,
+    /// The rule's limit, times the factor of the length.
+    pub limit: Limit,
+    /// Whether it is the first one that the rule's packets meet.
+    pub is_first: bool,
+}
 
 /// Prefixes, sorted, none inside another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,10 +49,23 @@ pub enum SetError {
         earlier: usize,
     },
     /// There are more than fit.
-    #[error("{count} rules; at most {} are supported", Rules::MOST)]
+    #[error(
+        "{count} rules; at most {} are supported (a rule counts once for each of its prefix lengths)",
+        Rules::MOST
+    )]
     TooManyRules {
         /// How many there are.
         count: usize,
+    },
+    /// A prefix length's factor makes its limit too large.
+    #[error("with factor {factor}: {error}")]
+    Factor {
+        /// The rule, from 0.
+        rule: usize,
+        /// The factor.
+        factor: NonZeroU32,
+        /// What is wrong with the limit.
+        error: LimitError,
     },
 }
 
@@ -50,17 +84,41 @@ impl Rules {
     /// The rules that a packet matches are the bits of one 64-bit word.
     pub const MOST: usize = 64;
 
-    /// Checks that they are not too many and that no name is there twice.
+    /// Checks that they fit together.
     ///
     /// # Errors
-    /// They are, or one is.
+    /// A name is there twice, a factor is too large, or they are too many.
     pub fn new(rules: Vec<Rule>) -> Result<Self, SetError> {
-        if rules.len() > Self::MOST {
-            return Err(SetError::TooManyRules { count: rules.len() });
-        }
         refuse_duplicates(rules.iter().map(|rule| rule.name.as_str()))?;
-        Ok(Self(rules))
+        let mut parts = Vec::new();
+        for (index, rule) in rules.iter().enumerate() {
+            parts.extend(parts_of(rule, index)?);
+        }
+        if parts.len() > Self::MOST {
+            return Err(SetError::TooManyRules { count: parts.len() });
+        }
+        Ok(Self { rules, parts })
     }
+
+    /// The kinds of buckets of all rules, in the order of these.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+}
+
+/// The first part of each family has the longest prefixes.
+fn parts_of(rule: &Rule, index: usize) -> Result<Vec<Part>, SetError> {
+    let (mut has_ipv4, mut has_ipv6) = (false, false);
+    let part = |KeyPart { ipv4, ipv6, factor }| match rule.limit.times(factor) {
+        Ok(limit) => {
+            let is_first = ipv4.is_some() && !has_ipv4 || ipv6.is_some() && !has_ipv6;
+            (has_ipv4, has_ipv6) = (has_ipv4 || ipv4.is_some(), has_ipv6 || ipv6.is_some());
+            Ok(Part { rule: index, ipv4, ipv6, limit, is_first })
+        }
+        Err(error) => Err(SetError::Factor { rule: index, factor, error }),
+    };
+    rule.key.parts().into_iter().map(part).collect()
 }
 
 impl AllowList {
@@ -100,12 +158,12 @@ fn refuse_duplicates<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(),
 }
 
 macro_rules! list_of {
-    ($($set:ty => $item:ty),*) => {$(
+    ($($set:ty, $field:tt => $item:ty),*) => {$(
         impl Deref for $set {
             type Target = [$item];
 
             fn deref(&self) -> &[$item] {
-                &self.0
+                &self.$field
             }
         }
 
@@ -114,13 +172,13 @@ macro_rules! list_of {
             type IntoIter = std::slice::Iter<'a, $item>;
 
             fn into_iter(self) -> Self::IntoIter {
-                self.0.iter()
+                self.$field.iter()
             }
         }
     )*};
 }
 
-list_of!(Interfaces => Interface, Rules => Rule, AllowList => Prefix);
+list_of!(Interfaces, 0 => Interface, Rules, rules => Rule, AllowList, 0 => Prefix);
 
 #[cfg(test)]
 mod tests {

@@ -3,15 +3,14 @@
 use std::io::{self, Write};
 
 use super::{arrivals::Arrival, seconds::Seconds, tally::Summary};
-use crate::limiter::Decision;
+use crate::{limiter::Decision, text::ShownBytes};
 
 /// `SECONDS KEY allow|deny remaining=N ...`.
 ///
 /// # Errors
 /// It can't be written.
 pub fn write_text(out: &mut impl Write, arrival: &Arrival<'_>, decision: &Decision<'_>) -> io::Result<()> {
-    write!(out, "{} ", arrival.seconds)?;
-    out.write_all(arrival.key)?;
+    write!(out, "{} {}", arrival.seconds, ShownBytes(arrival.key))?;
     let verdict = if decision.allowed() { "allow" } else { "deny" };
     write!(out, " {verdict} remaining={}", decision.remaining())?;
     if let Some(wait) = decision.retry_after() {

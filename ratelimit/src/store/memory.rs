@@ -122,8 +122,8 @@ impl Store for MemoryStore {
         }
         let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
         let (allowed, before) = match table::charge_known(&view, &request) {
-            Attempt::Done { allowed, before, .. } => (allowed, before),
-            Attempt::Again => self.charge_any(limits, *charge),
+            Some(Attempt::Done { allowed, before, .. }) => (allowed, before),
+            Some(Attempt::Again) | None => self.charge_any(limits, *charge),
         };
         Answer::word(charge, allowed, before)
     }

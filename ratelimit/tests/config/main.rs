@@ -2,7 +2,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 mod hostile;
+mod keys;
+mod matches;
 mod mistakes;
+mod reference;
+mod sizes;
 
 use std::{
     fs,
@@ -50,6 +54,12 @@ fn assert_errors(content: impl AsRef<[u8]>, expected: &[&str]) {
     let found: Vec<String> = errors(content).iter().map(shown).collect();
     let all_begin = found.iter().zip(expected).all(|(found, expected)| found.starts_with(expected));
     assert!(found.len() == expected.len() && all_begin, "expected {expected:#?}\nfound {found:#?}");
+}
+
+/// The error of a file with one mistake: `LINE:COLUMN FIELD: MESSAGE`, its field below `parent`, as far as given.
+fn assert_error(content: String, parent: &str, expected: &str) {
+    let (position, rest) = expected.split_once(' ').unwrap();
+    assert_errors(content, &[&format!("{position} {parent}{rest}")]);
 }
 
 /// A file with one rule that has `lines` beside its name and rate; they begin on line 5.
@@ -100,20 +110,19 @@ fn every_supported_key_of_a_rule() {
         .rules
         .iter()
         .map(|rule| {
-            let Key::Source(lengths) = rule.key;
-            let limit = config::limit::format_limit(rule.limit.spec());
+            let limit = config::limit::format_packet_limit(&rule.limit);
             let observe = if rule.action == Action::Observe { " observe" } else { "" };
-            format!("{} /{} /{} {limit}{observe}", rule.name, lengths.ipv4(), lengths.ipv6())
+            format!("{} {} {limit}{observe}", rule.name, rule.key)
         })
         .collect();
     assert_eq!(
         rules,
         [
-            "one /32 /64 token_bucket,rate=10000/s,burst=20000",
-            "two /32 /64 leaky_bucket,rate=1/s observe",
-            "3 /24 /64 fixed_window,rate=256/15m,count_denied=true",
-            "four /32 /56 sliding_window_counter,rate=200/s",
-            "five /32 /64 token_bucket,rate=4/m,burst=4,refill=interval",
+            "one source v4/32 v6/64 token_bucket,rate=10000/s,burst=20000",
+            "two source v4/32 v6/64 leaky_bucket,rate=1/s observe",
+            "3 source v4/24 v6/64 fixed_window,rate=256/15m,count_denied=true",
+            "four source v4/32 v6/56 sliding_window_counter,rate=200/s",
+            "five source v4/32 v6/64 token_bucket,rate=4/m,burst=4,refill=interval",
         ]
     );
 }
@@ -126,7 +135,7 @@ fn what_is_left_out_has_its_default() {
     assert!(network.interfaces.is_empty() && network.allow.is_empty());
     assert_eq!((network.table.slots(), network.on_exit), (1 << 20, OnExit::Detach));
     let rule = network.rules.first().unwrap();
-    assert_eq!((rule.key, rule.action), (Key::default(), Action::Drop));
+    assert_eq!((&rule.key, rule.action), (&Key::default(), Action::Drop));
 }
 
 #[test]
@@ -178,11 +187,27 @@ fn what_may_not_be_meant_is_a_warning() {
         ),
         (week, "3:7 network.rules[0]: one packet keeps a bucket for so long"),
     ];
+    let one_bucket = week.replace("rate", "key: global, rate");
+    assert_eq!(check(one_bucket).unwrap().warnings, []);
     for (content, expected) in cases {
         let warnings: Vec<String> = check(content).unwrap().warnings.iter().map(shown).collect();
         assert!(
             warnings.len() == 1 && warnings.iter().all(|w| w.starts_with(expected)),
             "{content}: {warnings:?}"
         );
+    }
+}
+
+#[test]
+fn the_remedy_for_a_slow_rule_is_one_that_it_has_not_taken() {
+    let cases = [
+        (&[][..], "or a higher rate"),
+        (&["algorithm: leaky_bucket"], "or a higher rate"),
+        (&["refill: interval"], "or a shorter time or `refill: continuous`"),
+        (&["algorithm: fixed_window"], "or a shorter time or token_bucket"),
+    ];
+    for (lines, expected) in cases {
+        let warnings = check(rule(lines).replace("100/s", "1/w")).unwrap().warnings;
+        assert!(warnings.iter().any(|warning| warning.message.ends_with(expected)), "{warnings:?}");
     }
 }

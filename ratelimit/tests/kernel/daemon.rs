@@ -76,6 +76,17 @@ impl Daemon {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything it has said so far, to its end.
+    pub fn last_words(mut self) -> Vec<String> {
+        wait::until("the daemon has ended", || self.child.try_wait().unwrap());
+        self.said.extend(self.lines.iter());
+        std::mem::take(&mut self.said)
+    }
+
     /// Waits for its end.
     pub fn end(mut self) -> ExitStatus {
         let status = wait::until("the daemon has ended", || self.child.try_wait().unwrap());

@@ -1,14 +1,20 @@
 //! What can't be done ends with one line that says what to do, exit status 1, and nothing changed.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::PathBuf,
+    process::Command,
+};
 
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use serde_json::Value;
 
 use crate::{
     daemon::{Daemon, command, config, config_at, output, text},
-    foreign::Foreign,
+    foreign::{self, Foreign},
     leftovers::{assert_no_files, in_kernel},
-    net::{Link, SERVER, ip, isolated, mount_new},
+    net::{Link, SERVER, freeze, ip, isolated, mount_new},
 };
 
 const RULES: [&str; 1] = ["{name: every, rate: 100/s, burst: 50}"];
@@ -71,8 +77,14 @@ fn without_root_or_capabilities() {
         let nobody = ["--reuid", "65534", "--clear-groups", "--inh-caps=-all"];
         let no_capabilities = ["--inh-caps=-all", "--bounding-set=-all"];
         for how in [&nobody[..], &no_capabilities] {
-            for started in [run(&config), command(&["status"]), command(&["detach"])] {
-                assert_refused(&mut by("setpriv", how, &started), &["run as root", "CAP_BPF"]);
+            for (started, what) in [
+                (run(&config), "load BPF programs"),
+                (command(&["status"]), "look at limits"),
+                (command(&["detach"]), "take limits off"),
+            ] {
+                let expected =
+                    [what, "run as root", "CAP_BPF", "missing: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON"];
+                assert_refused(&mut by("setpriv", how, &started), &expected);
                 assert_eq!(attached(SERVER), None);
                 assert_no_files();
             }
@@ -87,9 +99,26 @@ fn a_program_of_somebody_else_is_named_and_left_alone() {
         let _foreign = Foreign::attach(SERVER);
         let id = attached(SERVER).expect("the other program");
 
-        let expected = [SERVER, "`somebody`", &format!("id {id}"), "xdp off"];
+        let expected = [SERVER, "`somebody`", &format!("id {id}"), "`bpftool link show`"];
         assert_refused(&mut run(&config(&[], &RULES)), &expected);
         assert_eq!(attached(SERVER), Some(id));
+        assert_no_files();
+    });
+}
+
+#[test]
+fn a_program_of_somebody_else_without_a_link_is_told_how_to_take_off() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        foreign::pin("/sys/fs/bpf/somebody");
+        for kind in ["xdpdrv", "xdpgeneric"] {
+            ip(&format!("link set dev {SERVER} {kind} pinned /sys/fs/bpf/somebody"));
+            let advice = format!("link set dev {SERVER} {kind} off");
+            assert_refused(&mut run(&config(&[], &RULES)), &["`somebody`", &format!("`ip {advice}`")]);
+            assert!(attached(SERVER).is_some());
+            ip(&advice);
+            assert_eq!(attached(SERVER), None);
+        }
         assert_no_files();
     });
 }
@@ -102,7 +131,8 @@ fn another_instance_on_the_interface_is_left_alone() {
         let kernel = in_kernel();
 
         let other = config_at("/run/other.yaml", "instance: other", &[], &RULES);
-        assert_refused(&mut run(&other), &[SERVER, "`ratelimit`", &format!("id {}", kernel.program)]);
+        let expected = [SERVER, "instance `default`", "`ratelimit detach --instance default`"];
+        assert_refused(&mut run(&other), &expected);
         assert_eq!(in_kernel(), kernel);
         assert_eq!(attached(SERVER), Some(kernel.program.into()));
         assert!(!fs::exists("/sys/fs/bpf/ratelimit/other").unwrap());
@@ -115,12 +145,14 @@ fn a_second_daemon_of_an_instance() {
     isolated(|| {
         let _link = Link::new(&[]);
         let config = config(&[], &RULES);
-        let _daemon = Daemon::start(&config);
+        let daemon = Daemon::start(&config);
         let kernel = in_kernel();
 
-        assert_refused(&mut run(&config), &["another daemon", "stop it first"]);
+        let process = format!("process {}", daemon.process());
+        let expected = ["`default`", "another daemon", &process, "stop it first", "`instance:`"];
+        assert_refused(&mut run(&config), &expected);
         let beside = config_at("/run/beside.yaml", "control: /run/beside.sock", &[], &RULES);
-        assert_refused(&mut run(&beside), &["`default`", "another daemon", "stop it first"]);
+        assert_refused(&mut run(&beside), &expected);
         assert_eq!(in_kernel(), kernel);
         assert_eq!(attached(SERVER), Some(kernel.program.into()));
         assert!(
@@ -144,6 +176,29 @@ fn no_bpf_file_system() {
 }
 
 #[test]
+fn a_bpf_file_system_that_can_not_be_written() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        freeze("/sys/fs/bpf");
+        let expected = ["/sys/fs/bpf/ratelimit", "Read-only", "`mount -o remount,rw /sys/fs/bpf`"];
+        assert_refused(&mut run(&config(&[], &RULES)), &expected);
+        assert_eq!(attached(SERVER), None);
+        assert_no_files();
+    });
+}
+
+#[test]
+fn a_driver_without_native_mode() {
+    isolated(|| {
+        let config = config(&[], &RULES);
+        let text = fs::read_to_string(&config).unwrap();
+        fs::write(&config, text.replace(SERVER, "{name: lo, mode: native}")).unwrap();
+        assert_refused(&mut run(&config), &["lo", "native mode", "`mode: auto` or `mode: generic`"]);
+        assert_no_files();
+    });
+}
+
+#[test]
 fn a_kernel_that_is_too_old() {
     isolated(|| {
         let _link = Link::new(&[]);
@@ -161,9 +216,43 @@ fn a_kernel_that_is_too_old() {
 fn a_control_socket_that_can_not_be_made() {
     isolated(|| {
         let _link = Link::new(&[]);
-        let config = config_at("/run/x.yaml", "control: /proc/nothing/x.sock", &[], &RULES);
-        assert_refused(&mut run(&config), &["/proc/nothing/x.sock"]);
-        assert_eq!(attached(SERVER), None);
-        assert_no_files();
+        fs::write("/run/file", "").unwrap();
+        fs::create_dir("/run/frozen").unwrap();
+        mount_new("tmpfs", "/run/frozen");
+        freeze("/run/frozen");
+        for (path, why) in [
+            ("/proc/nothing/x.sock", "No such file"),
+            ("/proc/x.sock", "No such file"),
+            ("/run/file/x.sock", "not a directory"),
+            ("/run/frozen/x.sock", "Read-only"),
+            ("/run/frozen/directory/x.sock", "Read-only"),
+        ] {
+            let config = config_at("/run/x.yaml", &format!("control: {path}"), &[], &RULES);
+            assert_refused(&mut run(&config), &[path, why, "set `control:`"]);
+            assert_eq!(attached(SERVER), None);
+            assert_no_files();
+        }
+    });
+}
+
+#[test]
+fn a_file_where_the_control_socket_would_be_is_left_alone() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        let make = |name: &str, kind, device| mknod(name, kind, Mode::S_IRWXU, device).unwrap();
+        make("/run/a", SFlag::S_IFREG, 0);
+        make("/run/b", SFlag::S_IFCHR, makedev(1, 3));
+        make("/run/c", SFlag::S_IFIFO, 0);
+        symlink("/run/a", "/run/d").unwrap();
+        fs::create_dir("/run/e").unwrap();
+        let kinds = ["a regular file", "a device", "a named pipe", "a symbolic link", "a directory"];
+        for (path, kind) in ["/run/a", "/run/b", "/run/c", "/run/d", "/run/e"].into_iter().zip(kinds) {
+            let before = fs::symlink_metadata(path).unwrap().ino();
+            let config = config_at("/run/x.yaml", &format!("control: {path}"), &[], &RULES);
+            assert_refused(&mut run(&config), &[path, kind, "give `control:` another path"]);
+            assert_eq!(fs::symlink_metadata(path).unwrap().ino(), before);
+            assert_eq!(attached(SERVER), None);
+            assert_no_files();
+        }
     });
 }

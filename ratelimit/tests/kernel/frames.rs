@@ -51,25 +51,29 @@ pub fn udp(source: IpAddr) -> Vec<u8> {
 pub struct Raw(OwnedFd);
 
 impl Raw {
+    /// Protocol 0: it receives nothing.
     pub fn new(link: &Link) -> Self {
-        link.client.enter(|| {
-            let index = if_nametoindex(client_interface()).unwrap();
-            // Protocol 0: it receives nothing.
-            // SAFETY: a call without pointers; the descriptor is new, so nobody else owns it.
-            let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
-            // SAFETY: all zeros is an address.
-            let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-            address.sll_family = libc::AF_PACKET as u16;
-            address.sll_ifindex = index.cast_signed();
-            let length = size_of::<libc::sockaddr_ll>() as u32;
-            // SAFETY: pointer and length are the address's.
-            let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
-            assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
-            Self(socket)
-        })
+        Self(link.client.enter(|| packet_socket(client_interface(), 0)))
     }
 
     pub fn send(&self, frame: &[u8]) {
         assert_eq!(nix::unistd::write(&self.0, frame), Ok(frame.len()));
     }
+}
+
+/// A packet socket on an interface of this namespace, which receives frames of this kind.
+pub fn packet_socket(interface: &str, kind: u16) -> OwnedFd {
+    let index = if_nametoindex(interface).unwrap();
+    // SAFETY: a call without pointers; the descriptor is new, so nobody else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)) };
+    // SAFETY: all zeros is an address.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = kind.to_be();
+    address.sll_ifindex = index.cast_signed();
+    let length = size_of::<libc::sockaddr_ll>() as u32;
+    // SAFETY: pointer and length are the address's.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+    socket
 }

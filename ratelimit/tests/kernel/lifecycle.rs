@@ -95,7 +95,11 @@ fn detach_leaves_nothing_behind_with_a_daemon_or_without() {
         let daemon = Daemon::start(&config);
         let kernel = in_kernel();
         run(&["detach"]);
+        // It has given up everything by now, though it may still be there.
+        let daemon_after = Daemon::start(&config);
+        run(&["detach"]);
         assert_eq!(daemon.end().code(), Some(0));
+        assert_eq!(daemon_after.end().code(), Some(0));
         assert_gone(&kernel);
 
         let daemon = Daemon::start(&config);
@@ -103,13 +107,30 @@ fn detach_leaves_nothing_behind_with_a_daemon_or_without() {
         daemon.kill();
         assert_eq!(in_kernel(), kernel);
         run(&["detach"]);
-        // The killed daemon's socket is replaced by the next one.
-        std::fs::remove_dir_all("/run/ratelimit").unwrap();
         assert_gone(&kernel);
 
         let again = output(&mut command(&["detach"]));
         assert_eq!(again.status.code(), Some(1));
         assert!(text(&again).1.contains("is not attached"));
+    });
+}
+
+#[test]
+fn a_hang_up_changes_nothing() {
+    isolated(|| {
+        let _link = Link::new(&[CLIENT]);
+        let mut daemon = Daemon::start(&config(&[], &[EVERY]));
+        let kernel = in_kernel();
+        daemon.signal(Signal::SIGHUP);
+        daemon.wait_for("SIGHUP is ignored");
+        assert_eq!(in_kernel(), kernel);
+        daemon.signal(Signal::SIGTERM);
+        let said = daemon.last_words();
+        let last = said.last().unwrap();
+        for expected in ["detached", "SIGTERM", "server0"] {
+            assert!(last.contains(expected), "{last}");
+        }
+        assert_gone(&kernel);
     });
 }
 

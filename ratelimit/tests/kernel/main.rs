@@ -4,16 +4,30 @@
 //! other. Each test has a network, a BPF file system and a `/run` of its own besides, see [`net::isolated`].
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
+mod bytes;
+mod captures;
 mod concurrency;
 mod counters;
 mod daemon;
 mod errors;
+mod flood;
+mod floods;
 mod foreign;
 mod frames;
+mod headers;
+mod keys;
 mod leftovers;
 mod lifecycle;
 mod limits;
+mod matching;
 mod net;
 mod offline;
+mod packets;
+mod sources;
+mod streams;
+mod stuck;
+mod unprivileged;
 mod vectors;
 mod wait;
+mod wiretap;
+mod witness;

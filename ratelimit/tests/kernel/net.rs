@@ -44,6 +44,12 @@ pub fn mount_new(kind: &str, target: &str) {
     mount(Some(kind), target, Some(kind), MsFlags::empty(), None::<&str>).expect(target);
 }
 
+/// Makes a file system read-only.
+pub fn freeze(target: &str) {
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    mount(None::<&str>, target, None::<&str>, flags, None::<&str>).expect(target);
+}
+
 /// No frame that nobody asked for, from interfaces that are made after this.
 fn be_quiet() {
     for (name, value) in [("accept_ra", 0), ("autoconf", 0), ("accept_dad", 0), ("addr_gen_mode", 1)] {
@@ -110,19 +116,24 @@ impl Link {
 
     /// Without addresses: only the test's own frames are on it.
     pub fn silent() -> Self {
-        let client = Namespace::new();
-        let namespace = format!("/proc/{}/fd/{}", std::process::id(), client.0.as_raw_fd());
+        let link = Self { client: Namespace::new() };
+        link.add_wire((SERVER, "02:00:00:00:00:01"), (CLIENT, "02:00:00:00:00:02"));
+        link
+    }
+
+    /// Another wire between the same two, also without addresses: the ends' names and hardware addresses.
+    pub fn add_wire(&self, server: (&str, &str), client: (&str, &str)) {
+        let namespace = format!("/proc/{}/fd/{}", std::process::id(), self.client.0.as_raw_fd());
         ip(&format!(
-            "link add {SERVER} address 02:00:00:00:00:01 type veth peer name {CLIENT} address 02:00:00:00:00:02 \
-             netns {namespace}"
+            "link add {} address {} type veth peer name {} address {} netns {namespace}",
+            server.0, server.1, client.0, client.1
         ));
-        ip(&format!("link set {SERVER} up"));
-        client.enter(|| {
+        ip(&format!("link set {} up", server.0));
+        self.client.enter(|| {
             // Without ARP there are no solicited-node groups to join either, which would be told to all.
-            ip(&format!("link set {CLIENT} arp off"));
-            ip(&format!("link set {CLIENT} up"));
+            ip(&format!("link set {} arp off", client.0));
+            ip(&format!("link set {} up", client.0));
         });
-        Self { client }
     }
 
     /// A client's socket, whose datagrams go to the server.
@@ -135,6 +146,12 @@ impl Link {
             socket
         })
     }
+}
+
+/// Sets the longest packets of both ends.
+pub fn set_mtu(link: &Link, mtu: u32) {
+    ip(&format!("link set {SERVER} mtu {mtu}"));
+    link.client.enter(|| ip(&format!("link set {CLIENT} mtu {mtu}")));
 }
 
 /// The server's socket, with room for all that a test sends.

@@ -1,15 +1,21 @@
 //! A generation that is attached to nothing, for BPF_PROG_TEST_RUN.
 
 use ratelimit::{
-    compile::{TableFacts, compile},
+    compile::{TableFacts, compile, owners},
+    config,
     dataplane::Generation,
-    policy::{Action, AllowList, Interfaces, Key, Network, OnExit, PacketLimit, Rule, Rules, TableSize},
+    policy::{
+        Action, AllowList, Interfaces, Key, Match, Network, OnExit, OnMalformed, PacketLimit, Rule, Rules,
+        TableSize, Unit,
+    },
 };
 use ratelimit_common::{
     limit::LimitSpec,
     table::{SLOTS, Secret},
     time::Nanos,
 };
+
+use crate::daemon;
 
 /// When the table was made.
 #[derive(Clone, Copy)]
@@ -18,13 +24,20 @@ pub struct Made {
     pub unix: Nanos,
 }
 
-/// Loads dropping rules with these limits, numbered from 1, and a clock that stands still until it is set.
+/// Loads dropping rules with these limits on packets, numbered from 1, for dry runs.
 pub fn load(limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
+    load_in(Unit::Packets, limits, buckets, made)
+}
+
+/// The same in packets or in bytes.
+pub fn load_in(unit: Unit, limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
     let rule = |(index, limit): (usize, &LimitSpec)| Rule {
         name: format!("rule-{index}").parse().unwrap(),
+        matches: Match::default(),
         key: Key::default(),
-        limit: PacketLimit::new(*limit).unwrap(),
+        limit: PacketLimit::new(*limit, unit).unwrap(),
         action: Action::Drop,
+        new_sources: None,
     };
     let table = TableSize::at_least(buckets).unwrap();
     let network = Network {
@@ -32,8 +45,19 @@ pub fn load(limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
         allow: AllowList::default(),
         table,
         on_exit: OnExit::Detach,
+        on_malformed: OnMalformed::Pass,
         rules: Rules::new(limits.iter().enumerate().map(rule).collect()).unwrap(),
     };
+    load_network(&network, made)
+}
+
+/// Loads rules as a configuration has them, one a line, with bits and numbers in their order.
+pub fn load_rules(rules: &[&str], made: Made) -> Generation {
+    let policy = config::load(&daemon::config(&[], rules)).unwrap_or_else(|errors| panic!("{errors}"));
+    load_network(&policy.network.expect("a network"), made)
+}
+
+fn load_network(network: &Network, made: Made) -> Generation {
     let facts = TableFacts {
         made_at: made.monotonic,
         made_at_unix: made.unix,
@@ -43,10 +67,8 @@ pub fn load(limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
             0x9e37_79b9_7f4a_7c15,
             0xbf58_476d,
         ]),
-        sets: table.slots() / SLOTS as u32,
+        sets: network.table.slots() / SLOTS as u32,
     };
-    let numbers: Vec<u32> = (1..).take(limits.len()).collect();
-    let mut generation = Generation::load_alone(&compile(&network, &facts, &numbers), true).expect("loading");
-    generation.set_clock(made.monotonic).unwrap();
-    generation
+    let numbers: Vec<u32> = (1..).take(owners(&network.rules).count()).collect();
+    Generation::load_alone(&compile(network, &facts, &numbers), true).expect("loading")
 }

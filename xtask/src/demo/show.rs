@@ -123,16 +123,21 @@ impl Show {
 
     /// Said if the demo ends early.
     pub fn stopped(&self) {
-        println!("{}", self.paint(CYAN, "     stopped"));
+        let line = if self.style.unicode { "──" } else { "--" };
+        println!(
+            "{}",
+            self.paint(CYAN, &format!("     {line} stopped by Ctrl-C; until then, in an unfinished second:"))
+        );
     }
 
-    /// What all of it was good for; `shown` is how many seconds were.
-    pub fn summary(&self, shown: usize, traffic: &Traffic, counted: &Counted) {
-        let [polite, flood] = traffic.total(0..shown);
-        let flooded = shown.min(FLOOD_ENDS).saturating_sub(FLOOD_BEGINS);
-        let sentences = [cut(flooded as u64, flood), kept(polite)].concat();
+    /// What all of it was good for; `finished` is how many seconds were. Rates are of these, sums of all packets.
+    pub fn summary(&self, finished: usize, traffic: &Traffic, counted: &Counted) {
+        let [_, flood] = traffic.total(0..finished);
+        let total = traffic.total(0..SECONDS);
+        let flooded = finished.min(FLOOD_ENDS).saturating_sub(FLOOD_BEGINS);
+        let sentences = [cut(flooded as u64, flood), kept(total[0])].concat();
         println!("\n{}", self.paint(BOLD, &sentences));
-        println!("\n{}\n", Self::agreement(traffic.total(0..SECONDS), counted));
+        println!("\n{}\n", Self::agreement(total, counted));
         println!("Nothing of the demo stays on this machine. To limit an interface of your own:\n");
         println!("    cargo xtask run -- --config config/ratelimit.yaml --interface eth0\n");
     }

@@ -101,6 +101,11 @@ impl Traffic {
         })
     }
 
+    /// Whether anything was sent in a second.
+    pub fn has_sent(&self, second: usize) -> bool {
+        self.second(second).iter().any(|count| count.sent > 0)
+    }
+
     /// What became of the packets of these seconds, by client.
     pub fn total(&self, seconds: Range<usize>) -> [Count; CLIENTS.len()] {
         let mut total = [Count::default(); CLIENTS.len()];

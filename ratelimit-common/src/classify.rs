@@ -1,0 +1,88 @@
+//! Which rules a packet matches: for each dimension a table gives the set of rules that the packet's value satisfies, as
+//! the bits of one word, and their intersection is the answer. So the cost does not grow with the number of rules.
+
+use crate::packet::{Address, Packet};
+
+/// What rules can ask of a packet, besides its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Dimension {
+    /// The transport protocol.
+    Protocol = 0,
+    /// The source port.
+    SourcePort = 1,
+    /// The destination port.
+    DestinationPort = 2,
+    /// The flags of a TCP packet.
+    TcpFlags = 3,
+    /// The type of an ICMP or ICMPv6 message.
+    IcmpType = 4,
+    /// The ids of its VLAN tags.
+    Vlan = 5,
+    /// IP version and kind of fragment.
+    Kind = 6,
+    /// The frame's length.
+    Length = 7,
+}
+
+impl Dimension {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Protocol,
+        Self::SourcePort,
+        Self::DestinationPort,
+        Self::TcpFlags,
+        Self::IcmpType,
+        Self::Vlan,
+        Self::Kind,
+        Self::Length,
+    ];
+
+    /// How many rows its table has: the values, and those that say a packet has none or that it can't be told.
+    #[must_use]
+    pub const fn rows(self) -> u32 {
+        match self {
+            Self::Protocol => 256 + 1,
+            Self::SourcePort | Self::DestinationPort => 65_536 + 2,
+            Self::TcpFlags => 4_096 + 2,
+            Self::IcmpType => 512 + 2,
+            Self::Vlan => 4_096 + 1,
+            Self::Kind => 6,
+            Self::Length => 65_536,
+        }
+    }
+
+    /// Its bit in [`crate::wire::Globals::dimensions`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// The tables of one generation.
+pub trait Tables {
+    /// The set in a row of a dimension's table; all rules if no rule has a condition on this dimension.
+    fn row(&self, dimension: Dimension, row: u64) -> u64;
+    /// The rules whose condition on the source address this one satisfies.
+    fn source(&self, address: &Address) -> u64;
+    /// The rules whose condition on the destination address this one satisfies.
+    fn destination(&self, address: &Address) -> u64;
+}
+
+/// The rules that a packet matches, of which the frame is so long.
+#[inline(always)]
+pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 {
+    let [outer, inner] = packet.vlans;
+    let vlans = tables.row(Dimension::Vlan, outer) | tables.row(Dimension::Vlan, inner);
+    tables.row(Dimension::Kind, packet.source.family * 3 + packet.fragment)
+        & tables.row(Dimension::Protocol, packet.protocol)
+        & tables.row(Dimension::SourcePort, packet.source_port)
+        & tables.row(Dimension::DestinationPort, packet.destination_port)
+        & tables.row(Dimension::TcpFlags, packet.tcp_flags)
+        & tables.row(Dimension::IcmpType, packet.icmp_type)
+        & tables.row(Dimension::Length, if wire_length < 65_535 { wire_length } else { 65_535 })
+        & vlans
+        & tables.source(&packet.source)
+        & tables.destination(&packet.destination)
+}

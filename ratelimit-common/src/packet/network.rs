@@ -1,0 +1,195 @@
+//! The IP header, and the headers between it and the transport.
+
+use core::mem::offset_of;
+
+use network_types::ip::{Ipv4Hdr, Ipv6Hdr};
+
+use super::{
+    Address, Flag, Frame, LATER, NO_PROTOCOL, UNKNOWN_PROTOCOL, WHOLE, less, number,
+    transport::TRANSPORT_NEEDED,
+};
+use crate::verifier::{be16, be32, be64, opaque};
+
+/// What the IP header and those behind it say.
+pub(super) struct Network {
+    pub source: Address,
+    pub destination: Address,
+    pub protocol: u64,
+    /// Where the transport begins, and where the bytes of the packet end; 0 if the transport can't be reached.
+    pub transport: usize,
+    pub end: u64,
+    pub fragment: u64,
+    pub malformed: Flag,
+    pub is_neighbour_discovery: Flag,
+}
+
+impl Network {
+    /// Of a packet of which nobody asks for more, and in which nothing is broken.
+    #[inline(always)]
+    fn unread(source: Address) -> Self {
+        Self {
+            source,
+            destination: Address { bits: [0; 2], family: source.family },
+            protocol: NO_PROTOCOL,
+            transport: 0,
+            end: 0,
+            fragment: opaque(WHOLE),
+            malformed: opaque(0),
+            is_neighbour_discovery: 0,
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn read_v4<F: Frame + ?Sized>(frame: &F, offset: usize) -> Option<Network> {
+    let header: &[u8; Ipv4Hdr::LEN] = frame.read(offset)?;
+    if header[0] >> 4 != 4 {
+        return None;
+    }
+    let source =
+        Address { bits: [bits_v4::<{ offset_of!(Ipv4Hdr, src_addr) }>(header), 0], family: opaque(0) };
+    let there =
+        (frame.length() - offset as u64).min(u64::from(be16::<{ offset_of!(Ipv4Hdr, tot_len) }, _>(header)));
+    if !F::IS_READ_WHOLE && header[0] == 0x45 && there >= (Ipv4Hdr::LEN + TRANSPORT_NEEDED) as u64 {
+        return Some(Network::unread(source));
+    }
+    let length = u64::from(header[0] & 0xf) * 4;
+    let total = u64::from(be16::<{ offset_of!(Ipv4Hdr, tot_len) }, _>(header));
+    // A total length of zero is how the kernel marks packets too large for the field.
+    let malformed = less(length, Ipv4Hdr::LEN as u64) | (less(total, length) & less(0, total));
+    let position = u64::from(be16::<{ offset_of!(Ipv4Hdr, frags) }, _>(header));
+    let destination = if F::IS_READ_WHOLE { bits_v4::<{ offset_of!(Ipv4Hdr, dst_addr) }>(header) } else { 0 };
+    let end = end(frame, offset as u64, total);
+    Some(Network {
+        source,
+        destination: Address { bits: [destination, 0], family: source.family },
+        protocol: header[offset_of!(Ipv4Hdr, proto)].into(),
+        transport: offset + length as usize,
+        end: end & malformed.wrapping_sub(1),
+        fragment: fragment(position & 0x1fff, position >> 13 & 1),
+        malformed,
+        is_neighbour_discovery: 0,
+    })
+}
+
+#[inline(always)]
+pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize) -> Option<Network> {
+    let header: &[u8; Ipv6Hdr::LEN] = frame.read(offset)?;
+    if header[0] >> 4 != 6 {
+        return None;
+    }
+    let (next, hop_limit) = (header[offset_of!(Ipv6Hdr, next_hdr)], header[offset_of!(Ipv6Hdr, hop_limit)]);
+    let is_neighbour_discovery = u64::from(next) == number::ICMPV6
+        && hop_limit == 255
+        && frame.read::<1>(offset + Ipv6Hdr::LEN).is_some_and(|kind| (133..=137).contains(&kind[0]));
+    let payload = u64::from(be16::<{ offset_of!(Ipv6Hdr, payload_len) }, _>(header));
+    let family = opaque(1);
+    const SOURCE: usize = offset_of!(Ipv6Hdr, src_addr);
+    const DESTINATION: usize = offset_of!(Ipv6Hdr, dst_addr);
+    let source = [be64::<SOURCE, _>(header), be64::<{ SOURCE + 8 }, _>(header)];
+    let destination = if F::IS_READ_WHOLE {
+        [be64::<DESTINATION, _>(header), be64::<{ DESTINATION + 8 }, _>(header)]
+    } else {
+        [0; 2]
+    };
+    let source = Address { bits: source, family };
+    let destination = Address { bits: destination, family };
+    let mut chain = Chain {
+        next: next.into(),
+        at: offset + Ipv6Hdr::LEN,
+        // Zero if an option has the length, or the kernel: see above.
+        end: end(frame, (offset + Ipv6Hdr::LEN) as u64, payload),
+        fragment: WHOLE,
+        is_lost: 0,
+        malformed: 0,
+    };
+    if is_extension(chain.next) {
+        for _ in 0..MOST_EXTENSIONS {
+            if !chain.follow(frame) {
+                break;
+            }
+        }
+        chain.is_lost |= Flag::from(is_extension(chain.next));
+    }
+    Some(Network {
+        source,
+        destination,
+        protocol: if chain.is_lost == 0 { chain.next } else { UNKNOWN_PROTOCOL },
+        transport: chain.at,
+        end: if chain.is_lost == 0 { chain.end } else { 0 },
+        fragment: chain.fragment,
+        malformed: chain.malformed,
+        is_neighbour_discovery: is_neighbour_discovery.into(),
+    })
+}
+
+/// The most extension headers that are followed.
+const MOST_EXTENSIONS: usize = 8;
+
+/// A walk along IPv6 extension headers.
+struct Chain {
+    next: u64,
+    at: usize,
+    end: u64,
+    fragment: u64,
+    is_lost: Flag,
+    malformed: Flag,
+}
+
+impl Chain {
+    /// Steps over one extension header, if there is one that can be stepped over.
+    #[inline(always)]
+    fn follow<F: Frame + ?Sized>(&mut self, frame: &F) -> bool {
+        if !is_extension(self.next) || self.fragment == LATER {
+            return false;
+        }
+        let header = if self.at as u64 + 4 <= self.end { frame.read_far::<4>(self.at) } else { None };
+        let Some([next, length, high, low]) = header else { return self.lose() };
+        let length = match self.next {
+            number::FRAGMENT => {
+                let position = u64::from(u16::from_be_bytes([high, low]));
+                self.fragment = fragment(position >> 3, position & 1);
+                8
+            }
+            number::AUTHENTICATION => (length as usize + 2) * 4,
+            _ => (length as usize + 1) * 8,
+        };
+        // A header is at most 2,048 bytes long; the mask tells the verifier.
+        self.at = opaque((self.at + length) as u64) as usize & 0x7fff;
+        self.next = next.into();
+        if self.at as u64 > self.end {
+            return self.lose();
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn lose(&mut self) -> bool {
+        (self.is_lost, self.malformed) = (1, 1);
+        false
+    }
+}
+
+#[inline(always)]
+fn is_extension(next: u64) -> bool {
+    use number::{AUTHENTICATION, DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING};
+    matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION)
+}
+
+/// Where the bytes of a packet end that begins at `start`. A length of zero says nothing.
+#[inline(always)]
+fn end<F: Frame + ?Sized>(frame: &F, start: u64, length: u64) -> u64 {
+    let (there, said) = (frame.length(), start + length);
+    if length == 0 || there < said { there } else { said }
+}
+
+/// From the offset and the flag that says that more come.
+#[inline(always)]
+fn fragment(offset: u64, more: u64) -> u64 {
+    if offset != 0 { LATER } else { more }
+}
+
+#[inline(always)]
+fn bits_v4<const AT: usize>(header: &[u8; Ipv4Hdr::LEN]) -> u64 {
+    u64::from(be32::<AT, _>(header)) << 32
+}

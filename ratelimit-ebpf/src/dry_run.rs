@@ -1,0 +1,68 @@
+//! Dry runs: what the daemon and the tests put in the place of clock and wire, and what they want to know of a packet. In
+//! a generation that is attached to an interface the verifier removes all of it.
+
+use aya_ebpf::{macros::map, maps::Array};
+use ratelimit_common::{
+    packet::{NotIp, Packet},
+    wire::{DryRun, Reason},
+};
+
+use crate::globals::globals;
+
+#[map]
+static DRY_RUN: Array<DryRun> = Array::with_max_entries(1, 0);
+
+#[inline(always)]
+fn value() -> Option<*mut DryRun> {
+    if globals().dry_run == 0 { None } else { DRY_RUN.get_ptr_mut(0) }
+}
+
+/// CLOCK_MONOTONIC as the dry run wants it.
+#[inline(always)]
+pub fn clock() -> Option<u64> {
+    // SAFETY: the map's own memory.
+    value().map(|value| unsafe { (*value).clock })
+}
+
+/// The frame's length as the dry run wants it.
+#[inline(always)]
+pub fn wire_length() -> Option<u64> {
+    // SAFETY: as above.
+    value().map(|value| unsafe { (*value).wire_length }).filter(|&length| length != 0)
+}
+
+/// Notes what the parser found, and the rules that match.
+#[inline(always)]
+pub fn note_packet(packet: &Packet, matching: u64) {
+    if let Some(value) = value() {
+        // SAFETY: as above.
+        unsafe { ((*value).packet, (*value).matching) = (*packet, matching) };
+    }
+}
+
+/// Notes rules that denied it.
+#[inline(always)]
+pub fn note_denied(rules: u64) {
+    if let Some(value) = value() {
+        // SAFETY: as above.
+        unsafe { (*value).denied |= rules };
+    }
+}
+
+/// Notes the VLAN tags of what is not IP.
+#[inline(always)]
+pub fn note_not_ip(not_ip: NotIp) {
+    if let Some(value) = value() {
+        // SAFETY: as above.
+        unsafe { (*value).packet.vlans = not_ip.vlans };
+    }
+}
+
+/// Notes the reason.
+#[inline(always)]
+pub fn note_reason(reason: Reason) {
+    if let Some(value) = value() {
+        // SAFETY: as above.
+        unsafe { (*value).reason = reason as u64 };
+    }
+}

@@ -1,0 +1,56 @@
+//! How a command says that it failed: on the standard error, for people or for programs.
+
+use std::{fmt::Display, process::ExitCode};
+
+use serde_json::json;
+
+use super::output::{Output, complain};
+use crate::{config::ConfigErrors, text::Shown};
+
+/// Exit status: it could not be done.
+const FAILED: u8 = 1;
+/// Exit status: wrong usage or configuration.
+const WRONG_USAGE: u8 = 2;
+
+/// Why a command did not do what it should.
+#[derive(Debug)]
+pub struct Failure {
+    status: u8,
+    message: String,
+    /// Whether each line begins with the place in a file that it is about, as compilers have it.
+    has_places: bool,
+}
+
+impl Failure {
+    /// It could not be done.
+    pub fn failed(error: impl Display) -> Self {
+        Self { status: FAILED, message: Shown(error).to_string(), has_places: false }
+    }
+
+    /// Wrong usage.
+    pub fn wrong_usage(error: impl Display) -> Self {
+        Self { status: WRONG_USAGE, message: Shown(error).to_string(), has_places: false }
+    }
+
+    /// A file is wrong, at the place that the error begins with.
+    pub fn wrong_file(error: impl Display) -> Self {
+        Self { status: WRONG_USAGE, message: Shown(error).to_string(), has_places: true }
+    }
+
+    /// Says so.
+    pub fn report(self, output: Output) -> ExitCode {
+        match output {
+            Output::Json => complain(&json!({"error": self.message})),
+            Output::Text if self.has_places => complain(&self.message),
+            Output::Text => complain(&format_args!("ratelimit: {}", self.message)),
+        }
+        ExitCode::from(self.status)
+    }
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        let lines: Vec<String> = errors.into_iter().map(|error| Shown(error).to_string()).collect();
+        Self { status: WRONG_USAGE, message: lines.join("\n"), has_places: true }
+    }
+}

@@ -1,0 +1,145 @@
+//! The keys of the configuration: one table, from which the reader takes what it accepts and the reference
+//! (`CONFIGURATION.md`) its text. What the values mean is for `validate`.
+
+mod rules;
+
+use self::LeftOut::{Is, Required, Said};
+
+/// A key of the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Where it is, from the top of the file; `[]` stands for each item of a list.
+    pub path: &'static str,
+    /// What its value is. Words in backquotes are all that it may be.
+    pub kind: &'static str,
+    /// What it is if it is left out.
+    pub default: LeftOut,
+    /// What it does.
+    pub meaning: &'static str,
+    /// The key in use: keys of a rule if it is one's, else of `network` if it is there, else of the file.
+    pub example: &'static str,
+}
+
+/// What a key is if it is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// It can't be left out.
+    Required,
+    /// The same as with this value.
+    Is(&'static str),
+    /// Something that is no value of it.
+    Said(&'static str),
+}
+
+/// The keys, in the order of the reference: parents before their children.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    TOP.iter().chain(&NETWORK).chain(rules::KEYS)
+}
+
+/// The names of the keys directly in the mapping at a path, which is empty for the top.
+#[must_use]
+pub fn names(parent: &str) -> Vec<&'static str> {
+    let name = |key: &Key| match parent {
+        "" => Some(key.path),
+        _ => key.path.strip_prefix(parent)?.strip_prefix('.'),
+    };
+    all().filter_map(name).filter(|name| !name.contains(['.', '['])).collect()
+}
+
+const fn key(
+    path: &'static str,
+    kind: &'static str,
+    default: LeftOut,
+    meaning: &'static str,
+    example: &'static str,
+) -> Key {
+    Key { path, kind, default, meaning, example }
+}
+
+const TOP: [Key; 3] = [
+    key(
+        "instance",
+        "letters, digits, - and _, at most 63 bytes",
+        Is("default"),
+        "The name of this daemon. A host can run several, each with a name and interfaces of its own.",
+        "instance: edge",
+    ),
+    key(
+        "network",
+        "mapping",
+        Required,
+        "What is done with packets.",
+        "network:\n  rules:\n    - {name: every-source, rate: 10k/s}",
+    ),
+    key(
+        "control",
+        "path, relative to the file's directory",
+        Said("/run/ratelimit/INSTANCE.sock"),
+        "The socket on which the command line speaks to the daemon.",
+        "control: /run/edge.sock",
+    ),
+];
+
+const NETWORK: [Key; 8] = [
+    key(
+        "network.interfaces",
+        "list of names or mappings",
+        Said("none: name them on the command line"),
+        "Where to attach. `--interface` on the command line replaces the list.",
+        "interfaces: [eth0, {name: eth1, mode: native}]",
+    ),
+    key(
+        "network.interfaces[].name",
+        "name of an interface, at most 15 bytes",
+        Required,
+        "Which one.",
+        "interfaces: [{name: eth0}]",
+    ),
+    key(
+        "network.interfaces[].mode",
+        "`auto`, `native` or `generic`",
+        Is("auto"),
+        "How to attach: `native` is in the driver, `generic` is slower and works with every driver; `auto` takes the \
+         driver if it can, else `generic`.",
+        "interfaces: [{name: eth0, mode: generic}]",
+    ),
+    key(
+        "network.allow",
+        "list of addresses and prefixes",
+        Said("none"),
+        "Sources that are never limited, such as the network that the host is managed from. An address without a \
+         length is that address alone; bits beyond the length must be zero.",
+        "allow: [10.0.0.0/8, 192.0.2.1, \"fe80::/10\"]",
+    ),
+    key(
+        "network.table_size",
+        "number from 32768 to 134217728",
+        Is("1048576"),
+        "How many buckets there are, rounded up to a power of two. Each takes 16 bytes. A bucket is in use while its \
+         key has sent something that the limit has not forgiven yet; up to half of them in use, nothing is lost.",
+        "table_size: 4M",
+    ),
+    key(
+        "network.on_exit",
+        "`detach` or `keep`",
+        Is("detach"),
+        "What a clean stop of the daemon does: takes the limits off, or leaves them in force.",
+        "on_exit: keep",
+    ),
+    key(
+        "network.on_malformed",
+        "`pass` or `drop`",
+        Is("pass"),
+        "What happens to an IP packet whose headers contradict themselves or end too early. Rules are asked first: what \
+         they drop is dropped either way.",
+        "on_malformed: drop",
+    ),
+    key(
+        "network.rules",
+        "list of mappings, at most 64; a rule counts once for each of its prefix lengths",
+        Said("none: every packet passes, with a warning"),
+        "The limits. A packet passes if every rule that it matches and that drops allows it; one that is dropped takes \
+         nothing from any bucket.",
+        "rules:\n  - {name: every-source, rate: 10k/s}\n  - {name: in-all, key: global, rate: 1M/s}",
+    ),
+];

@@ -1,0 +1,62 @@
+//! Reading and writing the daemon's notes, in a map beside the others.
+
+use std::fs;
+
+use aya::maps::{Array, Map, MapData};
+use ratelimit_common::{table::SLOTS, wire::META_BYTES};
+
+use super::{
+    Error,
+    kernel::Wire,
+    object::{self, Generation},
+    pins::Pins,
+    state::State,
+};
+
+/// What an earlier daemon left, if it is whole and fits.
+pub(super) fn kept_state(pins: &Pins, sets: u32) -> Result<Option<State>, Error> {
+    let Some(state) = read_state(pins)? else {
+        // Nothing, or what a daemon that died while it began had pinned.
+        pins.remove_maps()?;
+        return Ok(None);
+    };
+    if state.sets != sets {
+        let size = |sets: u32| sets * SLOTS as u32;
+        return Err(Error::Pinned {
+            path: pins.maps(),
+            what: format!(
+                "the table has {} buckets, but `table_size` asks for {}",
+                size(state.sets),
+                size(sets)
+            ),
+            instance: pins.instance().to_string(),
+        });
+    }
+    object::check_pinned(pins, sets)?;
+    Ok(Some(state))
+}
+
+/// The notes, if any were written.
+pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
+    let path = pins.maps().join("META");
+    if !fs::exists(&path).map_err(|error| Error::file(&path, error))? {
+        return Ok(None);
+    }
+    let broken =
+        |what: String| Error::Pinned { path: path.clone(), what, instance: pins.instance().to_string() };
+    let map = Map::Array(MapData::from_pin(&path)?);
+    let meta: Array<MapData, Wire<[u8; META_BYTES]>> = map.try_into()?;
+    State::from_bytes(&meta.get(&0, 0)?.0).map_err(|error| broken(format!("unreadable notes: {error}")))
+}
+
+pub(super) fn write_state(generation: &mut Generation, state: &State) -> Result<(), Error> {
+    let mut meta: Array<&mut MapData, Wire<[u8; META_BYTES]>> = generation.map_mut("META")?.try_into()?;
+    Ok(meta.set(0, Wire(*state.to_bytes()?), 0)?)
+}
+
+/// Adds to the error that a daemon serves the instance which process that is, if the notes say.
+pub(super) fn with_process(pins: &Pins, error: Error) -> Error {
+    let Error::Running { instance, .. } = error else { return error };
+    let daemon = read_state(pins).ok().flatten().and_then(|state| state.daemon);
+    Error::Running { instance, process: daemon.map(|daemon| daemon.process) }
+}

@@ -1,0 +1,93 @@
+//! What would become of frames: the rules' decisions without an interface.
+
+mod host;
+mod table;
+
+use std::num::NonZeroU32;
+
+use ratelimit_common::{
+    packet::{NotIp, Packet},
+    table::{SLOTS, Secret},
+    time::Nanos,
+    wire::Reason,
+};
+
+pub use self::host::Host;
+use crate::{
+    compile::{Compiled, TableFacts, compile, owners},
+    dataplane::{self, Generation},
+    policy::Network,
+};
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What the parser found.
+    pub packet: Result<Packet, NotIp>,
+    /// The bits of the rules that match.
+    pub matching: u64,
+    /// The bits of those that denied it, as far as they were asked.
+    pub denied: u64,
+    /// Why it passed or was dropped.
+    pub reason: Reason,
+}
+
+/// Something that judges frames.
+pub trait Engine {
+    /// Judges a frame that comes at `time` after the first one.
+    ///
+    /// # Errors
+    /// The kernel refuses to run its program on it.
+    fn judge(&mut self, frame: &[u8], wire_length: u64, time: Nanos) -> Result<Verdict, dataplane::Error>;
+}
+
+/// Compiles a network's rules for frames of which the first one comes at `start`, since the Unix epoch.
+#[must_use]
+pub fn compile_for(network: &Network, start: Nanos) -> Compiled {
+    let facts = TableFacts {
+        made_at: MADE_AT,
+        made_at_unix: start,
+        secret: Secret::new(SECRET),
+        sets: network.table.slots() / SLOTS as u32,
+    };
+    let numbers: Vec<u32> = (NonZeroU32::MIN.get()..).take(owners(&network.rules).count()).collect();
+    compile(network, &facts, &numbers)
+}
+
+/// CLOCK_MONOTONIC when the first frame comes.
+const MADE_AT: Nanos = Nanos::SECOND;
+
+/// The same each time, so that the same capture gives the same answers.
+const SECRET: [u64; 4] =
+    [0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
+
+/// The loaded program.
+#[derive(Debug)]
+pub struct Kernel(Generation);
+
+impl Kernel {
+    /// Loads the program; needs the rights to.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn load(compiled: &Compiled) -> Result<Self, dataplane::Error> {
+        Generation::load_alone(compiled, true).map(Self)
+    }
+}
+
+/// A test run takes no less.
+const LEAST_BYTES: usize = 14;
+
+impl Engine for Kernel {
+    fn judge(&mut self, frame: &[u8], wire_length: u64, time: Nanos) -> Result<Verdict, dataplane::Error> {
+        if frame.len() < LEAST_BYTES {
+            let not_ip = NotIp { vlans: [ratelimit_common::packet::NO_VLAN; 2] };
+            return Ok(Verdict { packet: Err(not_ip), matching: 0, denied: 0, reason: Reason::NotIp });
+        }
+        let found = self.0.dry_run(frame, wire_length, Nanos(MADE_AT.0 + time.0))?;
+        let reason = Reason::of(found.reason).ok_or(dataplane::Error::Object("a reason"))?;
+        let not_ip = NotIp { vlans: found.packet.vlans };
+        let packet = if reason == Reason::NotIp { Err(not_ip) } else { Ok(found.packet) };
+        Ok(Verdict { packet, matching: found.matching, denied: found.denied, reason })
+    }
+}

@@ -1,0 +1,25 @@
+//! The compiled tables give the same set of rules as a plain loop over them.
+
+use ratelimit::simulate::{Engine as _, Host, compile_for};
+use ratelimit_common::time::Nanos;
+
+use crate::traffic::{Random, plain_loop, random_frame, random_network};
+
+#[test]
+fn compiled_tables_and_a_plain_loop_find_the_same_rules() {
+    let (mut matched, mut judged) = (0, 0);
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let network = random_network(&mut random, 64);
+        let mut host = Host::new(compile_for(&network, Nanos(0)));
+        for _ in 0..400 {
+            let frame = random_frame(&mut random);
+            let verdict = host.judge(&frame, frame.len() as u64, Nanos(0)).unwrap();
+            let Ok(packet) = verdict.packet else { continue };
+            let expected = plain_loop(&network.rules, &packet, frame.len() as u64);
+            assert_eq!(verdict.matching, expected, "seed {seed}, {packet:?}, {frame:02x?}");
+            (matched, judged) = (matched + expected.count_ones(), judged + 1);
+        }
+    }
+    assert!(judged > 15_000 && matched > 20_000, "{judged} packets, {matched} matches: a dull test");
+}

@@ -1,0 +1,121 @@
+//! The loaded program and the host's build of it give the same answers: for all captures, whole and cut at any length, and
+//! for random rules and packets.
+
+#[path = "../support/captures.rs"]
+mod recorded;
+#[path = "../support/traffic.rs"]
+mod traffic;
+
+use std::fs;
+
+use ratelimit::{
+    policy::{Match, Network, TcpFlags},
+    simulate::{Engine as _, Host, Kernel, compile_for},
+};
+use ratelimit_common::time::Nanos;
+
+use self::traffic::{Random, plain_loop, random_frame, random_network};
+use crate::net;
+
+/// The same rules, twice.
+struct Both {
+    host: Host,
+    kernel: Kernel,
+    clock: Nanos,
+}
+
+impl Both {
+    fn new(network: &Network) -> Self {
+        let compiled = compile_for(network, Nanos(0));
+        Self { host: Host::new(compiled.clone()), kernel: Kernel::load(&compiled).unwrap(), clock: Nanos(0) }
+    }
+
+    /// Judges a frame by both, and returns the rules that match.
+    fn judge(&mut self, frame: &[u8], wire_length: u64, context: &dyn Fn() -> String) -> u64 {
+        self.clock.0 += 1_000;
+        let host = self.host.judge(frame, wire_length, self.clock).unwrap();
+        let kernel = self.kernel.judge(frame, wire_length, self.clock).unwrap();
+        assert_eq!(host, kernel, "{}: {frame:02x?}", context());
+        host.matching
+    }
+}
+
+/// Rules that ask about everything.
+fn network() -> Network {
+    let matches = |change: &dyn Fn(&mut Match)| {
+        let mut matches = Match::default();
+        change(&mut matches);
+        matches
+    };
+    let prefixes = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    traffic::network(vec![
+        traffic::rule("all", Match::default()),
+        traffic::rule("protocol", matches(&|rule| rule.protocols = vec![17, 132])),
+        traffic::rule("ports", matches(&|rule| rule.destination_ports = vec![53..=53, 80..=443])),
+        traffic::rule("from", matches(&|rule| rule.source_ports = vec![1024..=65_535])),
+        traffic::rule("flags", matches(&|rule| rule.tcp_flags = Some(TcpFlags { set: 2, unset: 16 }))),
+        traffic::rule("vlan", matches(&|rule| rule.vlans = vec![1..=100])),
+        traffic::rule("length", matches(&|rule| rule.lengths = vec![64..=128])),
+        traffic::rule("source", matches(&|rule| rule.sources = prefixes(&["10.0.0.0/8", "fe80::/10"]))),
+        traffic::rule(
+            "destination",
+            matches(&|rule| rule.destinations = prefixes(&["192.0.0.0/8", "ff00::/8"])),
+        ),
+    ])
+}
+
+/// Frames are cut at every length up to this one, which is an ordinary link's; and longer ones not behind it.
+const CUTS: usize = 1_600;
+
+#[test]
+fn captures_cut_at_every_length_get_the_same_answers() {
+    let Some(folder) = recorded::shared_captures() else { return };
+    net::isolated(|| {
+        let mut both = Both::new(&network());
+        let mut judged = 0_u64;
+        let mut matched = 0;
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "pcap" && extension != "pcapng") {
+                continue;
+            }
+            for frame in recorded::read(&path) {
+                let whole = frame.bytes.len();
+                for length in (0..whole.min(CUTS)).chain([whole]) {
+                    let context = || format!("{} {} cut at {length}", path.display(), frame.number);
+                    let bytes = frame.bytes.get(..length.min(MOST)).unwrap();
+                    let wire_length = if length == whole { frame.wire_length } else { length as u64 };
+                    matched |= both.judge(bytes, wire_length, &context);
+                    judged += 1;
+                }
+            }
+        }
+        assert!(judged > 100_000, "{judged} frames");
+        assert_eq!(matched, 0b1_1111_1111, "every rule was asked for");
+    });
+}
+
+/// A test run takes no more.
+const MOST: usize = 60_000;
+
+#[test]
+fn random_rules_and_packets_get_the_same_answers() {
+    net::isolated(|| {
+        let mut matched = 0;
+        for seed in 1000..1012 {
+            let mut random = Random(seed);
+            let network = random_network(&mut random, 64);
+            let mut both = Both::new(&network);
+            for _ in 0..1500 {
+                let frame = random_frame(&mut random);
+                let found = both.judge(&frame, frame.len() as u64, &|| format!("seed {seed}"));
+                let packet = ratelimit_common::packet::parse(&frame[..]);
+                let expected =
+                    packet.map_or(0, |packet| plain_loop(&network.rules, &packet, frame.len() as u64));
+                assert_eq!(found, expected, "seed {seed}: {frame:02x?}");
+                matched += found.count_ones();
+            }
+        }
+        assert!(matched > 10_000, "{matched} matches: a dull test");
+    });
+}

@@ -1,0 +1,85 @@
+//! `ratelimit validate`, the program: what it reads, and what it prints.
+#![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
+
+use std::{
+    fs::File,
+    io::Write as _,
+    process::{Command, Output, Stdio},
+};
+
+const GOOD: &str = "network: {interfaces: [eth0], rules: [{name: a, rate: 1k/s}]}\n";
+
+fn validate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    command
+        .arg("validate")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn text(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_standard_input_may_be_a_pipe() {
+    for name in ["-", "/dev/stdin", "/dev/fd/0"] {
+        for (content, expected) in [(GOOD, 0), ("x: 1\n", 2)] {
+            let mut child = validate(&[name]).stdin(Stdio::piped()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(content.as_bytes()).unwrap();
+            let (code, out, err) = text(&child.wait_with_output().unwrap());
+            assert_eq!(code, Some(expected), "{out}{err}");
+            assert!(format!("{out}{err}").starts_with(&format!("{name}:")), "{out}{err}");
+        }
+    }
+}
+
+#[test]
+fn an_endless_standard_input_is_refused() {
+    let zeros = File::open("/dev/zero").unwrap();
+    let (code, _, err) = text(&validate(&["-"]).stdin(zeros).output().unwrap());
+    assert_eq!((code, err.as_str()), (Some(2), "-:1:1: larger than 8 MiB\n"));
+}
+
+#[test]
+fn names_and_keys_do_nothing_to_the_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    for (content, code) in [(GOOD, 0), ("x: 1\n", 2), ("network: {}\n", 0)] {
+        let path = directory.path().join("\u{1b}[31m\u{202e}.yaml");
+        std::fs::write(&path, content).unwrap();
+        let output = validate(&[path.to_str().unwrap()]).output().unwrap();
+        let (status, out, err) = text(&output);
+        assert_eq!(status, Some(code));
+        let said = format!("{out}{err}");
+        assert!(
+            said.contains("\\u{1b}[31m\\u{202e}.yaml:") && !said.contains(['\u{1b}', '\u{202e}']),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn what_a_command_can_not_do_is_json_if_answers_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bad.yaml");
+    std::fs::write(&path, "x: 1\ny: 1\n").unwrap();
+    let run = |output: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+        command.args(["run", "--output", output, "--config"]).arg(&path).stdin(Stdio::null());
+        text(&command.output().unwrap())
+    };
+    let (status, out, err) = run("json");
+    assert_eq!((status, out.as_str(), err.lines().count()), (Some(2), "", 1), "{err}");
+    let answer: serde_json::Value = serde_json::from_str(&err).unwrap();
+    let lines = answer["error"].as_str().unwrap();
+
+    // For people, each line begins with its place.
+    let (_, _, err) = run("text");
+    assert_eq!(err, format!("{lines}\n"));
+    let prefix = format!("{}:", path.display());
+    assert!(err.lines().count() == 2 && err.lines().all(|line| line.starts_with(&prefix)), "{err}");
+}
