@@ -162,6 +162,9 @@ pub struct Limit {
 
 const _: () = assert!(size_of::<Limit>() == 80);
 
+/// By how much a clock may step back without admitting anything extra, at any time.
+const HOUR: Ticks = Nanos::from_secs(3_600).to_ticks();
+
 /// What a log may hold for one key.
 pub const LOG_MOST: u64 = 10_000;
 
@@ -304,6 +307,12 @@ impl Limit {
         self.full
     }
 
+    /// Whether a bucket that is as good as new allows this cost.
+    #[must_use]
+    pub const fn can_hold(&self, cost: u32) -> bool {
+        cost as u64 <= self.capacity
+    }
+
     /// How its states are laid out.
     #[must_use]
     #[inline(always)]
@@ -355,7 +364,20 @@ impl Limit {
     /// How far ahead of the present a state of this limit can lie, with an hour for clocks that step back.
     #[inline(always)]
     pub(crate) const fn far(&self) -> Ticks {
-        Ticks(self.full.0.saturating_add(3_600 * Nanos::SECOND.to_ticks().0))
+        Ticks(self.full.0.saturating_add(HOUR.0))
+    }
+
+    /// How far ahead of a window another can lie if the clock stepped back, their ends rounded up as in states.
+    #[inline(always)]
+    pub(crate) const fn far_of_windows(&self) -> Ticks {
+        let rounding = 1_u64 << (self.count_bits & 63);
+        Ticks((self.window.get() << Ticks::SHIFT).wrapping_add(rounding).wrapping_add(HOUR.0))
+    }
+
+    /// The same for states that lie ahead by the windows in which a bucket fills.
+    #[inline(always)]
+    pub(crate) const fn far_of_intervals(&self) -> Ticks {
+        Ticks(self.far_of_windows().0.saturating_add(self.full.0))
     }
 
     /// The time that `cost` units take at the rate, rounded down to a tick. `cost` must not exceed the capacity.
@@ -371,10 +393,7 @@ impl Limit {
         let room = u128::from(room.0);
         // The units whose exact time stays below room + 1; the estimate by division is off by one at most.
         let estimate = (((room + 1) << 64) / unit).min(u128::from(self.capacity)) as u64;
-        if time_of_many(self.unit, self.unit_fraction, estimate) > room {
-            estimate.saturating_sub(1)
-        } else {
-            estimate
-        }
+        let is_too_many = time_of_many(self.unit, self.unit_fraction, estimate) > room;
+        estimate.saturating_sub(is_too_many.into())
     }
 }

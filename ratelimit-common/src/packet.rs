@@ -102,7 +102,8 @@ pub struct Packet {
     pub destination: Address,
     /// The ids of its VLAN tags, the outer one first, or [`NO_VLAN`].
     pub vlans: [u64; 2],
-    /// The transport's number, or [`UNKNOWN_PROTOCOL`].
+    /// The transport's number, or [`UNKNOWN_PROTOCOL`]; that of a later IPv6 fragment is not known, because the host goes by
+    /// what the first one says.
     pub protocol: u64,
     /// The source port, [`NO_PORT`] or [`UNKNOWN_PORT`].
     pub source_port: u64,
@@ -124,6 +125,8 @@ pub struct Packet {
 pub const NO_VLAN: u64 = 4_096;
 /// No transport: what is left of a packet that is not read whole.
 const NO_PROTOCOL: u64 = 59;
+/// In a dry run: it is not IP.
+pub const NOT_IP: u64 = u64::MAX;
 /// The transport can't be reached.
 pub const UNKNOWN_PROTOCOL: u64 = 256;
 /// The packet has no ports.
@@ -176,6 +179,9 @@ impl Ports {
 pub struct NotIp {
     /// The ids of its VLAN tags, as in [`Packet::vlans`].
     pub vlans: [u64; 2],
+    /// 1 if more than two VLAN tags, of which one has no id, hide what it is. The host takes off tags without an id,
+    /// however many there are, so it may be any packet; nobody sends such frames for another reason.
+    pub hides: Flag,
 }
 
 const IPV4: u16 = 0x0800;
@@ -190,18 +196,25 @@ const SERVICE_TAG: u16 = 0x88a8;
 #[inline(always)]
 pub fn parse<F: Frame + ?Sized>(frame: &F) -> Result<Packet, NotIp> {
     let mut vlans = [NO_VLAN; 2];
-    let ethernet: &[u8; EthHdr::LEN] = frame.read(0).ok_or(NotIp { vlans })?;
+    let not_ip = |vlans| NotIp { vlans, hides: 0 };
+    let Some(ethernet) = frame.read::<{ EthHdr::LEN }>(0) else { return Err(not_ip(vlans)) };
     let (mut kind, mut offset) = (be16::<{ offset_of!(EthHdr, ether_type) }, _>(ethernet), EthHdr::LEN);
+    let mut empty = 0;
     for vlan in &mut vlans {
-        if kind != CUSTOMER_TAG && kind != SERVICE_TAG {
+        if !is_tag(kind) {
             break;
         }
-        let Some(tag) = frame.read::<{ VlanHdr::LEN }>(offset) else { return Err(NotIp { vlans }) };
+        let Some(tag) = frame.read::<{ VlanHdr::LEN }>(offset) else { return Err(not_ip(vlans)) };
+        let id = vlan_id(tag);
+        empty |= less(id, 1);
         if F::IS_READ_WHOLE {
-            // The other bits are the priority.
-            *vlan = u64::from(be16::<0, _>(tag)) & 0xfff;
+            *vlan = id;
         }
         (kind, offset) = (be16::<2, _>(tag), offset + VlanHdr::LEN);
+    }
+    if is_tag(kind) {
+        let third = frame.read::<{ VlanHdr::LEN }>(offset).map_or(1, vlan_id);
+        return Err(NotIp { vlans, hides: empty | less(third, 1) });
     }
     let network = match kind {
         IPV4 => read_v4(frame, offset),
@@ -210,8 +223,19 @@ pub fn parse<F: Frame + ?Sized>(frame: &F) -> Result<Packet, NotIp> {
     };
     match network {
         Some(network) => Ok(read_transport(frame, &network, vlans)),
-        None => Err(NotIp { vlans }),
+        None => Err(not_ip(vlans)),
     }
+}
+
+#[inline(always)]
+const fn is_tag(kind: u16) -> bool {
+    kind == CUSTOMER_TAG || kind == SERVICE_TAG
+}
+
+/// The id of a tag without its priority.
+#[inline(always)]
+fn vlan_id(tag: &[u8; VlanHdr::LEN]) -> u64 {
+    u64::from(be16::<0, _>(tag)) & 0xfff
 }
 
 /// 1 if `a < b`, else 0; both below 2^63.

@@ -43,11 +43,14 @@ impl Nanos {
     }
 }
 
+/// The nanoseconds that 64 bits of ticks count.
+const WRAP: u64 = 1 << (64 - Ticks::SHIFT);
+
 /// The present, as nanoseconds since the table was made.
 ///
-/// States keep 64 bits of ticks, which is 4.57 years. Until then the order of any two times is plain. After that a time
-/// up to [`Now::FAR`] ahead counts as the future and all others as the past, so limits go on to work; a bucket that
-/// nobody touched for more than three years may then look used when it is not.
+/// States keep 64 bits of ticks, which is 4.57 years. Until times ahead get there the order of any two times is plain.
+/// From then on a time that is no further ahead than a limit's states can be counts as the future and all others as the
+/// past, so limits go on to work; a bucket that nobody touched for more than two years may then look used when it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now(pub Nanos);
 
@@ -65,15 +68,18 @@ impl Now {
     /// Whether 64 bits of ticks have not yet wrapped.
     #[inline(always)]
     const fn is_plain(self) -> bool {
-        self.0.0 >> (64 - Ticks::SHIFT) == 0
+        self.0.0 < WRAP
     }
 
-    /// How far `later` lies ahead of `base` (a time near the present), or zero if it does not.
+    /// How far `later` lies ahead of `base` (the present, or a time somewhat after it), or zero if it does not. Nothing
+    /// lies further ahead than `far`; that matters where times ahead have wrapped already, or could have.
     #[must_use]
     #[inline(always)]
     pub const fn ahead_of(self, base: Ticks, later: Ticks, far: Ticks) -> Ticks {
         let distance = later.0.wrapping_sub(base.0);
-        let reach = if self.is_plain() { u64::MAX - base.0 } else { far.0 };
+        // Neither `base` nor what lies ahead of it can have wrapped yet.
+        let is_plain = self.0.0 < WRAP.saturating_sub(far.0 >> (Ticks::SHIFT - 1));
+        let reach = if is_plain { u64::MAX - base.0 } else { far.0 };
         Ticks(if distance <= reach { distance } else { 0 })
     }
 
@@ -82,6 +88,15 @@ impl Now {
     #[inline(always)]
     pub const fn ahead(self, time: Ticks, far: Ticks) -> Ticks {
         self.ahead_of(self.ticks(), time, far)
+    }
+
+    /// Whether `time` is not ahead, whatever limit it is of. Shortly before the wrap, times ahead that have wrapped look
+    /// passed; that only chooses which bucket gives way in a full table.
+    #[inline(always)]
+    pub(crate) const fn has_passed(self, time: Ticks) -> bool {
+        let distance = time.0.wrapping_sub(self.ticks().0);
+        let reach = if self.is_plain() { u64::MAX - self.ticks().0 } else { Self::FAR.0 };
+        distance == 0 || distance > reach
     }
 
     /// What to subtract from states so that their order as numbers is that of the times they stand for. After the wrap
@@ -95,8 +110,7 @@ impl Now {
     #[must_use]
     #[inline(always)]
     pub const fn plus(self, length: Ticks) -> Ticks {
-        let now = self.ticks().0;
-        let sum = if self.is_plain() { now.saturating_add(length.0) } else { now.wrapping_add(length.0) };
+        let sum = self.ticks().0.wrapping_add(length.0);
         Ticks(if sum >= crate::table::BUSY { crate::table::BUSY - 1 } else { sum })
     }
 }
@@ -104,8 +118,6 @@ impl Now {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PLAIN_END: u64 = 1 << 57;
 
     #[test]
     fn order_is_plain_for_four_and_a_half_years() {
@@ -116,7 +128,7 @@ mod tests {
 
     #[test]
     fn after_the_wrap_only_the_near_future_lies_ahead() {
-        let now = Now(Nanos(PLAIN_END + 10));
+        let now = Now(Nanos(WRAP + 10));
         assert_eq!(now.ticks(), Ticks(10 << 7));
         assert_eq!(now.ahead(Ticks((10 << 7) + 9), Now::FAR), Ticks(9));
         assert_eq!(now.ahead(Ticks(u64::MAX - 4), Now::FAR), Ticks(0));
@@ -124,9 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_state_before_the_wrap_is_not_the_reserved_one() {
-        let now = Now(Nanos(PLAIN_END - 1));
-        assert_eq!(now.plus(Ticks(1 << 40)), Ticks(crate::table::BUSY - 1));
+    fn times_ahead_wrap_before_the_present_does() {
+        let now = Now(Nanos(WRAP - 1));
+        assert_eq!(now.plus(Ticks(0)), Ticks(crate::table::BUSY - 1), "not the reserved one");
+        let later = now.plus(Ticks(1 << 40));
+        assert_eq!(later, Ticks((1 << 40) - 128));
+        assert_eq!(now.ahead(later, Ticks(1 << 41)), Ticks(1 << 40));
+        assert_eq!(now.ahead(later, Ticks(1 << 39)), Ticks(0));
+        assert_eq!(now.ahead_of(later, now.plus(Ticks(1 << 41)), Ticks(1 << 41)), Ticks(1 << 40));
+        assert_eq!(now.ahead_of(later, now.ticks(), Ticks(1 << 41)), Ticks(0));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::{
     limit::Limit,
-    packet::{Flag, Packet, Ports},
+    packet::{Flag, NotIp, Packet, Ports},
     table::{SLOTS, Secret, Tag},
 };
 
@@ -57,7 +57,7 @@ pub enum Reason {
     NeighbourDiscovery = 4,
     /// Passed: every rule allowed it, but a header is broken.
     Malformed = 5,
-    /// Dropped: a header is broken, and `on_malformed` is `drop`.
+    /// Dropped: a header is broken, and `on_malformed` is `drop`; or VLAN tags without an id hide what it is.
     MalformedDropped = 6,
 }
 
@@ -78,6 +78,13 @@ impl Reason {
     #[inline(always)]
     pub const fn of(number: u64) -> Option<Self> {
         if number < Self::ALL.len() as u64 { Some(Self::ALL[number as usize]) } else { None }
+    }
+
+    /// Of a frame without addresses: it passes, unless it hides something.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of_not_ip(not_ip: NotIp) -> Self {
+        if not_ip.hides == 0 { Self::NotIp } else { Self::MalformedDropped }
     }
 
     /// Whether packets with this reason were dropped.

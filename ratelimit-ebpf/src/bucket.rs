@@ -27,6 +27,10 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// Of no packet.
+    pub const EMPTY: Self =
+        Self { source: [0; 2], destination: [0; 2], ports: Ports(0), now: Now(Nanos(0)), bytes: 0 };
+
     /// Without the time.
     #[inline(always)]
     pub fn new(packet: &Packet, bytes: u64) -> Self {
@@ -46,7 +50,12 @@ impl Subject {
 
     #[inline(always)]
     fn request<'l>(&self, rule: &'l Rule) -> Request<'l> {
-        self.request_for(rule, if rule.takes_bytes == 0 { 1 } else { self.bytes as u32 })
+        self.request_for(rule, self.cost(rule))
+    }
+
+    #[inline(always)]
+    fn cost(&self, rule: &Rule) -> u32 {
+        if rule.takes_bytes == 0 { 1 } else { self.bytes as u32 }
     }
 
     #[inline(always)]
@@ -121,22 +130,22 @@ const ALLOWED: u64 = 1;
 const DENIED: u64 = 2;
 /// There is no bucket; it would allow.
 const ALLOWED_NEW: u64 = 3;
+/// No answer yet, and if there is no bucket, it must be paid for before it is made.
+const UNPAID: u64 = 4;
 
 /// What a loop of tries carries along.
 struct Tries<'s> {
     subject: &'s Subject,
     index: u64,
     answer: u64,
-    /// 1 if the bucket may be made if it is not there.
-    may_make: u64,
 }
 
 #[inline(always)]
 fn repeat<'s>(subject: &'s Subject, index: u64, turn: Turn<Tries<'s>>) -> u64 {
-    let may_make = (globals::rule(index).new_sources == 0) as u64;
-    let mut tries = Tries { subject, index, answer: DISTURBED, may_make };
+    let answer = if globals::rule(index).new_sources == 0 { DISTURBED } else { UNPAID };
+    let mut tries = Tries { subject, index, answer };
     walk::repeat(TRIES, turn, &mut tries);
-    if tries.answer == DISTURBED {
+    if tries.answer == DISTURBED || tries.answer == UNPAID {
         stats::count_table(|counters| counters.exhausted_tries += 1);
     }
     tries.answer
@@ -153,20 +162,28 @@ impl Tries<'_> {
 
 extern "C" fn charge_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
     let tries = walk::carried(tries);
-    if tries.may_make != 0 {
+    if tries.answer != UNPAID {
         return tries.answer(try_charge(tries.subject, tries.index));
     }
     let answer = try_charge_known(tries.subject, tries.index);
+    if opaque(answer) == DISTURBED {
+        return GO_ON;
+    }
     if opaque(answer) != ALLOWED_NEW {
         return tries.answer(answer);
     }
-    // Paid for once, however often the bucket itself takes.
-    let new_sources = globals::rule(tries.index).new_sources as u64;
-    match try_charge(tries.subject, new_sources) {
-        ALLOWED => tries.may_make = 1,
-        answer => return tries.answer(answer),
+    let rule = globals::rule(tries.index);
+    // What even a new bucket denies makes none, unless it counts.
+    if !rule.limit.counts_denied() && !rule.limit.can_hold(tries.subject.cost(rule)) {
+        return tries.answer(DENIED);
     }
-    GO_ON
+    // Paid for once, however often the bucket itself takes.
+    let new_sources = rule.new_sources as u64;
+    match try_charge(tries.subject, new_sources) {
+        ALLOWED => tries.answer(DISTURBED),
+        DISTURBED => GO_ON,
+        answer => tries.answer(answer),
+    }
 }
 
 extern "C" fn ask_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
@@ -174,13 +191,16 @@ extern "C" fn ask_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
     let mut answer = try_ask(tries.subject, tries.index);
     if opaque(answer) == ALLOWED_NEW {
         answer = ALLOWED;
-        if tries.may_make == 0 {
+        if tries.answer == UNPAID {
             answer = try_ask(tries.subject, globals::rule(tries.index).new_sources as u64);
             // The bucket of all new sources may itself be new.
             if opaque(answer) == ALLOWED_NEW {
                 answer = ALLOWED;
             }
         }
+    }
+    if opaque(answer) == DISTURBED {
+        return GO_ON;
     }
     tries.answer(answer)
 }

@@ -3,7 +3,7 @@
 
 use aya_ebpf::{macros::map, maps::Array};
 use ratelimit_common::{
-    packet::{NotIp, Packet},
+    packet::{self, NotIp, Packet},
     wire::{DryRun, Reason},
 };
 
@@ -54,7 +54,7 @@ pub fn note_denied(rules: u64) {
 pub fn note_not_ip(not_ip: NotIp) {
     if let Some(value) = value() {
         // SAFETY: as above.
-        unsafe { (*value).packet.vlans = not_ip.vlans };
+        unsafe { ((*value).packet.vlans, (*value).packet.protocol) = (not_ip.vlans, packet::NOT_IP) };
     }
 }
 

@@ -1,7 +1,5 @@
 //! The stages of a packet, in their order: parse, allow list, neighbour discovery, classify, rules.
 
-use core::mem::MaybeUninit;
-
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
     classify::matching,
@@ -19,15 +17,13 @@ pub struct Judged {
 
 #[inline(always)]
 pub fn judge(ctx: &XdpContext) -> Judged {
-    let mut found = MaybeUninit::<Found>::uninit();
+    let mut found = Found { subject: Subject::EMPTY, matching: 0 };
     let early = examine(ctx.ctx, &mut found);
-    // SAFETY: `examine` writes all of it, or tells that the packet is decided and writes the length.
-    let found = unsafe { found.assume_init_mut() };
     let bytes = found.subject.bytes;
     let reason = match Reason::of(early) {
         Some(reason) => reason,
         None if !rules::allow(&mut found.subject, found.matching) => Reason::Limited,
-        None if found.malformed == 0 => Reason::Passed,
+        None if early == WHOLE_HEADERS => Reason::Passed,
         None if globals().drop_malformed == 0 => Reason::Malformed,
         None => Reason::MalformedDropped,
     };
@@ -40,15 +36,18 @@ struct Found {
     subject: Subject,
     /// The bits of the rules that match.
     matching: u64,
-    malformed: packet::Flag,
 }
 
-/// No reason yet.
-const UNDECIDED: u64 = u64::MAX;
+/// No reason yet, and no broken header; one less if there is one.
+const WHOLE_HEADERS: u64 = u64::MAX;
 
-/// All stages before the rules. A function of its own, so that the rules have its stack.
+/// All stages before the rules. A function of its own, so that the rules have its stack; and one with a symbol, so that they
+/// are not verified again for each way through it.
+#[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn examine(context: *mut xdp_md, found: &mut MaybeUninit<Found>) -> u64 {
+extern "C" fn examine(context: *mut xdp_md, found: *mut Found) -> u64 {
+    // SAFETY: the caller's, or null, which it never is.
+    let Some(found) = (unsafe { found.as_mut() }) else { return Reason::NotIp as u64 };
     if globals().reads_whole == 0 && globals().dry_run == 0 {
         examine_frame::<false>(context, found)
     } else {
@@ -57,18 +56,16 @@ extern "C" fn examine(context: *mut xdp_md, found: &mut MaybeUninit<Found>) -> u
 }
 
 #[inline(always)]
-fn examine_frame<const WHOLE: bool>(context: *mut xdp_md, found: &mut MaybeUninit<Found>) -> u64 {
+fn examine_frame<const WHOLE: bool>(context: *mut xdp_md, found: &mut Found) -> u64 {
     let ctx = XdpContext::new(context);
     let frame = XdpFrame::<WHOLE>::new(&ctx);
     let bytes = frame.wire_length();
-    let found = found.as_mut_ptr();
-    // SAFETY: a place for it.
-    unsafe { (&raw mut (*found).subject.bytes).write(bytes) };
+    found.subject.bytes = bytes;
     let packet = match packet::parse(&frame) {
         Ok(packet) => packet,
         Err(not_ip) => {
             dry_run::note_not_ip(not_ip);
-            return Reason::NotIp as u64;
+            return Reason::of_not_ip(not_ip) as u64;
         }
     };
     if WHOLE && globals().dry_run != 0 {
@@ -81,10 +78,8 @@ fn examine_frame<const WHOLE: bool>(context: *mut xdp_md, found: &mut MaybeUnini
     if packet.is_neighbour_discovery != 0 {
         return Reason::NeighbourDiscovery as u64;
     }
-    let (subject, matching) = (Subject::new(&packet, bytes), classify(&packet, bytes));
-    // SAFETY: as above.
-    unsafe { found.write(Found { subject, matching, malformed: packet.malformed }) };
-    UNDECIDED
+    *found = Found { subject: Subject::new(&packet, bytes), matching: classify(&packet, bytes) };
+    WHOLE_HEADERS - packet.malformed
 }
 
 #[inline(always)]

@@ -31,7 +31,7 @@ pub fn allow(subject: &mut Subject, matching: u64) -> bool {
         }
         return allowed || matching & enforced == 0;
     }
-    let mut walk = Walk { subject, left: 0, taken: 0, denied: 0 };
+    let mut walk = Walk { subject, left: 0, denied: 0 };
     let allowed = enforce(&mut walk, matching & enforced);
     let observed = matching & !enforced;
     if allowed && observed != 0 {
@@ -53,8 +53,8 @@ fn enforce(walk: &mut Walk<'_>, rules: u64) -> bool {
         if walk.denied == 0 {
             return true;
         }
-        done = walk.taken | walk.denied;
-        walk.over(walk.taken, give_back);
+        done = rules & !walk.left;
+        walk.over(done & !walk.denied, give_back);
     }
     walk.over(rules & globals().counts_denied & !done, take_denied);
     false
@@ -75,8 +75,6 @@ struct Walk<'s> {
     subject: &'s Subject,
     /// Bits of the rules to come.
     left: u64,
-    /// Bits of those that were charged.
-    taken: u64,
     /// Bits of those that deny.
     denied: u64,
 }
@@ -138,7 +136,6 @@ extern "C" fn take(_: u64, walk: *mut Walk<'_>) -> i64 {
     let (bit, index, rule) = walk.next();
     if bucket::charge(walk.subject, index) {
         walk.count_passed(rule);
-        walk.taken |= bit;
         return walk.go_on();
     }
     walk.count_dropped(rule);

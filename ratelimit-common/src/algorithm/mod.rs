@@ -50,7 +50,7 @@ pub const fn fresh(now: Now) -> u64 {
 #[must_use]
 #[inline(always)]
 pub const fn is_idle(state: u64, now: Now) -> bool {
-    now.ahead(Ticks(state), Now::FAR).0 == 0
+    now.has_passed(Ticks(state))
 }
 
 /// Decides one request and gives the bucket's new state, which for a denied request is the old one unless the limit

@@ -39,8 +39,8 @@ pub(super) fn undo(limit: &Limit, state: u64, charged: Now, later: Now, cost: u3
 }
 
 pub(super) fn clamp(limit: &Limit, state: u64, now: Now) -> u64 {
-    let used = now.ahead(Ticks(state), Now::FAR);
-    if used > limit.full { now.plus(limit.full).0 } else { state }
+    let is_too_much = !now.has_passed(Ticks(state)) && state.wrapping_sub(now.ticks().0) > limit.full.0;
+    if is_too_much { now.plus(limit.full).0 } else { state }
 }
 
 pub(super) fn remaining(limit: &Limit, state: u64, now: Now) -> u64 {

@@ -21,7 +21,7 @@ fn read(limit: &Limit, state: u64, now: Now, current: Ticks) -> (u64, u64) {
     let last = state & window::low_bits(limit.count_bits);
     if stored == code {
         (0, last)
-    } else if now.ahead_of(Ticks(code), Ticks(stored), Now::FAR).0 > 0 {
+    } else if now.ahead_of(Ticks(code), Ticks(stored), limit.far_of_intervals()).0 > 0 {
         (window::windows_between(limit, now, current, stored), last)
     } else {
         (0, 0)

@@ -62,6 +62,6 @@ pub(super) const fn not_busy(state: u64) -> u64 {
 /// A code is less than a window above the end that it stands for, so the quotient is exact.
 #[inline(always)]
 pub(super) fn windows_between(limit: &Limit, now: Now, end: Ticks, code: u64) -> u64 {
-    let distance = now.ahead_of(end, Ticks(code), Now::FAR);
+    let distance = now.ahead_of(end, Ticks(code), limit.far_of_intervals());
     limit.window.divide(distance.0 >> Ticks::SHIFT).0
 }

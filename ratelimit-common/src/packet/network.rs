@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use network_types::ip::{Ipv4Hdr, Ipv6Hdr};
 
 use super::{
-    Address, Flag, Frame, LATER, NO_PROTOCOL, UNKNOWN_PROTOCOL, WHOLE, less, number,
+    Address, FIRST, Flag, Frame, LATER, NO_PROTOCOL, UNKNOWN_PROTOCOL, WHOLE, less, number,
     transport::TRANSPORT_NEEDED,
 };
 use crate::verifier::{be16, be32, be64, opaque};
@@ -114,7 +114,8 @@ pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize) -> Option<Net
     Some(Network {
         source,
         destination,
-        protocol: if chain.is_lost == 0 { chain.next } else { UNKNOWN_PROTOCOL },
+        // A later fragment says what it is of, but the host goes by the first one.
+        protocol: if chain.is_lost == 0 && chain.fragment != LATER { chain.next } else { UNKNOWN_PROTOCOL },
         transport: chain.at,
         end: if chain.is_lost == 0 { chain.end } else { 0 },
         fragment: chain.fragment,
@@ -147,6 +148,10 @@ impl Chain {
         let Some([next, length, high, low]) = header else { return self.lose() };
         let length = match self.next {
             number::FRAGMENT => {
+                // Of a fragment in a fragment only the host knows what it is, when it has put the first together.
+                if self.fragment == FIRST {
+                    return self.lose();
+                }
                 let position = u64::from(u16::from_be_bytes([high, low]));
                 self.fragment = fragment(position >> 3, position & 1);
                 8

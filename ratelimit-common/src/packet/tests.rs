@@ -188,8 +188,12 @@ fn later_fragments_have_no_ports() {
         let expected = [6, 0x1234, 80, 0x12, NO_TYPE, fragment, 0];
         assert_eq!(transport_v6(&[(44, &[0, 0, 0, low, 0, 0, 0, 0])], 6, &SYN_ACK), expected);
     }
+    // A fragment in a fragment is one of those whose transport can't be told.
+    let (first, whole): (&[u8], &[u8]) = (&[0, 0, 0, 1, 0, 0, 0, 0], &[0, 0, 0, 0, 0, 0, 0, 0]);
+    let nested = [UNKNOWN_PROTOCOL, UNKNOWN_PORT, UNKNOWN_PORT, UNKNOWN_FLAGS, UNKNOWN_TYPE, FIRST, 1];
+    assert_eq!(transport_v6(&[(44, first), (44, whole)], 6, &SYN_ACK), nested);
     let later = transport_v6(&[(44, &[0, 0, 0, 9, 0, 0, 0, 0])], 17, &SYN_ACK);
-    assert_eq!(later, [17, NO_PORT, NO_PORT, NO_FLAGS, NO_TYPE, LATER, 0]);
+    assert_eq!(later, [UNKNOWN_PROTOCOL, NO_PORT, NO_PORT, NO_FLAGS, NO_TYPE, LATER, 0]);
 }
 
 #[test]
@@ -224,6 +228,13 @@ fn vlan_ids_come_without_their_priority() {
     ] {
         assert_eq!(parse(&frame(tags, &inner)[..]).unwrap().vlans, expected);
     }
+    // Behind three tags is nothing for this host, unless it takes off one that has no id.
+    let tag = |id: u8| [0x81, 0, 0, id];
+    for (ids, hides) in [([1, 2, 3], 0), ([0, 0, 0], 1), ([0, 2, 3], 1), ([1, 0, 3], 1), ([1, 2, 0], 1)] {
+        let tags = ids.map(tag).concat();
+        let not_ip = NotIp { vlans: [ids[0].into(), ids[1].into()], hides };
+        assert_eq!(parse(&frame(&tags, &inner)[..]), Err(not_ip), "{ids:?}");
+    }
     let arp = frame(&[0x81, 0, 0x20, 9], &[8, 6]);
-    assert_eq!(parse(&arp[..]), Err(NotIp { vlans: [9, NO_VLAN] }));
+    assert_eq!(parse(&arp[..]), Err(NotIp { vlans: [9, NO_VLAN], hides: 0 }));
 }

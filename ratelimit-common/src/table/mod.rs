@@ -312,11 +312,14 @@ fn claim<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Att
     done
 }
 
-/// The state of a slot that is given back: idle, and another than it had.
+/// The state of a slot that is given back: idle, and another than it had. At one and the same time each is lower than the
+/// one before, so that none comes back however often the slot is taken and given back.
 #[inline(always)]
 const fn given_back(before: u64, fresh: u64) -> u64 {
     let idle = fresh.saturating_sub(1);
-    if idle == before { idle ^ 1 } else { idle }
+    let is_recent = before > 0 && before <= idle && idle - before < 1 << 32;
+    let next = if is_recent { before - 1 } else { idle };
+    if next == before { next ^ 1 } else { next }
 }
 
 /// Where a slot lies among the 16 of a home.

@@ -1,6 +1,6 @@
 //! The classification tables: for each value of a dimension, the set of rules that it satisfies.
 
-use std::{collections::BTreeSet, net::IpAddr, ops::RangeInclusive};
+use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
 
 use ratelimit_common::{classify::Dimension, packet};
 
@@ -127,16 +127,21 @@ fn kind(row: u64) -> (IpVersion, Fragment) {
     (version, fragment)
 }
 
-fn is_any_or<T>(wanted: &[T], satisfies: impl Fn(&T) -> bool) -> bool {
-    wanted.is_empty() || wanted.iter().any(satisfies)
-}
-
 fn direction(rules: &Rules, prefixes: impl Fn(&Match) -> &Vec<Prefix>) -> Prefixes {
-    let all: BTreeSet<Prefix> = rules.iter().flat_map(|rule| prefixes(&rule.matches)).copied().collect();
-    let mut sets =
-        Prefixes { any: set(rules, |_, matches| prefixes(matches).is_empty()), ..Prefixes::default() };
-    for prefix in all {
-        let rules = set(rules, |_, matches| is_any_or(prefixes(matches), |wanted| wanted.contains(&prefix)));
+    let any = set(rules, |_, matches| prefixes(matches).is_empty());
+    let mut named: BTreeMap<Prefix, u64> = BTreeMap::new();
+    for (bit, part) in rules.parts().iter().enumerate() {
+        for prefix in rules.get(part.rule).into_iter().flat_map(|rule| prefixes(&rule.matches)) {
+            *named.entry(*prefix).or_default() |= 1 << bit;
+        }
+    }
+    let mut sets = Prefixes { any, ..Prefixes::default() };
+    // A prefix comes directly before those inside it, so the ones around the present one are on the stack.
+    let mut around: Vec<(Prefix, u64)> = Vec::new();
+    for (prefix, own) in named {
+        while around.pop_if(|(outer, _)| !outer.contains(&prefix)).is_some() {}
+        let rules = own | around.last().map_or(any, |(_, rules)| *rules);
+        around.push((prefix, rules));
         match prefix.address() {
             IpAddr::V4(address) => sets.v4.push((address.octets(), prefix.len(), rules)),
             IpAddr::V6(address) => sets.v6.push((address.octets(), prefix.len(), rules)),

@@ -33,6 +33,12 @@ pub enum CaptureError {
     /// Lengths that contradict each other, and the like.
     #[error("frame {0}: broken")]
     Broken(u64),
+    /// Times that are finer than 64 bits count in a second.
+    #[error("times in units of {0:#04x} (if_tsresol), which is too fine")]
+    Resolution(u8),
+    /// Frames in a form that nobody writes any more.
+    #[error("has Packet Blocks, which are obsolete; `editcap` from Wireshark writes them anew")]
+    Obsolete,
     /// A frame that nobody can have captured.
     #[error("frame {0}: longer than {MOST_BYTES} bytes")]
     TooLong(u64),
@@ -146,7 +152,7 @@ fn read_block(
         Block::SectionHeader(_) => interfaces.clear(),
         Block::InterfaceDescription(interface) => {
             check_link(interface.linktype)?;
-            let resolution = interface.ts_resolution().ok_or(CaptureError::Broken(*frames + 1))?;
+            let resolution = resolution(interface.if_tsresol)?;
             interfaces.push(Clock { resolution, offset: interface.ts_offset() });
         }
         Block::EnhancedPacket(packet) => {
@@ -162,9 +168,19 @@ fn read_block(
             let bytes = packet.data.get(..there).unwrap_or_default();
             return Ok(Step::Frame(frame(*frames, *last, packet.origlen, bytes)));
         }
+        Block::Unknown(block) if block.block_type == OBSOLETE_PACKET => return Err(CaptureError::Obsolete),
         _ => {}
     }
     Ok(Step::Other)
+}
+
+/// The type of the Packet Block, which the Enhanced Packet Block has replaced.
+const OBSOLETE_PACKET: u32 = 2;
+
+/// Units in a second: a power of two if the first bit is set, else of ten.
+fn resolution(exponent: u8) -> Result<u64, CaptureError> {
+    let base: u64 = if exponent & 0x80 == 0 { 10 } else { 2 };
+    base.checked_pow(u32::from(exponent & 0x7f)).ok_or(CaptureError::Resolution(exponent))
 }
 
 impl Clock {

@@ -6,7 +6,7 @@ mod table;
 use std::num::NonZeroU32;
 
 use ratelimit_common::{
-    packet::{NotIp, Packet},
+    packet::{NO_VLAN, NOT_IP, NotIp, Packet},
     table::{SLOTS, Secret},
     time::Nanos,
     wire::Reason,
@@ -78,16 +78,20 @@ impl Kernel {
 /// A test run takes no less.
 const LEAST_BYTES: usize = 14;
 
+/// Nor much more than twice that; nothing behind it is ever read.
+const MOST_BYTES: usize = 1 << 15;
+
 impl Engine for Kernel {
     fn judge(&mut self, frame: &[u8], wire_length: u64, time: Nanos) -> Result<Verdict, dataplane::Error> {
         if frame.len() < LEAST_BYTES {
-            let not_ip = NotIp { vlans: [ratelimit_common::packet::NO_VLAN; 2] };
+            let not_ip = NotIp { vlans: [NO_VLAN; 2], hides: 0 };
             return Ok(Verdict { packet: Err(not_ip), matching: 0, denied: 0, reason: Reason::NotIp });
         }
+        let frame = frame.get(..MOST_BYTES).unwrap_or(frame);
         let found = self.0.dry_run(frame, wire_length, Nanos(MADE_AT.0 + time.0))?;
         let reason = Reason::of(found.reason).ok_or(dataplane::Error::Object("a reason"))?;
-        let not_ip = NotIp { vlans: found.packet.vlans };
-        let packet = if reason == Reason::NotIp { Err(not_ip) } else { Ok(found.packet) };
+        let not_ip = NotIp { vlans: found.packet.vlans, hides: (reason == Reason::MalformedDropped).into() };
+        let packet = if found.packet.protocol == NOT_IP { Err(not_ip) } else { Ok(found.packet) };
         Ok(Verdict { packet, matching: found.matching, denied: found.denied, reason })
     }
 }

@@ -70,6 +70,10 @@ fn both_formats_give_times_to_the_nanosecond() {
         Ok(vec![(7_000_005_000, 60, 60), (8_000_006_000, 1514, 60)])
     );
     assert_eq!(read_bytes(&pcapng(1, 9, &records)), Ok(vec![(7_000_005, 60, 60), (8_000_006, 1514, 60)]));
+    // Powers of two: a quarter of a second.
+    let quarter = [(3, 60, &bytes[..])];
+    assert_eq!(read_bytes(&pcapng(1, 0x82, &quarter)), Ok(vec![(750_000_000, 60, 60)]));
+    assert_eq!(read_bytes(&pcapng(1, 0xff, &quarter)), Err(CaptureError::Resolution(0xff)));
 }
 
 #[test]

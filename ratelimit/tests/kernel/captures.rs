@@ -6,28 +6,37 @@ mod recorded;
 #[path = "../support/traffic.rs"]
 mod traffic;
 
-use std::fs;
+use std::{fs, num::NonZeroU64};
 
 use ratelimit::{
-    policy::{Match, Network, TcpFlags},
-    simulate::{Engine as _, Host, Kernel, compile_for},
+    policy::{Match, Network, PacketLimit, Rule, TcpFlags, Unit},
+    simulate::{Engine as _, Host, Kernel, Verdict, compile_for},
 };
-use ratelimit_common::time::Nanos;
+use ratelimit_common::{
+    limit::{Algorithm, LimitSpec, Rate},
+    time::Nanos,
+};
 
 use self::traffic::{Random, plain_loop, random_frame, random_network};
-use crate::net;
+use crate::{frames, net};
 
 /// The same rules, twice.
 struct Both {
     host: Host,
     kernel: Kernel,
     clock: Nanos,
+    last: Option<Verdict>,
 }
 
 impl Both {
     fn new(network: &Network) -> Self {
         let compiled = compile_for(network, Nanos(0));
-        Self { host: Host::new(compiled.clone()), kernel: Kernel::load(&compiled).unwrap(), clock: Nanos(0) }
+        Self {
+            host: Host::new(compiled.clone()),
+            kernel: Kernel::load(&compiled).unwrap(),
+            clock: Nanos(0),
+            last: None,
+        }
     }
 
     /// Judges a frame by both, and returns the rules that match.
@@ -36,6 +45,7 @@ impl Both {
         let host = self.host.judge(frame, wire_length, self.clock).unwrap();
         let kernel = self.kernel.judge(frame, wire_length, self.clock).unwrap();
         assert_eq!(host, kernel, "{}: {frame:02x?}", context());
+        self.last = Some(host);
         host.matching
     }
 }
@@ -83,7 +93,7 @@ fn captures_cut_at_every_length_get_the_same_answers() {
                 let whole = frame.bytes.len();
                 for length in (0..whole.min(CUTS)).chain([whole]) {
                     let context = || format!("{} {} cut at {length}", path.display(), frame.number);
-                    let bytes = frame.bytes.get(..length.min(MOST)).unwrap();
+                    let bytes = frame.bytes.get(..length).unwrap();
                     let wire_length = if length == whole { frame.wire_length } else { length as u64 };
                     matched |= both.judge(bytes, wire_length, &context);
                     judged += 1;
@@ -95,8 +105,34 @@ fn captures_cut_at_every_length_get_the_same_answers() {
     });
 }
 
-/// A test run takes no more.
-const MOST: usize = 60_000;
+/// A packet that is dropped because it alone is more than the limit makes no bucket, and takes nothing from new sources.
+#[test]
+fn what_makes_no_bucket_takes_nothing_from_new_sources() {
+    net::isolated(|| {
+        let limit = |amount, unit| {
+            let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from_secs(3_600) };
+            PacketLimit::new(LimitSpec::new(Algorithm::TokenBucket, rate), unit).unwrap()
+        };
+        let rule = Rule {
+            limit: limit(200, Unit::Bytes),
+            new_sources: Some(limit(3, Unit::Packets)),
+            ..traffic::rule("bytes", Match::default())
+        };
+        let mut both = Both::new(&traffic::network(vec![rule]));
+        let frame = |source: u8| frames::udp(std::net::Ipv4Addr::new(192, 0, 2, source).into());
+        let is_dropped = |both: &mut Both, source, length| {
+            both.judge(&frame(source), length, &|| format!("source {source}, {length} bytes"));
+            both.last.unwrap().reason.is_drop()
+        };
+        for source in 1..=10 {
+            assert!(is_dropped(&mut both, source, 500));
+        }
+        for (source, dropped) in [(11, false), (12, false), (13, false), (14, true), (11, false), (12, false)]
+        {
+            assert_eq!(is_dropped(&mut both, source, 100), dropped, "source {source}");
+        }
+    });
+}
 
 #[test]
 fn random_rules_and_packets_get_the_same_answers() {

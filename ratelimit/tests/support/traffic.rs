@@ -173,10 +173,10 @@ fn any<T>(wanted: &[T], matches: impl Fn(&T) -> bool) -> bool {
 /// A frame, mostly a whole one.
 pub fn random_frame(random: &mut Random) -> Vec<u8> {
     let mut frame = vec![0; 12];
-    for _ in 0..random.below(4) {
-        if random.one_in(3) {
+    for _ in 0..random.below(11) {
+        if random.one_in(4) {
             frame.extend(random.of(&[[0x81, 0], [0x88, 0xa8]]));
-            let id = random.of(&[0_u16, 7, 100, 4_094]) | (random.below(16) as u16) << 12;
+            let id = random.of(&[0_u16, 0, 0, 7, 100, 4_094]) | (random.below(16) as u16) << 12;
             frame.extend(id.to_be_bytes());
         }
     }

@@ -105,7 +105,8 @@ impl Engine for Host {
         let packet = match packet::parse(frame) {
             Ok(packet) => packet,
             Err(not_ip) => {
-                return Ok(Verdict { packet: Err(not_ip), matching: 0, denied: 0, reason: Reason::NotIp });
+                let reason = Reason::of_not_ip(not_ip);
+                return Ok(Verdict { packet: Err(not_ip), matching: 0, denied: 0, reason });
             }
         };
         let matching = matching(self, &packet, wire_length);
