@@ -355,6 +355,13 @@ impl Limit {
         self.count_denied != 0
     }
 
+    /// The same limit, but denied requests do not count.
+    #[must_use]
+    pub const fn forgiving(mut self) -> Self {
+        self.count_denied = 0;
+        self
+    }
+
     /// Whether admitted requests are held until their turn.
     #[must_use]
     pub const fn delays(&self) -> bool {

@@ -4,6 +4,7 @@
 // These macros panic when the stream can't be written: `cli::output` has what does not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod application;
 pub mod cli;
 pub mod clock;
 pub mod compile;

@@ -4,6 +4,7 @@
 //! built wrong, rules are at most [`Rules::MOST`] and their names differ. How it is written is for `config`, how it is
 //! enforced for the data plane; neither is known here.
 
+pub mod application;
 mod key;
 mod limit;
 mod matches;
@@ -13,6 +14,7 @@ mod sets;
 
 use std::path::PathBuf;
 
+pub use application::Application;
 pub use key::{Key, KeyPart, PrefixLength, PrefixLengths};
 pub use limit::{PacketLimit, PacketLimitError, Unit};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
@@ -27,6 +29,8 @@ pub struct Policy {
     pub instance: InstanceName,
     /// What to do with packets.
     pub network: Option<Network>,
+    /// What to answer about requests.
+    pub application: Option<Application>,
     /// The control socket, if not at its default place.
     pub control: Option<PathBuf>,
 }

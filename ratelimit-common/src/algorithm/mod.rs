@@ -36,7 +36,7 @@ enum Facts {
     /// A state word before and after.
     Word { before: u64, after: u64 },
     /// Numbers of a state that is not a word.
-    Known { remaining: u64, wait: Nanos, reset: Nanos },
+    Known { remaining: u64, wait: Nanos, reset: Nanos, next: Nanos },
 }
 
 /// The state of a bucket that nobody has used.
@@ -124,15 +124,15 @@ const fn ratio(part: u64, whole: u64) -> u32 {
 }
 
 impl<'l> Decision<'l> {
-    /// A decision on a state that is not a word. `wait` is the time until a denied request would be allowed.
+    /// A decision on a state that is not a word. Of the times, the first is that until a denied request would be allowed,
+    /// the second that until the state is fresh or its window ends, the third that until one more unit is there.
     pub(crate) const fn known(
         limit: &'l Limit,
         (allowed, cost, now): (bool, u32, Now),
         remaining: u64,
-        wait: Nanos,
-        reset: Nanos,
+        [wait, reset, next]: [Nanos; 3],
     ) -> Self {
-        Self { allowed, limit, facts: Facts::Known { remaining, wait, reset }, cost, now }
+        Self { allowed, limit, facts: Facts::Known { remaining, wait, reset, next }, cost, now }
     }
 
     /// The most units at once: burst of a bucket, amount of a window.
@@ -168,6 +168,39 @@ impl<'l> Decision<'l> {
                 .capacity
                 .saturating_sub(sliding_window_counter::counted(self.limit, state, self.now)),
             Kind::Log | Kind::WideSlidingCounter => 0,
+        }
+    }
+
+    /// Units used; a fixed window that counts denied requests may have more than its limit.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        match self.facts {
+            Facts::Word { after, .. } if self.limit.kind == Kind::Window => {
+                fixed_window::used(self.limit, after, self.now)
+            }
+            _ => self.limit.capacity.saturating_sub(self.remaining()),
+        }
+    }
+
+    /// How long until one more unit is there than [`Self::remaining`]; of a fixed window, until it ends. 0 if none is missing.
+    #[must_use]
+    pub fn next_after(&self) -> Nanos {
+        let remaining = self.remaining();
+        if remaining >= self.limit.capacity {
+            return Nanos(0);
+        }
+        let state = match self.facts {
+            Facts::Known { next, .. } => return next,
+            Facts::Word { after, .. } => after,
+        };
+        // Where there are more units than a cost can be, they come back within a few nanoseconds.
+        let cost = (remaining + 1).min(u32::MAX as u64) as u32;
+        match self.limit.kind {
+            Kind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
+            Kind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
+            Kind::Window => fixed_window::reset(self.limit, state, self.now),
+            Kind::SlidingCounter => sliding_window_counter::wait(self.limit, state, self.now, cost),
+            Kind::Log | Kind::WideSlidingCounter => Nanos(0),
         }
     }
 

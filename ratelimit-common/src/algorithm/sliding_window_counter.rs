@@ -205,7 +205,11 @@ impl WideState {
         let wait = Nanos(begins.saturating_add(counts.wait(limit, asked(cost).into()).0));
         let remaining = limit.capacity.saturating_sub(counts.sum(limit));
         let reset = Nanos(end.0.saturating_sub(now.0.0));
-        Decision::known(limit, (allowed, cost, now), remaining, wait, reset)
+        let next = match remaining.checked_add(1) {
+            Some(more) if more <= limit.capacity => begins.saturating_add(counts.wait(limit, more).0),
+            _ => 0,
+        };
+        Decision::known(limit, (allowed, cost, now), remaining, [wait, reset, Nanos(next)])
     }
 
     /// Gives back what an admitted request took at `charged`, after a later limit denied it.

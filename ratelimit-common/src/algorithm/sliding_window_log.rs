@@ -61,7 +61,8 @@ pub fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: 
     let reset = until_leaves(limit, entries, now, entries.len().wrapping_sub(1));
     let short = (used + u64::from(asked(cost))).saturating_sub(limit.capacity) as usize;
     let wait = until_leaves(limit, entries, now, (expired + short).wrapping_sub(1));
-    Decision::known(limit, (allowed, cost, now), limit.capacity.saturating_sub(used), wait, reset)
+    let next = until_leaves(limit, entries, now, expired);
+    Decision::known(limit, (allowed, cost, now), limit.capacity.saturating_sub(used), [wait, reset, next])
 }
 
 /// Gives back what an admitted request took at `charged`, after a later limit denied it.
@@ -75,6 +76,13 @@ pub fn undo(entries: &mut impl Entries, charged: Now, cost: u32) {
             entries.remove(index);
             left -= 1;
         }
+    }
+}
+
+/// Gives back `count` units of those that the window holds, the newest first.
+pub fn refund(entries: &mut impl Entries, count: u32) {
+    for _ in 0..count.min(entries.len() as u32) {
+        entries.remove(entries.len() - 1);
     }
 }
 

@@ -39,7 +39,7 @@ pub fn validate(raw: &RawConfig, directory: &Path, report: &mut Report) -> Optio
         Some(network) => Some(validate_network(network, report)?),
         None => None,
     };
-    Some(Policy { instance: instance.unwrap_or_default(), network, control })
+    Some(Policy { instance: instance.unwrap_or_default(), network, application: None, control })
 }
 
 fn socket_path(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {

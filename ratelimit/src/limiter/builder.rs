@@ -2,19 +2,16 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use ratelimit_common::{
-    limit::{Limit, LimitError, Place},
-    time::Nanos,
-};
+use ratelimit_common::limit::{Limit, LimitError, Place};
 
 use super::{
-    Limiter, Zero,
+    Limiter,
     rule::{Bound, Rule},
 };
 use crate::{
     clock::{Clock, MonotonicClock},
     store::{
-        Enrolment, MemoryStore, Store,
+        Enrolment, MemoryStore, Store, Zero,
         memory::{DEFAULT_MAX_KEYS, NoMemory},
     },
 };
@@ -85,9 +82,6 @@ impl<C: Clock> Builder<C> {
 }
 
 impl<C: Clock, S: Store> Limiter<C, S> {
-    /// The furthest that a clock can step back and find its time again: before that, time stands still.
-    const STEPS_BACK: Nanos = Nanos::from_secs(3_600);
-
     /// A limiter over a store that no other limiter uses.
     ///
     /// # Errors
@@ -97,7 +91,7 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         clock: C,
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<Self, LimiterError> {
-        let zero = Zero(i128::from(clock.now().0) - i128::from(Self::STEPS_BACK.0));
+        let zero = Zero::before(clock.now());
         Self::at(store, clock, zero, rules)
     }
 
@@ -124,8 +118,7 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         rules: impl IntoIterator<Item = Rule>,
         clock: C,
     ) -> Result<Self, LimiterError> {
-        let now = self.zero.since(self.clock.now());
-        let zero = Zero(i128::from(clock.now().0) - i128::from(now.0.0));
+        let zero = Zero::at(clock.now(), self.zero.since(self.clock.now()));
         let limiter = Self::at(Arc::clone(&self.store), clock, zero, rules)?;
         limiter.clamp();
         Ok(limiter)
@@ -164,12 +157,4 @@ fn built(rules: impl IntoIterator<Item = Rule>, zero: Zero) -> Result<Vec<(Rule,
         built.push((rule, zero.align(limit)));
     }
     Ok(built)
-}
-
-impl Zero {
-    /// The limit with its windows aligned to the Unix epoch.
-    fn align(self, limit: Limit) -> Limit {
-        let into_window = self.0.rem_euclid(i128::from(limit.period().0.max(1)));
-        limit.aligned(Nanos(into_window as u64))
-    }
 }

@@ -35,7 +35,6 @@ mod rule;
 
 use std::{hash::Hash, sync::Arc};
 
-use ratelimit_common::time::Now;
 pub use ratelimit_common::{
     limit::{Algorithm, LimitError, LimitSpec, OnLimit, Rate, Refill},
     time::Nanos,
@@ -51,7 +50,7 @@ pub use self::{
 };
 use crate::{
     clock::{Clock, MonotonicClock},
-    store::{Limits, MemoryStore, Store},
+    store::{Limits, MemoryStore, Store, Zero},
 };
 
 /// Decides which requests may go on. Shared by reference between any number of threads.
@@ -66,19 +65,6 @@ pub struct Limiter<C = MonotonicClock, S = MemoryStore> {
 
 /// A request under more limits than this allocates memory.
 const MOST_INLINE: usize = 8;
-
-/// What the clock says at the zero of the store's time, in nanoseconds since the Unix epoch; maybe before it.
-#[derive(Clone, Copy, Debug)]
-struct Zero(i128);
-
-impl Zero {
-    /// The store's time when the clock says `now`. Before the zero it stands still.
-    #[inline]
-    fn since(self, now: Nanos) -> Now {
-        let since = i128::from(now.0) - self.0;
-        Now(Nanos(if since < 0 { 0 } else { since as u64 }))
-    }
-}
 
 impl Limiter {
     /// What a limiter is made with.

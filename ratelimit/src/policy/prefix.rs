@@ -80,6 +80,13 @@ impl Prefix {
         }
     }
 
+    /// The network of that length around an address; the address alone if it has no more bits.
+    #[must_use]
+    pub fn around(address: IpAddr, length: u8) -> Self {
+        let length = length.min(bits(address));
+        Self { address: masked(address, length), length }
+    }
+
     /// The first address; `octets` of it are in network byte order.
     #[must_use]
     pub const fn address(&self) -> IpAddr {

@@ -148,6 +148,20 @@ impl Store for MemoryStore {
         }
     }
 
+    fn refund(&self, limits: &Limits, charge: &Charge<'_>) {
+        // More than a bucket holds has no time. A window that counts denied requests may hold more than its limit.
+        let most = match charge.limit.kind() {
+            Kind::ArrivalTime => u32::try_from(charge.limit.capacity()).unwrap_or(u32::MAX),
+            _ => u32::MAX,
+        };
+        let charge = Charge { cost: charge.cost.min(most), ..*charge };
+        if is_wide(charge.limit) {
+            return self.wide.refund(charge);
+        }
+        // What was charged in this instant is all that there is, so all of it can be told apart.
+        self.undo(limits, &charge, charge.now);
+    }
+
     fn clamp(&self, limits: &Limits, now: Now) {
         // What a log or a counter holds above its limit reads as nothing remaining, until it leaves the window.
         self.grid.update_all(limits, |limit, state| algorithm::clamp(limit, state, now));

@@ -7,12 +7,13 @@
 mod limits;
 pub mod memory;
 mod tags;
+mod zero;
 
 use std::hash::Hash;
 
 use ratelimit_common::{algorithm, limit::Limit, table::Tag, time::Now};
 
-pub use self::{limits::Limits, memory::MemoryStore};
+pub use self::{limits::Limits, memory::MemoryStore, zero::Zero};
 
 /// What a store keeps for a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +28,18 @@ impl Account {
     /// The bucket of a key that hashed to `hash`.
     #[inline]
     const fn bucket(&self, hash: KeyHash) -> Bucket {
-        Bucket { tag: self.tag, identity: hash.0 ^ self.seed }
+        Bucket { tag: self.tag, identity: self.identity(hash) }
+    }
+
+    /// What the rule and a key are together, as one number.
+    #[inline]
+    pub(crate) const fn identity(&self, hash: KeyHash) -> u64 {
+        hash.0 ^ self.seed
     }
 }
 
 /// What a store made of a key, the same for all rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
 
 /// Whose bucket: one key's, under one rule.
@@ -92,6 +99,9 @@ pub trait Store {
 
     /// Gives back what an admitted charge took, after another limit denied the request. `later` is the present.
     fn undo(&self, limits: &Limits, charge: &Charge<'_>, later: Now);
+
+    /// Gives back `charge.cost` units, as far as the bucket, or its current window, has taken as many.
+    fn refund(&self, limits: &Limits, charge: &Charge<'_>);
 
     /// Makes no bucket emptier than empty, after limits have shrunk.
     fn clamp(&self, limits: &Limits, now: Now);

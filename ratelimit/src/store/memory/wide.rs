@@ -93,13 +93,22 @@ impl Wide {
 
     /// Gives back what an admitted charge took.
     pub fn undo(&self, charge: Charge<'_>) {
+        self.give_back(charge, |log, charge| sliding_window_log::undo(log, charge.now, charge.cost));
+    }
+
+    /// Gives back the newest units.
+    pub fn refund(&self, charge: Charge<'_>) {
+        self.give_back(charge, |log, charge| sliding_window_log::refund(log, charge.cost));
+    }
+
+    fn give_back(&self, charge: Charge<'_>, from_log: fn(&mut Log, &Charge<'_>)) {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
         let Shard { buckets, entries, .. } = &mut *shard;
         if let Some(bucket) = buckets.get_mut(&identity).filter(|bucket| bucket.is_of(charge.limit)) {
             *entries -= bucket.entries();
             match &mut bucket.state {
-                State::Log(log) => sliding_window_log::undo(log, charge.now, charge.cost),
+                State::Log(log) => from_log(log, &charge),
                 State::Counter(counter) => counter.undo(charge.limit, charge.now, charge.cost),
             }
             *entries += bucket.entries();

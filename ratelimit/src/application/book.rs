@@ -1,0 +1,186 @@
+//! The rules of one generation, to be looked up by domain and entries.
+//!
+//! At each level an entry is looked up as exact key and value, then among the patterns in file order, then as the key
+//! alone. What is found is final, even if nothing further down fits; and a limit applies only to descriptors that end
+//! where it stands.
+
+use std::{
+    collections::HashMap,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use foldhash::fast::FixedState;
+
+use super::{
+    bucket::Bucket,
+    counters::{DomainCounters, RuleCounters},
+    pattern::Pattern,
+    response::RuleIdentity,
+};
+
+type Table<V> = HashMap<Box<str>, V, FixedState>;
+
+/// All rules.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub(super) domains: Table<DomainRules>,
+}
+
+/// The rules of a domain.
+#[derive(Debug)]
+pub(super) struct DomainRules {
+    pub(super) nodes: Vec<Node>,
+    pub(super) top: Level,
+    pub(super) counters: Arc<DomainCounters>,
+    /// Those of limits that requests bring along.
+    pub(super) overrides: Arc<RuleCounters>,
+}
+
+/// What a descriptor's next entry may be. Numbers are of nodes.
+#[derive(Debug, Default)]
+pub(super) struct Level {
+    keys: Table<Values>,
+    patterns: Vec<(Pattern, Option<Pattern>, usize)>,
+}
+
+#[derive(Debug, Default)]
+struct Values {
+    exact: Table<usize>,
+    any: Option<usize>,
+}
+
+/// What an entry was found as.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) rule: Option<Rule>,
+    pub(super) below: Level,
+}
+
+/// A rule that ends in a limit, or in the word that there is none.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) identity: Arc<RuleIdentity>,
+    pub(super) replaces: Vec<String>,
+    /// `None` if it is unlimited.
+    pub(super) bucket: Option<Bucket>,
+    pub(super) shadow: bool,
+    pub(super) quota: bool,
+    /// For each entry on the way, how it tells requests apart.
+    pub(super) steps: Vec<Step>,
+    pub(super) detailed: bool,
+    pub(super) counters: Arc<RuleCounters>,
+}
+
+/// An entry on the way to a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Key and value that stand for all that the pattern matches, if these share a bucket.
+    pub(super) shared: Option<(Box<str>, Box<str>)>,
+    /// Whether metrics tell values apart.
+    pub(super) value_to_metric: bool,
+    /// Key and value as in the file.
+    pub(super) label: Box<str>,
+}
+
+impl Level {
+    /// Adds an entry.
+    pub(super) fn insert(&mut self, key: &str, value: Option<&str>, node: usize) {
+        let values = self.keys.entry(key.into()).or_default();
+        match value {
+            Some(value) => drop(values.exact.insert(value.into(), node)),
+            None => values.any = Some(node),
+        }
+        if key.contains('*') || value.is_some_and(|value| value.contains('*')) {
+            self.patterns.push((Pattern::new(key), value.map(Pattern::new), node));
+        }
+    }
+
+    fn find(&self, key: &str, value: &str) -> Option<usize> {
+        let values = self.keys.get(key);
+        let exact = || values?.exact.get(value).copied();
+        let by_pattern = || {
+            let fits = |(keys, values, _): &&(Pattern, Option<Pattern>, usize)| {
+                keys.matches(key) && values.as_ref().is_none_or(|values| values.matches(value))
+            };
+            self.patterns.iter().find(fits).map(|(.., node)| *node)
+        };
+        exact().or_else(by_pattern).or_else(|| values?.any)
+    }
+}
+
+impl DomainRules {
+    /// The rule of a descriptor with these entries.
+    pub(super) fn find(&self, entries: &[(String, String)]) -> Option<&Rule> {
+        let (mut level, mut node) = (&self.top, None);
+        for (key, value) in entries {
+            let found = self.nodes.get(level.find(key, value)?)?;
+            (level, node) = (&found.below, Some(found));
+        }
+        node?.rule.as_ref()
+    }
+}
+
+/// Whose bucket: hashed, domain and entries can't be mistaken for others.
+#[derive(Debug)]
+pub(super) struct BucketKey<'r> {
+    pub(super) domain: &'r str,
+    pub(super) entries: &'r [(String, String)],
+    /// Those of the rule, if it has any that share.
+    pub(super) steps: &'r [Step],
+}
+
+impl Hash for BucketKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.domain.hash(state);
+        for (index, (key, value)) in self.entries.iter().enumerate() {
+            match self.steps.get(index).and_then(|step| step.shared.as_ref()) {
+                Some(shared) => shared.hash(state),
+                None => (&**key, &**value).hash(state),
+            }
+        }
+    }
+}
+
+impl Rule {
+    /// Whether requests count under labels that their values make.
+    pub(super) fn tells_values(&self) -> bool {
+        self.steps.iter().any(|step| self.tells(step))
+    }
+
+    fn tells(&self, step: &Step) -> bool {
+        step.shared.is_none() && (self.detailed || step.value_to_metric)
+    }
+
+    /// The label of a descriptor with these entries.
+    pub(super) fn label(&self, entries: &[(String, String)]) -> String {
+        let mut label = String::new();
+        for (step, (key, value)) in self.steps.iter().zip(entries) {
+            label += if label.is_empty() { "" } else { "." };
+            match self.tells(step) {
+                true if value.is_empty() => label += key,
+                true => label.extend([key, "_", value]),
+                false => label += &step.label,
+            }
+        }
+        label
+    }
+}
+
+/// What tells the label of a descriptor from others.
+#[derive(Debug)]
+pub(super) struct ValueKey<'r> {
+    pub(super) rule: &'r Rule,
+    pub(super) entries: &'r [(String, String)],
+}
+
+impl Hash for ValueKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.rule.identity.domain, &self.rule.identity.key).hash(state);
+        for (step, entry) in self.rule.steps.iter().zip(self.entries) {
+            if self.rule.tells(step) {
+                entry.hash(state);
+            }
+        }
+    }
+}

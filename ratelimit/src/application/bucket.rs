@@ -1,0 +1,130 @@
+//! A limit on requests in force: what the algorithms need, what the store needs, and what is told about it.
+
+use ratelimit_common::{
+    algorithm,
+    limit::{Algorithm, Kind, Limit},
+    time::Nanos,
+};
+
+use super::response::CurrentLimit;
+use crate::{
+    policy::application::{NearLimitRatio, RequestRate, SoftLimit},
+    store::Account,
+};
+
+/// A limit on requests in force.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    pub(super) limit: Limit,
+    pub(super) account: Account,
+    pub(super) current: CurrentLimit,
+    /// Use above this is near the limit.
+    pub(super) near: u64,
+    pub(super) soft: Option<SoftLimit>,
+    /// Whether it is a fixed window that counts whatever is denied, so that its count tells whether it is exceeded.
+    pub(super) counts_all: bool,
+}
+
+/// What one limit says about one descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    pub(super) over: bool,
+    /// Above the soft limit, and not over.
+    pub(super) soft: bool,
+    /// Units used after it was charged, or found if it was not.
+    pub(super) used: u64,
+    pub(super) remaining: u64,
+    pub(super) reset_after: Nanos,
+    pub(super) next_after: Nanos,
+    pub(super) retry_after: Option<Nanos>,
+    pub(super) never: bool,
+}
+
+impl Bucket {
+    pub(super) fn new(rate: &RequestRate, limit: Limit, account: Account, near: NearLimitRatio) -> Self {
+        let capacity = rate.capacity();
+        let spec = rate.spec();
+        Self {
+            limit,
+            account,
+            current: CurrentLimit {
+                requests_per_unit: rate.requests(),
+                unit: rate.unit(),
+                per: spec.rate.per,
+                capacity,
+            },
+            near: near.of(capacity),
+            soft: rate.soft(),
+            counts_all: spec.algorithm == Algorithm::FixedWindow && spec.count_denied,
+        }
+    }
+
+    /// Whether it lets nothing through, and keeps no count either.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.current.capacity == 0 && !self.counts_all
+    }
+
+    /// Whether it has a window that ends, other than a bucket that fills.
+    pub(super) fn is_window(&self) -> bool {
+        !matches!(self.limit.kind(), Kind::ArrivalTime | Kind::Interval)
+    }
+
+    /// Whether it is charged whatever others say.
+    pub(super) const fn stands_alone(&self) -> bool {
+        self.limit.counts_denied()
+    }
+
+    /// What the store's decision about `hits` means.
+    pub(super) fn verdict(&self, decision: &algorithm::Decision<'_>, hits: u32) -> Verdict {
+        if self.counts_all { self.of_count(decision, hits) } else { self.of_decision(decision) }
+    }
+
+    /// A request that only asks is over if the count is, which it is not when it is just reached.
+    fn of_count(&self, decision: &algorithm::Decision<'_>, hits: u32) -> Verdict {
+        let (used, capacity) = (decision.used(), self.current.capacity);
+        let reset_after = decision.reset_after();
+        let over = used > capacity;
+        let never = over && u64::from(hits.max(1)) > capacity;
+        Verdict {
+            over,
+            soft: false,
+            used,
+            remaining: capacity.saturating_sub(used),
+            reset_after,
+            next_after: if used == 0 { Nanos(0) } else { reset_after },
+            retry_after: (over && !never).then_some(reset_after),
+            never,
+        }
+    }
+
+    fn of_decision(&self, decision: &algorithm::Decision<'_>) -> Verdict {
+        let over = !decision.allowed;
+        let retry_after = decision.retry_after();
+        let reset_after = match retry_after {
+            Some(wait) if !self.is_window() => wait,
+            _ => decision.reset_after(),
+        };
+        Verdict {
+            over,
+            soft: false,
+            used: decision.used(),
+            remaining: if over { 0 } else { decision.remaining() },
+            reset_after,
+            next_after: decision.next_after(),
+            retry_after,
+            never: over && decision.never(),
+        }
+    }
+
+    /// Of a limit that lets nothing through.
+    pub(super) const CLOSED: Verdict = Verdict {
+        over: true,
+        soft: false,
+        used: 0,
+        remaining: 0,
+        reset_after: Nanos(0),
+        next_after: Nanos(0),
+        retry_after: None,
+        never: true,
+    };
+}

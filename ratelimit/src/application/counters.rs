@@ -1,0 +1,241 @@
+//! What has been counted: by domain and by rule, with a bounded number of labels.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use super::{
+    book::Rule,
+    bucket::{Bucket, Verdict},
+};
+use crate::store::KeyHash;
+
+/// Labels that values of requests make at most, over all rules; what comes later counts under its rule's own label.
+pub const MOST_VALUE_LABELS: usize = 1_000;
+
+/// Characters of a label that come from one request at most.
+const LONGEST_VALUE_LABEL: usize = 200;
+
+/// Counts of hits under one label. A request of several hits is split at the thresholds that it crosses.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct RuleCounters {
+    total_hits: AtomicU64,
+    over_limit: AtomicU64,
+    near_limit: AtomicU64,
+    within_limit: AtomicU64,
+    shadow_mode: AtomicU64,
+    soft_limit: AtomicU64,
+}
+
+/// What [`RuleCounters`] counted so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleCounts {
+    /// All hits.
+    pub total_hits: u64,
+    /// Hits above the limit.
+    pub over_limit: u64,
+    /// Hits above the near limit ratio, up to the limit.
+    pub near_limit: u64,
+    /// Hits of requests within the limit, near or not.
+    pub within_limit: u64,
+    /// Hits of requests that were over a limit in shadow mode, and passed.
+    pub shadow_mode: u64,
+    /// Hits of requests that passed above the soft limit.
+    pub soft_limit: u64,
+}
+
+/// Counts of requests of one domain.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct DomainCounters {
+    pub(super) allowed: AtomicU64,
+    pub(super) denied: AtomicU64,
+    pub(super) shadowed: AtomicU64,
+}
+
+/// What [`DomainCounters`] counted so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DomainCounts {
+    /// Requests that may go on.
+    pub allowed: u64,
+    /// Requests that may not.
+    pub denied: u64,
+    /// Of those allowed, the ones that only the shadow mode of the whole daemon let through.
+    pub shadowed: u64,
+}
+
+/// A label: a domain, and the keys and values on the way to a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label {
+    /// The domain.
+    pub domain: String,
+    /// The way, such as `key1_value1.key2`.
+    pub key: String,
+}
+
+/// All counters.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    domains: Mutex<HashMap<String, Arc<DomainCounters>>>,
+    rules: Mutex<HashMap<Label, Arc<RuleCounters>>>,
+    values: RwLock<HashMap<KeyHash, ValueLabel>>,
+    /// Of domains that no rule is about.
+    pub(super) unknown: DomainCounters,
+}
+
+/// A label that a request's values made.
+#[derive(Debug)]
+struct ValueLabel {
+    label: Label,
+    /// That of the rule.
+    rule: Label,
+    counters: Arc<RuleCounters>,
+}
+
+impl RuleCounters {
+    /// Counts a request.
+    pub(super) fn add(&self, bucket: &Bucket, verdict: &Verdict, hits: u64, was_charged: bool, shadow: bool) {
+        self.total_hits.fetch_add(hits, Relaxed);
+        let (before, after) = match was_charged {
+            true => (verdict.used.saturating_sub(hits), verdict.used),
+            false => (verdict.used, verdict.used.saturating_add(hits)),
+        };
+        let (near, limit) = (bucket.near, bucket.current.capacity);
+        if verdict.over {
+            let over = if before >= limit || after <= limit { hits } else { after - limit };
+            self.over_limit.fetch_add(over, Relaxed);
+            add(&self.near_limit, if over < hits { limit.saturating_sub(near.max(before)) } else { 0 });
+            add(&self.shadow_mode, if shadow { hits } else { 0 });
+        } else {
+            add(&self.near_limit, if after > near { after - near.max(before) } else { 0 });
+            self.within_limit.fetch_add(hits, Relaxed);
+            add(&self.soft_limit, if verdict.soft { hits } else { 0 });
+        }
+    }
+
+    /// Counts hits on a rule without a limit.
+    pub(super) fn add_unlimited(&self, hits: u64) {
+        self.total_hits.fetch_add(hits, Relaxed);
+        self.within_limit.fetch_add(hits, Relaxed);
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn read(&self) -> RuleCounts {
+        RuleCounts {
+            total_hits: self.total_hits.load(Relaxed),
+            over_limit: self.over_limit.load(Relaxed),
+            near_limit: self.near_limit.load(Relaxed),
+            within_limit: self.within_limit.load(Relaxed),
+            shadow_mode: self.shadow_mode.load(Relaxed),
+            soft_limit: self.soft_limit.load(Relaxed),
+        }
+    }
+}
+
+/// Most counters stay as they are, and a write that changes nothing would still take the line from other processors.
+fn add(counter: &AtomicU64, hits: u64) {
+    if hits > 0 {
+        counter.fetch_add(hits, Relaxed);
+    }
+}
+
+impl RuleCounts {
+    fn add(&mut self, other: Self) {
+        self.total_hits += other.total_hits;
+        self.over_limit += other.over_limit;
+        self.near_limit += other.near_limit;
+        self.within_limit += other.within_limit;
+        self.shadow_mode += other.shadow_mode;
+        self.soft_limit += other.soft_limit;
+    }
+}
+
+impl DomainCounters {
+    /// What was counted so far.
+    #[must_use]
+    pub fn read(&self) -> DomainCounts {
+        DomainCounts {
+            allowed: self.allowed.load(Relaxed),
+            denied: self.denied.load(Relaxed),
+            shadowed: self.shadowed.load(Relaxed),
+        }
+    }
+}
+
+impl Registry {
+    pub(super) fn domain(&self, name: &str) -> Arc<DomainCounters> {
+        let mut domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(domains.entry(name.to_owned()).or_default())
+    }
+
+    pub(super) fn rule(&self, label: Label) -> Arc<RuleCounters> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(rules.entry(label).or_default())
+    }
+
+    /// Forgets what no rule counts any more. Those of a generation that still is in use are kept by it.
+    pub(super) fn retain_used(&self) {
+        let is_used = |count: usize| count > 1;
+        self.domains
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|_, c| is_used(Arc::strong_count(c)));
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.retain(|_, counters| is_used(Arc::strong_count(counters)));
+        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        values.retain(|_, value| rules.contains_key(&value.rule));
+    }
+
+    /// The counters of a rule that tells values apart. `hash` is of the rule and the values that `label` would show.
+    pub(super) fn values(
+        &self,
+        rule: &Rule,
+        hash: KeyHash,
+        label: impl FnOnce() -> String,
+    ) -> Arc<RuleCounters> {
+        let known = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        match known.get(&hash) {
+            Some(value) => return Arc::clone(&value.counters),
+            None if known.len() >= MOST_VALUE_LABELS => return Arc::clone(&rule.counters),
+            None => drop(known),
+        }
+        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        if values.len() >= MOST_VALUE_LABELS && !values.contains_key(&hash) {
+            return Arc::clone(&rule.counters);
+        }
+        let domain = &rule.identity.domain;
+        let made = || ValueLabel {
+            label: Label { domain: domain.clone(), key: label().chars().take(LONGEST_VALUE_LABEL).collect() },
+            rule: Label { domain: domain.clone(), key: rule.identity.key.clone() },
+            counters: Arc::default(),
+        };
+        Arc::clone(&values.entry(hash).or_insert_with(made).counters)
+    }
+
+    /// All labels with what was counted under them, in order, each once.
+    pub(super) fn rules(&self) -> BTreeMap<Label, RuleCounts> {
+        let mut counts: BTreeMap<Label, RuleCounts> = BTreeMap::new();
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        for (label, counters) in &*rules {
+            counts.entry(label.clone()).or_default().add(counters.read());
+        }
+        drop(rules);
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        for value in values.values() {
+            counts.entry(value.label.clone()).or_default().add(value.counters.read());
+        }
+        counts
+    }
+
+    /// All domains with what was counted, in order.
+    pub(super) fn domains(&self) -> BTreeMap<String, DomainCounts> {
+        let domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
+        domains.iter().map(|(name, domain)| (name.clone(), domain.read())).collect()
+    }
+}

@@ -1,0 +1,224 @@
+//! The rules of one generation, in force: from the policy's rules to a [`Book`], with the store's accounts.
+//!
+//! Window counts are the business of domain and entries alone, so a request finds them again whichever rule applies to it.
+//! Other buckets belong to their rules, since after a limit has shrunk they have to be clamped by it.
+
+use std::{num::NonZeroU64, sync::Arc};
+
+use ratelimit_common::{
+    limit::{Algorithm, Limit, LimitError, LimitSpec, Place, Rate},
+    time::Nanos,
+};
+
+use super::{
+    book::{Book, DomainRules, Level, Node, Rule, Step},
+    bucket::Bucket,
+    counters::{Label, Registry},
+    response::RuleIdentity,
+};
+use crate::{
+    policy::application::{
+        Application, DescriptorRule, Domain, NearLimitRatio, Quantity, RequestLimit, RequestRate, TimeUnit,
+        composite_key,
+    },
+    store::{Account, Enrolment, Limits, MemoryStore, Store as _, Zero},
+};
+
+/// What is in force.
+#[derive(Debug)]
+pub(super) struct Generation {
+    pub(super) book: Book,
+    pub(super) limits: Limits,
+    /// Those of limits that requests bring along, by unit.
+    windows: Vec<(Nanos, Account)>,
+    near: NearLimitRatio,
+    pub(super) shadow_mode: bool,
+    pub(super) quota_mode: bool,
+    /// Whether there are buckets whose states have to be clamped when their limits shrink.
+    pub(super) has_buckets: bool,
+}
+
+/// The name of all window counts; the store adds the window.
+const WINDOWS: &str = "requests";
+
+/// A limit to be enrolled, with the name that its buckets go by.
+struct Entry {
+    name: String,
+    limit: Limit,
+}
+
+impl Generation {
+    /// Puts rules in force over a store.
+    ///
+    /// # Errors
+    /// A limit that no bucket can hold, which none of a validated policy is.
+    pub(super) fn new(
+        policy: &Application,
+        store: &MemoryStore,
+        zero: Zero,
+        registry: &Registry,
+    ) -> Result<Self, LimitError> {
+        let windows = TimeUnit::ALL.into_iter().map(|unit| window(unit.length()));
+        let entries = windows.chain(policy.rules.domains().iter().flat_map(entries_of));
+        let entries: Vec<Entry> = entries
+            .map(|entry| entry.map(|entry| Entry { limit: zero.align(entry.limit), ..entry }))
+            .collect::<Result<_, _>>()?;
+        let enrolments: Vec<Enrolment<'_>> =
+            entries.iter().map(|Entry { name, limit }| Enrolment { name, limit }).collect();
+        let (accounts, limits) = store.enroll(&enrolments);
+        let mut enrolled = entries.iter().map(|entry| entry.limit).zip(accounts);
+        let windows =
+            enrolled.by_ref().take(TimeUnit::ALL.len()).map(|(limit, account)| (limit.period(), account));
+        let windows = windows.collect();
+        let mut compiler = Compiler { enrolled, registry, near: policy.near_limit_ratio, order: 0 };
+        let mut book = Book::default();
+        for domain in policy.rules.domains() {
+            book.domains.insert(domain.name.as_str().into(), compiler.domain(domain));
+        }
+        Ok(Self {
+            book,
+            limits,
+            windows,
+            near: policy.near_limit_ratio,
+            shadow_mode: policy.shadow_mode,
+            quota_mode: policy.quota_mode,
+            has_buckets: entries.iter().any(|entry| entry.name != WINDOWS),
+        })
+    }
+
+    /// A limit that a request brought along.
+    pub(super) fn window(&self, requests: u32, unit: TimeUnit, zero: Zero) -> Option<Bucket> {
+        let rate = RequestRate::window(requests, unit.length()).ok()?;
+        let limit = zero.align(rate.spec().build(Place::UserSpace).ok()?);
+        let (_, account) = self.windows.iter().find(|(length, _)| *length == unit.length())?;
+        Some(Bucket::new(&rate, limit, *account, self.near))
+    }
+}
+
+/// The window of a request's own limits: any number of requests has the same account.
+fn window(length: Nanos) -> Result<Entry, LimitError> {
+    let spec = LimitSpec::new(Algorithm::FixedWindow, Rate { amount: NonZeroU64::MIN, per: length });
+    Ok(Entry { name: WINDOWS.to_owned(), limit: spec.build(Place::UserSpace)? })
+}
+
+/// The limits of a domain, in the order in which [`Compiler`] takes them.
+fn entries_of(domain: &Domain) -> Vec<Result<Entry, LimitError>> {
+    fn walk<'d>(
+        path: &mut Vec<&'d DescriptorRule>,
+        rules: &'d [DescriptorRule],
+        add: &mut impl FnMut(&[&DescriptorRule], &RequestRate),
+    ) {
+        for rule in rules {
+            path.push(rule);
+            if let Some(rate) = rate_of(rule) {
+                add(path, rate);
+            }
+            walk(path, &rule.children, add);
+            path.pop();
+        }
+    }
+    let mut entries = Vec::new();
+    walk(&mut Vec::new(), &domain.descriptors, &mut |path, rate| {
+        let limit = rate.spec().build(Place::UserSpace);
+        entries.push(limit.map(|limit| Entry { name: name_of(domain, path, rate), limit }));
+    });
+    entries
+}
+
+fn name_of(domain: &Domain, path: &[&DescriptorRule], rate: &RequestRate) -> String {
+    if !rate.spec().algorithm.is_bucket() {
+        return WINDOWS.to_owned();
+    }
+    // Quoted, so that no two rules have the same.
+    let path: Vec<_> = path.iter().map(|rule| rule.identity()).collect();
+    format!("{:?}{path:?}", domain.name)
+}
+
+fn rate_of(rule: &DescriptorRule) -> Option<&RequestRate> {
+    match &rule.limit.as_ref()?.quantity {
+        Quantity::Limited(rate) => Some(rate),
+        Quantity::Unlimited => None,
+    }
+}
+
+/// Makes the rules of domains.
+struct Compiler<'r, E> {
+    enrolled: E,
+    registry: &'r Registry,
+    near: NearLimitRatio,
+    order: u32,
+}
+
+impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
+    fn domain(&mut self, domain: &Domain) -> DomainRules {
+        let mut nodes = Vec::new();
+        let top = self.level(domain, &mut Vec::new(), &domain.descriptors, &mut nodes);
+        let overrides = Label { domain: domain.name.clone(), key: "(limits of requests)".to_owned() };
+        DomainRules {
+            nodes,
+            top,
+            counters: self.registry.domain(&domain.name),
+            overrides: self.registry.rule(overrides),
+        }
+    }
+
+    fn level<'d>(
+        &mut self,
+        domain: &Domain,
+        path: &mut Vec<&'d DescriptorRule>,
+        rules: &'d [DescriptorRule],
+        nodes: &mut Vec<Node>,
+    ) -> Level {
+        let mut level = Level::default();
+        for rule in rules {
+            path.push(rule);
+            let own = rule.limit.as_ref().map(|limit| self.rule(domain, path, rule, limit));
+            let below = self.level(domain, path, &rule.children, nodes);
+            level.insert(&rule.key, rule.value.as_deref(), nodes.len());
+            nodes.push(Node { rule: own, below });
+            path.pop();
+        }
+        level
+    }
+
+    fn rule(
+        &mut self,
+        domain: &Domain,
+        path: &[&DescriptorRule],
+        rule: &DescriptorRule,
+        limit: &RequestLimit,
+    ) -> Rule {
+        let order = self.order;
+        self.order = order.saturating_add(1);
+        let key = composite_key("", path.iter().copied());
+        let identity = RuleIdentity {
+            domain: domain.name.clone(),
+            key: key.strip_prefix('.').unwrap_or(&key).to_owned(),
+            name: limit.name.clone(),
+            metadata: rule.metadata.clone(),
+            order,
+        };
+        let label = Label { domain: domain.name.clone(), key: identity.key.clone() };
+        // One limit is taken for each rate, in the order of `entries_of`.
+        let bucket = rate_of(rule).and_then(|rate| Some((rate, self.enrolled.next()?)));
+        Rule {
+            identity: Arc::new(identity),
+            replaces: limit.replaces.clone(),
+            bucket: bucket.map(|(rate, (limit, account))| Bucket::new(rate, limit, account, self.near)),
+            shadow: rule.shadow_mode,
+            quota: rule.quota_mode,
+            steps: path.iter().map(|rule| step(rule)).collect(),
+            detailed: rule.detailed_metric,
+            counters: self.registry.rule(label),
+        }
+    }
+}
+
+fn step(rule: &DescriptorRule) -> Step {
+    let value = rule.value.as_deref();
+    Step {
+        shared: rule.share_threshold.then(|| (rule.key.as_str().into(), value.unwrap_or("*").into())),
+        value_to_metric: rule.value_to_metric,
+        label: rule.label().into(),
+    }
+}

@@ -1,0 +1,206 @@
+//! One decision about a request under several limits.
+//!
+//! Limits that count denied requests are charged whatever the others say. The others are asked first, and charged only if
+//! no limit that decides denies the request; what was charged is given back if somebody else took the last units in
+//! between. Limits in shadow mode never decide; those in quota mode only if all of them are over.
+
+use ratelimit_common::time::{Nanos, Now};
+use smallvec::SmallVec;
+
+use super::{
+    book::Rule,
+    bucket::{Bucket, Verdict},
+    soft::{Crossings, Standing},
+};
+use crate::store::{Charge, KeyHash, Limits, MemoryStore, Store as _};
+
+/// A request with more limits than this allocates memory.
+pub(super) const MOST_INLINE: usize = 4;
+
+/// One limit to ask.
+#[derive(Clone, Debug)]
+pub(super) struct Ask<'g> {
+    /// Which descriptor it is about.
+    pub(super) descriptor: usize,
+    /// `None` if the request brought the limit.
+    pub(super) rule: Option<&'g Rule>,
+    pub(super) bucket: Bucket,
+    pub(super) hash: KeyHash,
+    /// 0 only asks.
+    pub(super) hits: u32,
+    /// Whether the hits are given back.
+    pub(super) refunds: bool,
+    pub(super) shadow: bool,
+    pub(super) quota: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) verdict: Verdict,
+    pub(super) charged: bool,
+}
+
+/// What limits are asked with.
+#[derive(Clone, Copy)]
+pub(super) struct Court<'g> {
+    pub(super) store: &'g MemoryStore,
+    pub(super) limits: &'g Limits,
+    pub(super) crossings: &'g Crossings,
+    pub(super) now: Now,
+    /// Whether requests pass whatever limits say.
+    pub(super) passes_all: bool,
+}
+
+pub(super) type Outcomes = SmallVec<[Outcome; MOST_INLINE]>;
+
+impl Ask<'_> {
+    fn charge(&self, hits: u32, now: Now) -> Charge<'_> {
+        let Bucket { account, ref limit, .. } = self.bucket;
+        Charge { account, hash: self.hash, limit, now, cost: hits }
+    }
+
+    /// Whether it is charged if the request passes, and only then.
+    fn is_tentative(&self) -> bool {
+        self.hits > 0 && !self.refunds && !self.bucket.is_closed() && !self.bucket.stands_alone()
+    }
+
+    fn key(&self) -> u64 {
+        self.bucket.account.identity(self.hash)
+    }
+}
+
+/// Whether the request is denied: by a limit that decides, or by all that are in quota mode.
+pub(super) fn is_denied(asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
+    let over = |(ask, outcome): &(&Ask<'_>, &Outcome)| outcome.verdict.over && !ask.shadow;
+    let pairs = || asks.iter().zip(outcomes);
+    pairs().any(|pair| over(&pair) && !pair.0.quota) || is_over_quota(asks, outcomes)
+}
+
+/// Whether all limits in quota mode are over, and there are some.
+pub(super) fn is_over_quota(asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
+    let mut quotas = asks.iter().zip(outcomes).filter(|(ask, _)| ask.quota).peekable();
+    quotas.peek().is_some() && quotas.all(|(ask, outcome)| outcome.verdict.over && !ask.shadow)
+}
+
+impl Court<'_> {
+    /// Judges a request; `present` reads the clock, for giving back.
+    pub(super) fn judge(&self, asks: &[Ask<'_>], present: impl Fn() -> Now) -> Outcomes {
+        if let [ask] = asks
+            && ask.is_tentative()
+        {
+            return SmallVec::from_iter([self.charge(ask)]);
+        }
+        let mut outcomes: Outcomes = asks.iter().map(|ask| self.first(ask)).collect();
+        if self.denies(asks, &outcomes) {
+            return outcomes;
+        }
+        for shadow in [false, true] {
+            for (index, ask) in asks.iter().enumerate() {
+                let is_due = ask.is_tentative() && ask.shadow == shadow && !outcomes[index].verdict.over;
+                if !is_due {
+                    continue;
+                }
+                outcomes[index] = self.charge(ask);
+                if !outcomes[index].charged && self.denies(asks, &outcomes) {
+                    self.give_back(asks, &mut outcomes, present().max(self.now));
+                    return outcomes;
+                }
+            }
+        }
+        outcomes
+    }
+
+    fn denies(&self, asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
+        !self.passes_all && is_denied(asks, outcomes)
+    }
+
+    /// Charges what is charged in any case, and asks the rest.
+    fn first(&self, ask: &Ask<'_>) -> Outcome {
+        let bucket = &ask.bucket;
+        if bucket.is_closed() {
+            return Outcome { verdict: Bucket::CLOSED, charged: false };
+        }
+        if ask.refunds {
+            self.store.refund(self.limits, &ask.charge(ask.hits, self.now));
+            return self.ask(ask, 0);
+        }
+        match ask.hits {
+            0 => self.ask(ask, 0),
+            _ if bucket.stands_alone() => self.charge(ask),
+            hits => self.ask(ask, hits),
+        }
+    }
+
+    fn ask(&self, ask: &Ask<'_>, hits: u32) -> Outcome {
+        let answer = self.store.ask(self.limits, &ask.charge(hits, self.now));
+        let mut verdict = ask.bucket.verdict(&answer.decision(), hits);
+        if hits > 0 {
+            self.soften(ask, &mut verdict);
+        }
+        Outcome { verdict, charged: false }
+    }
+
+    /// Charges a limit that has room, or one that counts in any case.
+    fn charge(&self, ask: &Ask<'_>) -> Outcome {
+        let standing = self.standing(ask);
+        if standing == Standing::TooLong && !ask.bucket.stands_alone() {
+            return self.ask(ask, ask.hits);
+        }
+        let answer = self.store.charge(self.limits, &ask.charge(ask.hits, self.now));
+        let mut verdict = ask.bucket.verdict(&answer.decision(), ask.hits);
+        if standing == Standing::Above && !verdict.over {
+            self.crossings.note(ask.key(), self.now, verdict.reset_after);
+        }
+        self.apply(standing, ask, &mut verdict);
+        Outcome { verdict, charged: ask.bucket.stands_alone() || !verdict.over }
+    }
+
+    /// Where the request stands towards the soft limit, before it is charged.
+    fn standing(&self, ask: &Ask<'_>) -> Standing {
+        let Some(soft) = ask.bucket.soft else { return Standing::Below };
+        let answer = self.store.ask(self.limits, &ask.charge(0, self.now));
+        let used = answer.decision().used();
+        self.crossings.standing(ask.key(), soft, used, ask.hits.into(), self.now)
+    }
+
+    fn soften(&self, ask: &Ask<'_>, verdict: &mut Verdict) {
+        let standing = self.standing(ask);
+        self.apply(standing, ask, verdict);
+    }
+
+    fn apply(&self, standing: Standing, ask: &Ask<'_>, verdict: &mut Verdict) {
+        match standing {
+            Standing::Below => {}
+            Standing::Above => verdict.soft = !verdict.over,
+            Standing::TooLong if verdict.over => {}
+            Standing::TooLong => {
+                let wait = self.until_below_soft(ask);
+                let reset_after = if ask.bucket.is_window() { verdict.reset_after } else { wait };
+                *verdict =
+                    Verdict { over: true, remaining: 0, reset_after, retry_after: Some(wait), ..*verdict };
+            }
+        }
+    }
+
+    /// How long until use is below the soft limit: until as much fits as lies above that.
+    fn until_below_soft(&self, ask: &Ask<'_>) -> Nanos {
+        let soft = ask.bucket.soft.map_or(0, |soft| soft.limit.get());
+        let above = ask.bucket.current.capacity.saturating_sub(soft).saturating_add(1);
+        let cost = u32::try_from(above).unwrap_or(u32::MAX);
+        // What this question is denied is not to be taken for used.
+        let limit = &ask.bucket.limit.forgiving();
+        let answer = self.store.ask(self.limits, &Charge { limit, ..ask.charge(cost, self.now) });
+        answer.decision().retry_after().unwrap_or_default()
+    }
+
+    /// Takes back what was charged in vain.
+    fn give_back(&self, asks: &[Ask<'_>], outcomes: &mut [Outcome], later: Now) {
+        for (ask, outcome) in asks.iter().zip(outcomes) {
+            if ask.is_tentative() && outcome.charged {
+                self.store.undo(self.limits, &ask.charge(ask.hits, self.now), later);
+                *outcome = self.ask(ask, ask.hits);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What is answered: for each descriptor whether it is within its limit, and what can be told about that.
+
+use std::sync::Arc;
+
+use ratelimit_common::time::Nanos;
+use serde_json::Value;
+use smallvec::SmallVec;
+
+use crate::policy::application::TimeUnit;
+
+/// What is left of a limit that there is none of.
+pub const UNLIMITED: u64 = u32::MAX as u64;
+
+/// A request with more descriptors than this allocates memory for its answer.
+const MOST_INLINE: usize = 4;
+
+/// Whether a request, or a descriptor, may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// It may.
+    Ok,
+    /// It is over a limit.
+    OverLimit,
+}
+
+/// One status for each descriptor of a request.
+pub type Statuses = SmallVec<[Status; MOST_INLINE]>;
+
+/// The answer to a request.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// Whether it may go on.
+    pub code: Code,
+    /// One for each descriptor, in order.
+    pub statuses: Statuses,
+    /// Which status stands for all in headers: if denied, that with the longest wait, else that with the least left.
+    /// `None` if no limit applies.
+    pub deciding: Option<usize>,
+}
+
+/// The answer about one descriptor.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Whether it is within its limit. In quota mode it may be over though the request goes on.
+    pub code: Code,
+    /// The limit that applies.
+    pub limit: Option<CurrentLimit>,
+    /// Whole requests left; 0 if over.
+    pub remaining: u64,
+    /// How long until the window ends; of a bucket, until the same request passes if it was denied, else until it is full.
+    pub reset_after: Nanos,
+    /// How long until the next request comes back; of a window, until it ends. 0 if none is missing.
+    pub next_after: Nanos,
+    /// How long the same request stays over the limit if nobody else takes anything. `None` if it is not over, or if no
+    /// waiting helps.
+    pub retry_after: Option<Nanos>,
+    /// Whether no waiting helps.
+    pub never: bool,
+    /// Whether it is above the soft limit, and passes for now.
+    pub soft: bool,
+    /// Whether it is over the limit, and passes since the limit only counts.
+    pub shadowed: bool,
+    /// Whether the limit is in quota mode.
+    pub quota: bool,
+    /// The rule that applies; `None` if there is none, or if the request brought the limit.
+    pub rule: Option<Arc<RuleIdentity>>,
+}
+
+/// A limit, for those who ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrentLimit {
+    /// Requests in each of its times.
+    pub requests_per_unit: u64,
+    /// The unit of its time; `None` if its time is not one.
+    pub unit: Option<TimeUnit>,
+    /// Its time.
+    pub per: Nanos,
+    /// The most at once: the burst of a bucket, the requests of a window.
+    pub capacity: u64,
+}
+
+/// Which rule it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleIdentity {
+    /// Its domain.
+    pub domain: String,
+    /// Keys and values on the way to it, such as `key1_value1.key2`; two rules may have the same.
+    pub key: String,
+    /// The limit's name, if it has one.
+    pub name: Option<String>,
+    /// What the rule passes on to whoever asked.
+    pub metadata: Option<Value>,
+    /// Its place among all rules.
+    pub order: u32,
+}
+
+impl Response {
+    /// The status that stands for all in headers.
+    #[must_use]
+    pub fn deciding(&self) -> Option<&Status> {
+        self.statuses.get(self.deciding?)
+    }
+
+    /// Whether it may go on.
+    #[must_use]
+    pub fn allowed(&self) -> bool {
+        self.code == Code::Ok
+    }
+
+    /// Whether it passes although it is above a soft limit.
+    #[must_use]
+    pub fn soft(&self) -> bool {
+        self.allowed() && self.statuses.iter().any(|status| status.soft)
+    }
+}
+
+impl Status {
+    /// Of a descriptor that no limit applies to.
+    pub(super) const NONE: Self = Self {
+        code: Code::Ok,
+        limit: None,
+        remaining: 0,
+        reset_after: Nanos(0),
+        next_after: Nanos(0),
+        retry_after: None,
+        never: false,
+        soft: false,
+        shadowed: false,
+        quota: false,
+        rule: None,
+    };
+
+    /// [`Self::reset_after`] in whole seconds, rounded up; `None` if no limit applies.
+    #[must_use]
+    pub fn duration_until_reset(&self) -> Option<u64> {
+        self.limit.map(|_| seconds_up(self.reset_after))
+    }
+
+    /// [`Self::retry_after`] in whole seconds, rounded up, at least 1.
+    #[must_use]
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after.map(|wait| seconds_up(wait).max(1))
+    }
+
+    /// [`Self::next_after`] in whole seconds, rounded up.
+    #[must_use]
+    pub fn next_after_seconds(&self) -> u64 {
+        seconds_up(self.next_after)
+    }
+}
+
+impl CurrentLimit {
+    /// The seconds in which the whole capacity comes back, rounded up, at least 1: a window's length.
+    #[must_use]
+    pub fn window_seconds(&self) -> u64 {
+        let nanos = u128::from(self.capacity) * u128::from(self.per.0);
+        let per_second = u128::from(self.requests_per_unit.max(1)) * u128::from(Nanos::SECOND.0);
+        u64::try_from(nanos.div_ceil(per_second)).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+impl RuleIdentity {
+    /// How the rule is called: by its name, else by its key.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.key)
+    }
+}
+
+fn seconds_up(nanos: Nanos) -> u64 {
+    nanos.0.div_ceil(Nanos::SECOND.0)
+}

@@ -1,0 +1,172 @@
+//! The service: decides about requests, and takes other rules while it does.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use arc_swap::ArcSwap;
+use ratelimit_common::limit::LimitError;
+
+use super::{
+    counters::{DomainCounts, Label, Registry, RuleCounts},
+    decide,
+    generation::Generation,
+    request::{Request, RequestError},
+    response::Response,
+    soft::Crossings,
+};
+use crate::{
+    clock::{Clock, MonotonicClock},
+    policy::application::{Application, StoreSettings},
+    store::{MemoryStore, Store as _, Zero, memory::NoMemory},
+};
+
+/// Times that a reload looks whether the old rules are still in use before it clamps what they charged.
+const MOST_WAITS: usize = 10_000;
+
+/// Why a service can't be made, or can't take rules.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServiceError {
+    /// There is no memory for so many keys.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
+    /// A limit that no bucket can hold.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// The store can't be changed while it is in use.
+    #[error("`application.store` has changed, which takes a restart: stop the daemon and start it again")]
+    StoreChanged,
+}
+
+/// Decides about requests.
+pub struct Service {
+    store: MemoryStore,
+    settings: StoreSettings,
+    zero: Zero,
+    clock: Arc<dyn Clock + Send + Sync>,
+    generation: ArcSwap<Generation>,
+    crossings: Crossings,
+    registry: Registry,
+    errors: AtomicU64,
+    /// Held while rules are replaced.
+    reloading: Mutex<()>,
+}
+
+impl Service {
+    /// A service with these rules, by the system's clock.
+    ///
+    /// # Errors
+    /// No memory, or a limit that no bucket can hold.
+    pub fn new(policy: &Application) -> Result<Self, ServiceError> {
+        Self::with_clock(policy, Arc::new(MonotonicClock::new()))
+    }
+
+    /// The same by another clock.
+    ///
+    /// # Errors
+    /// No memory, or a limit that no bucket can hold.
+    pub fn with_clock(
+        policy: &Application,
+        clock: Arc<dyn Clock + Send + Sync>,
+    ) -> Result<Self, ServiceError> {
+        let settings = policy.store.clone();
+        let store = MemoryStore::new(settings.max_keys)?;
+        let zero = Zero::before(clock.now());
+        let registry = Registry::default();
+        let generation = Generation::new(policy, &store, zero, &registry)?;
+        Ok(Self {
+            store,
+            zero,
+            clock,
+            generation: ArcSwap::from_pointee(generation),
+            crossings: Crossings::new(settings.max_keys),
+            settings,
+            registry,
+            errors: AtomicU64::new(0),
+            reloading: Mutex::default(),
+        })
+    }
+
+    /// Decides about a request, and counts it.
+    ///
+    /// # Errors
+    /// It can't be answered; nothing was counted then.
+    pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
+        if let Err(error) = request.check() {
+            self.errors.fetch_add(1, Relaxed);
+            return Err(error);
+        }
+        let generation = self.generation.load();
+        Ok(decide::decide(
+            &decide::Bench {
+                generation: &generation,
+                store: &self.store,
+                crossings: &self.crossings,
+                registry: &self.registry,
+                zero: self.zero,
+                clock: &*self.clock,
+            },
+            request,
+        ))
+    }
+
+    /// Puts other rules in force, in one step: each request meets the old ones or the new ones. What is counted for domain,
+    /// entries and window goes on, whatever the numbers are now.
+    ///
+    /// # Errors
+    /// The rules need another store, or can't be put in force. The old ones stay in force then.
+    pub fn reload(&self, policy: &Application) -> Result<(), ServiceError> {
+        if policy.store != self.settings {
+            return Err(ServiceError::StoreChanged);
+        }
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = Arc::new(Generation::new(policy, &self.store, self.zero, &self.registry)?);
+        let old = self.generation.swap(Arc::clone(&generation));
+        if generation.has_buckets {
+            // What the old rules still charge is clamped too, if they come to an end soon.
+            let in_use = || Arc::strong_count(&old) > 1;
+            (0..MOST_WAITS).take_while(|_| in_use()).for_each(|_| std::thread::yield_now());
+            self.store.clamp(&generation.limits, self.zero.since(self.clock.now()));
+        }
+        drop(old);
+        self.registry.retain_used();
+        Ok(())
+    }
+
+    /// What was counted under each label.
+    #[must_use]
+    pub fn rule_counts(&self) -> Vec<(Label, RuleCounts)> {
+        self.registry.rules().into_iter().collect()
+    }
+
+    /// What was counted for each domain that there are rules for.
+    #[must_use]
+    pub fn domain_counts(&self) -> Vec<(String, DomainCounts)> {
+        self.registry.domains().into_iter().collect()
+    }
+
+    /// What was counted for all other domains together.
+    #[must_use]
+    pub fn unknown_domain_counts(&self) -> DomainCounts {
+        self.registry.unknown.read()
+    }
+
+    /// How many requests could not be answered.
+    #[must_use]
+    pub fn request_errors(&self) -> u64 {
+        self.errors.load(Relaxed)
+    }
+
+    /// The store.
+    #[must_use]
+    pub const fn store(&self) -> &MemoryStore {
+        &self.store
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

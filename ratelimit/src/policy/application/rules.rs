@@ -1,0 +1,286 @@
+//! Rules on requests: domains, descriptors and their limits.
+
+use std::{
+    collections::HashSet,
+    num::{NonZeroU32, NonZeroU64},
+};
+
+use ratelimit_common::{
+    limit::{Algorithm, LimitError, LimitSpec, Place, Rate},
+    time::Nanos,
+};
+use serde_json::Value;
+
+use super::TimeUnit;
+
+/// The rules of all files. No domain is there twice, and no descriptor twice at one place.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RuleSet {
+    domains: Vec<Domain>,
+}
+
+/// The rules of one domain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Domain {
+    /// Its name.
+    pub name: String,
+    /// What stands at its top, in file order.
+    pub descriptors: Vec<DescriptorRule>,
+}
+
+/// A descriptor that requests may have, with a limit or with others below it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DescriptorRule {
+    /// The entry's key; `*` stands for any text.
+    pub key: String,
+    /// The entry's value, likewise; `None` means any.
+    pub value: Option<String>,
+    /// Whether all that the pattern matches share a bucket.
+    pub share_threshold: bool,
+    /// Whether the limit counts, but never denies.
+    pub shadow_mode: bool,
+    /// Whether the limit denies only together with all others in this mode.
+    pub quota_mode: bool,
+    /// Whether metrics have the whole descriptor as label.
+    pub detailed_metric: bool,
+    /// Whether metrics have the entry's value as label.
+    pub value_to_metric: bool,
+    /// What is passed on to whoever asked.
+    pub metadata: Option<Value>,
+    /// The limit of descriptors that end here.
+    pub limit: Option<RequestLimit>,
+    /// What may come below.
+    pub children: Vec<DescriptorRule>,
+}
+
+/// A limit on requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestLimit {
+    /// Its name, by which others replace it.
+    pub name: Option<String>,
+    /// Names of limits that do not apply to requests that this one applies to.
+    pub replaces: Vec<String>,
+    /// How many requests there may be.
+    pub quantity: Quantity,
+}
+
+/// How many requests there may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quantity {
+    /// Any number.
+    Unlimited,
+    /// So many.
+    Limited(RequestRate),
+}
+
+/// A number of requests in a time: a limit that a bucket in memory can hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RequestRate {
+    spec: LimitSpec,
+    denies_all: bool,
+    soft: Option<SoftLimit>,
+}
+
+/// A lower limit, above which requests pass for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftLimit {
+    /// Use above this is above it.
+    pub limit: NonZeroU64,
+    /// For how long it may be.
+    pub lasts: Nanos,
+}
+
+/// Why numbers do not make a limit on requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestLimitError {
+    /// The numbers of the limit itself.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// The soft limit is no lower one.
+    #[error("a soft limit of {soft} is never reached before the limit itself, {limit}; it must be lower")]
+    SoftNotLower {
+        /// The soft one.
+        soft: NonZeroU64,
+        /// The other.
+        limit: u64,
+    },
+}
+
+impl RequestRate {
+    /// `requests` in each `per`; none of them means that all are denied.
+    ///
+    /// # Errors
+    /// A bucket in memory can't hold it.
+    pub fn new(
+        algorithm: Algorithm,
+        requests: u32,
+        per: Nanos,
+        options: RateOptions,
+    ) -> Result<Self, RequestLimitError> {
+        let RateOptions { burst, count_denied, soft } = options;
+        // Where all are denied they are counted as under the least limit, for a limit that may come later.
+        let amount = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
+        let rate = Rate { amount: amount.into(), per };
+        let spec = LimitSpec { burst, count_denied, ..LimitSpec::new(algorithm, rate) };
+        let limit = spec.build(Place::UserSpace)?;
+        let capacity = if requests == 0 { 0 } else { limit.capacity() };
+        match soft {
+            Some(soft) if soft.limit.get() >= capacity => {
+                Err(RequestLimitError::SoftNotLower { soft: soft.limit, limit: capacity })
+            }
+            _ => Ok(Self { spec, denies_all: requests == 0, soft }),
+        }
+    }
+
+    /// A fixed window that counts whatever is denied too: what a rule without an algorithm is.
+    ///
+    /// # Errors
+    /// A bucket in memory can't hold it; none of a [`TimeUnit`] is such.
+    pub fn window(requests: u32, per: Nanos) -> Result<Self, RequestLimitError> {
+        let options = RateOptions { count_denied: true, ..RateOptions::default() };
+        Self::new(Algorithm::FixedWindow, requests, per, options)
+    }
+
+    /// The limit as the algorithms know it; of one that denies all, that of one request.
+    #[must_use]
+    pub const fn spec(&self) -> &LimitSpec {
+        &self.spec
+    }
+
+    /// Whether it lets nothing through.
+    #[must_use]
+    pub const fn denies_all(&self) -> bool {
+        self.denies_all
+    }
+
+    /// Requests in each of its times.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        if self.denies_all { 0 } else { self.spec.rate.amount.get() }
+    }
+
+    /// The most at once: the burst of a bucket, the requests of a window.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        if self.denies_all { 0 } else { self.spec.burst.unwrap_or(self.spec.rate.amount).get() }
+    }
+
+    /// The unit of its time, if that is one.
+    #[must_use]
+    pub fn unit(&self) -> Option<TimeUnit> {
+        TimeUnit::of_length(self.spec.rate.per)
+    }
+
+    /// The lower limit.
+    #[must_use]
+    pub const fn soft(&self) -> Option<SoftLimit> {
+        self.soft
+    }
+}
+
+/// What a limit may have beside its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateOptions {
+    /// Capacity of a bucket.
+    pub burst: Option<NonZeroU64>,
+    /// Whether what is denied counts too.
+    pub count_denied: bool,
+    /// A lower limit.
+    pub soft: Option<SoftLimit>,
+}
+
+/// Why a set of rules is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleSetError {
+    /// A second file about a domain.
+    #[error("duplicate domain `{0}`; with `merge_domains: true` several files may be about one")]
+    DuplicateDomain(String),
+    /// A descriptor is there already: its index among those given.
+    #[error("duplicate composite key `{key}`")]
+    DuplicateDescriptor {
+        /// Its index at the top of its domain.
+        index: usize,
+        /// The keys and values on the way.
+        key: String,
+    },
+}
+
+impl RuleSet {
+    /// The domains, in the order in which files named them first.
+    #[must_use]
+    pub fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    /// Adds a file's domain, whose own descriptors differ. If the domain is there already, its descriptors are put behind
+    /// those that are, if `merge` says so.
+    ///
+    /// # Errors
+    /// The domain is there and `merge` says no, or a descriptor is. Nothing was added then.
+    pub fn add(&mut self, domain: Domain, merge: bool) -> Result<(), RuleSetError> {
+        let Some(present) = self.domains.iter_mut().find(|present| present.name == domain.name) else {
+            self.domains.push(domain);
+            return Ok(());
+        };
+        if !merge {
+            return Err(RuleSetError::DuplicateDomain(domain.name));
+        }
+        let there: HashSet<_> = present.descriptors.iter().map(DescriptorRule::identity).collect();
+        let is_there = |new: &DescriptorRule| there.contains(&new.identity());
+        if let Some((index, twice)) = domain.descriptors.iter().enumerate().find(|(_, new)| is_there(new)) {
+            let key = composite_key(&domain.name, [twice]);
+            return Err(RuleSetError::DuplicateDescriptor { index, key });
+        }
+        present.descriptors.extend(domain.descriptors);
+        Ok(())
+    }
+
+    /// How many limits there are.
+    #[must_use]
+    pub fn limits(&self) -> usize {
+        fn count(descriptors: &[DescriptorRule]) -> usize {
+            let own = |rule: &DescriptorRule| usize::from(rule.limit.is_some()) + count(&rule.children);
+            descriptors.iter().map(own).sum()
+        }
+        self.domains.iter().map(|domain| count(&domain.descriptors)).sum()
+    }
+}
+
+impl DescriptorRule {
+    /// A descriptor of this key and value, without a limit.
+    #[must_use]
+    pub fn new(key: impl Into<String>, value: Option<String>) -> Self {
+        Self {
+            key: key.into(),
+            value,
+            share_threshold: false,
+            shadow_mode: false,
+            quota_mode: false,
+            detailed_metric: false,
+            value_to_metric: false,
+            metadata: None,
+            limit: None,
+            children: Vec::new(),
+        }
+    }
+
+    /// What no other descriptor at the same place has.
+    #[must_use]
+    pub fn identity(&self) -> (&str, Option<&str>) {
+        (&self.key, self.value.as_deref())
+    }
+
+    /// Key and value in one, for people.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{}_{value}", self.key),
+            None => self.key.clone(),
+        }
+    }
+}
+
+/// The way to a descriptor in one text, for people: two ways may look the same.
+pub fn composite_key<'d>(domain: &str, path: impl IntoIterator<Item = &'d DescriptorRule>) -> String {
+    path.into_iter().fold(domain.to_owned(), |key, rule| format!("{key}.{}", rule.label()))
+}

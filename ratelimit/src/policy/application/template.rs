@@ -1,0 +1,179 @@
+//! Descriptors made from what a request shows: templates with names in braces.
+
+use std::{borrow::Cow, net::IpAddr, str::FromStr};
+
+use crate::policy::Prefix;
+
+/// What `/v1/auth` asks about a request that a proxy shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// The domain of the rules.
+    pub domain: String,
+    /// The descriptors to make; one that names what a request does not have is left out.
+    pub descriptors: Vec<DescriptorTemplate>,
+    /// The HTTP status of a denied request.
+    pub deny_status: u16,
+    /// How many bits of a client's IPv4 address count.
+    pub ipv4: u8,
+    /// How many bits of a client's IPv6 address count.
+    pub ipv6: u8,
+}
+
+/// A descriptor to make, entry by entry: at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescriptorTemplate {
+    /// Keys with the templates of their values.
+    pub entries: Vec<(String, Template)>,
+}
+
+/// Text with names of facts in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Fact(Fact),
+}
+
+/// Something that a request shows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Fact {
+    /// The address of the client, as far as [`Auth::ipv4`] and [`Auth::ipv6`] say.
+    ClientAddress,
+    /// The method.
+    Method,
+    /// The path, without query.
+    Path,
+    /// The host that is asked.
+    Host,
+    /// A header, its name in lower case.
+    Header(String),
+    /// A parameter of the query.
+    Query(String),
+}
+
+/// Why a text is not a template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// A brace that is not closed, or not opened.
+    #[error("braces go in pairs: write {{path}}, and two of a kind for one that is meant")]
+    Braces,
+    /// Not the name of a fact.
+    #[error("no such fact in braces; accepted: client_address, method, path, host, header:NAME, query:NAME")]
+    Unknown,
+}
+
+/// What is known about one request.
+pub trait Facts {
+    /// The client's address.
+    fn client_address(&self) -> Option<IpAddr>;
+    /// The method.
+    fn method(&self) -> Option<&str>;
+    /// The path, without query.
+    fn path(&self) -> Option<&str>;
+    /// The host that is asked.
+    fn host(&self) -> Option<&str>;
+    /// The value of a header whose name is in lower case.
+    fn header(&self, name: &str) -> Option<&str>;
+    /// The value of a parameter of the query, decoded.
+    fn query(&self, name: &str) -> Option<Cow<'_, str>>;
+}
+
+impl Auth {
+    /// Makes the descriptors of a request: for each, keys and values in order.
+    #[must_use]
+    pub fn descriptors(&self, request: &dyn Facts) -> Vec<Vec<(String, String)>> {
+        let entry =
+            |(key, template): &(String, Template)| Some((key.clone(), self.value(template, request)?));
+        self.descriptors.iter().filter_map(|template| template.entries.iter().map(entry).collect()).collect()
+    }
+
+    fn value(&self, template: &Template, request: &dyn Facts) -> Option<String> {
+        let mut value = String::new();
+        for part in &template.parts {
+            match part {
+                Part::Text(text) => value += text,
+                Part::Fact(fact) => value += &self.fact(fact, request)?,
+            }
+        }
+        Some(value)
+    }
+
+    fn fact<'r>(&self, fact: &Fact, request: &'r dyn Facts) -> Option<Cow<'r, str>> {
+        match fact {
+            Fact::ClientAddress => Some(self.network(request.client_address()?).into()),
+            Fact::Method => request.method().map(Cow::Borrowed),
+            Fact::Path => request.path().map(Cow::Borrowed),
+            Fact::Host => request.host().map(Cow::Borrowed),
+            Fact::Header(name) => request.header(name).map(Cow::Borrowed),
+            Fact::Query(name) => request.query(name),
+        }
+    }
+
+    /// The address, or the network around it if not all of its bits count.
+    fn network(&self, address: IpAddr) -> String {
+        let address = address.to_canonical();
+        let bits = if address.is_ipv4() { self.ipv4 } else { self.ipv6 };
+        let network = Prefix::around(address, bits);
+        let is_whole = network == Prefix::around(address, u8::MAX);
+        if is_whole { network.address().to_string() } else { network.to_string() }
+    }
+}
+
+impl FromStr for Template {
+    type Err = TemplateError;
+
+    fn from_str(text: &str) -> Result<Self, TemplateError> {
+        let (mut parts, mut plain) = (Vec::new(), String::new());
+        let mut rest = text;
+        while let Some(index) = rest.find(['{', '}']) {
+            let (before, after) = rest.split_at(index);
+            plain += before;
+            if let Some((brace, after)) = doubled(after) {
+                plain.push(brace);
+                rest = after;
+                continue;
+            }
+            let inside = after.strip_prefix('{').ok_or(TemplateError::Braces)?;
+            let (name, after) = inside.split_once('}').ok_or(TemplateError::Braces)?;
+            if !plain.is_empty() {
+                parts.push(Part::Text(std::mem::take(&mut plain)));
+            }
+            parts.push(Part::Fact(name.parse()?));
+            rest = after;
+        }
+        plain += rest;
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain));
+        }
+        Ok(Self { parts })
+    }
+}
+
+/// The brace that the text begins with twice, and what follows.
+fn doubled(text: &str) -> Option<(char, &str)> {
+    let brace = |brace: char, twice: &str| text.strip_prefix(twice).map(|rest| (brace, rest));
+    brace('{', "{{").or_else(|| brace('}', "}}"))
+}
+
+impl FromStr for Fact {
+    type Err = TemplateError;
+
+    fn from_str(text: &str) -> Result<Self, TemplateError> {
+        Ok(match text.split_once(':') {
+            None => match text {
+                "client_address" => Self::ClientAddress,
+                "method" => Self::Method,
+                "path" => Self::Path,
+                "host" => Self::Host,
+                _ => return Err(TemplateError::Unknown),
+            },
+            Some(("header", name)) if !name.is_empty() => Self::Header(name.to_ascii_lowercase()),
+            Some(("query", name)) if !name.is_empty() => Self::Query(name.to_owned()),
+            Some(_) => return Err(TemplateError::Unknown),
+        })
+    }
+}
