@@ -36,6 +36,9 @@ enum Command {
         /// The files; `-` is the standard input.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
+        /// Files of rules on requests may be about one domain, as with `merge_domains: true`. All that are given are one set.
+        #[arg(long)]
+        merge_domains: bool,
     },
     Simulate(simulate::Simulate),
     Status(status::Show),
@@ -57,7 +60,9 @@ impl Cli {
         start_logging();
         let done = match self.command {
             Command::Run(run) => run.run(),
-            Command::Validate { files } => return validate::validate(&files, self.output),
+            Command::Validate { files, merge_domains } => {
+                return validate::validate(&files, merge_domains, self.output);
+            }
             Command::Simulate(simulate) => simulate.run(self.output),
             Command::Status(status) => status.run(self.output),
             Command::Detach(detach) => detach.run(self.output),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::output::Output;
 use crate::{
-    config::{self, Checked, ConfigError, ConfigErrors, limit::format_packet_limit},
+    config::{self, CheckedFile, ConfigError, ConfigErrors, limit::format_packet_limit},
     policy::{Network, Policy},
     text::{Shown, Thousands},
 };
@@ -21,10 +21,10 @@ const WRONG_CONFIGURATION: u8 = 2;
 /// Checks all files and says what is wrong with them: as text, mistakes and warnings on the standard error; as JSON,
 /// all in one object on the standard output. The exit status is 2 if a file is wrong, 1 if that could not be said.
 #[must_use]
-pub fn validate(files: &[PathBuf], output: Output) -> ExitCode {
+pub fn validate(files: &[PathBuf], merge_domains: bool, output: Output) -> ExitCode {
     let outcome = match output {
-        Output::Text => write_text(files, &mut io::stdout().lock(), &mut io::stderr().lock()),
-        Output::Json => write_json(files, &mut io::stdout().lock()),
+        Output::Text => write_text(files, merge_domains, &mut io::stdout().lock(), &mut io::stderr().lock()),
+        Output::Json => write_json(files, merge_domains, &mut io::stdout().lock()),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -37,12 +37,22 @@ pub fn validate(files: &[PathBuf], output: Output) -> ExitCode {
 ///
 /// # Errors
 /// The answer could not be written.
-pub fn write_text(files: &[PathBuf], out: &mut impl Write, err: &mut impl Write) -> io::Result<bool> {
+pub fn write_text(
+    files: &[PathBuf],
+    merge_domains: bool,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> io::Result<bool> {
     let mut all_good = true;
-    for file in files {
-        match config::check(file) {
+    for (file, result) in files.iter().zip(config::check_files(files, merge_domains)) {
+        match result {
             Ok(checked) => {
-                write_good(file, &checked.policy, out)?;
+                match &checked {
+                    CheckedFile::Configuration(checked) => write_good(file, &checked.policy, out)?,
+                    CheckedFile::Rules { limits, .. } => {
+                        writeln!(out, "{}: ok: {}", Shown(file.display()), counted(*limits, "limit"))?;
+                    }
+                }
                 for warning in warnings(file, &checked) {
                     writeln!(err, "{}", Shown(Warning(&warning)))?;
                 }
@@ -61,8 +71,15 @@ pub fn write_text(files: &[PathBuf], out: &mut impl Write, err: &mut impl Write)
 
 fn write_good(file: &Path, policy: &Policy, out: &mut impl Write) -> io::Result<()> {
     let (rules, interfaces) = policy.network.as_ref().map_or((0, 0), |n| (n.rules.len(), n.interfaces.len()));
-    let (file, rules) = (Shown(file.display()), counted(rules, "rule"));
-    writeln!(out, "{file}: ok: {rules}, {}", counted(interfaces, "interface"))?;
+    let mut parts = Vec::new();
+    if policy.network.is_some() {
+        parts.extend([counted(rules, "rule"), counted(interfaces, "interface")]);
+    }
+    if let Some(application) = &policy.application {
+        let files = counted(application.sources.files.len(), "file");
+        parts.push(format!("{} on requests in {files}", counted(application.rules.limits(), "limit")));
+    }
+    writeln!(out, "{}: ok: {}", Shown(file.display()), parts.join(", "))?;
     let rules: Vec<Withstands> = policy.network.iter().flat_map(rules_of).collect();
     for Withstands { name, limit, new_sources_per_second } in &rules {
         let sources = Thousands(*new_sources_per_second);
@@ -79,7 +96,11 @@ const WITHSTANDS: &str =
     "with more, over half of the table is in use, and some sources may lose their buckets";
 
 /// What is worth a look, and what is missing although the command line may add it.
-fn warnings(file: &Path, checked: &Checked) -> Vec<ConfigError> {
+fn warnings(file: &Path, checked: &CheckedFile) -> Vec<ConfigError> {
+    let checked = match checked {
+        CheckedFile::Configuration(checked) => checked,
+        CheckedFile::Rules { warnings, .. } => return warnings.clone(),
+    };
     let mut warnings = checked.warnings.clone();
     if checked.policy.network.as_ref().is_some_and(|network| network.interfaces.is_empty()) {
         warnings.push(ConfigError {
@@ -121,6 +142,8 @@ struct FileAnswer {
     errors: Vec<ConfigError>,
     warnings: Vec<ConfigError>,
     rules: Vec<Withstands>,
+    /// On requests.
+    limits: usize,
 }
 
 /// How many unknown sources a rule's buckets have room for.
@@ -135,8 +158,10 @@ struct Withstands {
 ///
 /// # Errors
 /// The answer could not be written.
-pub fn write_json(files: &[PathBuf], out: &mut impl Write) -> io::Result<bool> {
-    let files: Vec<FileAnswer> = files.iter().map(|file| answer(file, config::check(file))).collect();
+pub fn write_json(files: &[PathBuf], merge_domains: bool, out: &mut impl Write) -> io::Result<bool> {
+    let checked = config::check_files(files, merge_domains);
+    let files: Vec<FileAnswer> =
+        files.iter().zip(checked).map(|(file, result)| answer(file, result)).collect();
     let all_good = files.iter().all(|file| file.ok);
     serde_json::to_writer_pretty(&mut *out, &Answer { files })?;
     writeln!(out)?;
@@ -144,7 +169,7 @@ pub fn write_json(files: &[PathBuf], out: &mut impl Write) -> io::Result<bool> {
     Ok(all_good)
 }
 
-fn answer(file: &Path, result: Result<Checked, ConfigErrors>) -> FileAnswer {
+fn answer(file: &Path, result: Result<CheckedFile, ConfigErrors>) -> FileAnswer {
     let name = file.display().to_string();
     match result {
         Ok(checked) => FileAnswer {
@@ -152,7 +177,18 @@ fn answer(file: &Path, result: Result<Checked, ConfigErrors>) -> FileAnswer {
             ok: true,
             errors: Vec::new(),
             warnings: warnings(file, &checked),
-            rules: checked.policy.network.iter().flat_map(rules_of).collect(),
+            rules: match &checked {
+                CheckedFile::Configuration(checked) => {
+                    checked.policy.network.iter().flat_map(rules_of).collect()
+                }
+                CheckedFile::Rules { .. } => Vec::new(),
+            },
+            limits: match &checked {
+                CheckedFile::Configuration(checked) => {
+                    checked.policy.application.as_ref().map_or(0, |section| section.rules.limits())
+                }
+                CheckedFile::Rules { limits, .. } => *limits,
+            },
         },
         Err(errors) => FileAnswer {
             file: name,
@@ -160,6 +196,7 @@ fn answer(file: &Path, result: Result<Checked, ConfigErrors>) -> FileAnswer {
             errors: errors.into_iter().collect(),
             warnings: Vec::new(),
             rules: Vec::new(),
+            limits: 0,
         },
     }
 }
@@ -200,7 +237,7 @@ mod tests {
     fn all_files_are_judged() {
         let (directory, files) = files();
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        assert!(!write_text(&files, &mut out, &mut err).unwrap());
+        assert!(!write_text(&files, false, &mut out, &mut err).unwrap());
         let prefix = format!("{}/", directory.path().display());
         let out = String::from_utf8(out).unwrap().replace(&prefix, "");
         let err = String::from_utf8(err).unwrap().replace(&prefix, "");
@@ -222,7 +259,7 @@ mod tests {
     fn json_has_the_same() {
         let (_directory, files) = files();
         let mut out = Vec::new();
-        assert!(!write_json(&files, &mut out).unwrap());
+        assert!(!write_json(&files, false, &mut out).unwrap());
         let answer: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let at = |pointer: &str| answer.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!([at("/files/0/ok"), at("/files/1/ok"), at("/files/2/ok")], [true, false, true]);
@@ -236,6 +273,6 @@ mod tests {
 
     #[test]
     fn no_file_is_wrong() {
-        assert!(write_json(&[], &mut Vec::new()).unwrap());
+        assert!(write_json(&[], false, &mut Vec::new()).unwrap());
     }
 }

@@ -67,7 +67,7 @@ pub struct ConfigError {
     pub message: String,
 }
 
-/// The mistakes of a file, in its order; at least one.
+/// The mistakes of a file, in its order, then those of files that it names; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
@@ -107,13 +107,20 @@ pub struct Report {
     file: String,
     errors: Vec<ConfigError>,
     warnings: Vec<ConfigError>,
+    /// Files that this one names.
+    others: Vec<Report>,
 }
 
 impl Report {
     /// Nothing is wrong with `file` yet.
     #[must_use]
     pub fn new(file: &Path) -> Self {
-        Self { file: file.display().to_string(), errors: Vec::new(), warnings: Vec::new() }
+        Self {
+            file: file.display().to_string(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            others: Vec::new(),
+        }
     }
 
     /// Notes a mistake at a place.
@@ -135,10 +142,19 @@ impl Report {
         }
     }
 
+    /// Takes what was found in a file that this one names; it is shown after this one's.
+    pub fn absorb(&mut self, other: Self) {
+        let known = self.others.iter().map(|other| other.errors.len() + other.warnings.len()).sum::<usize>();
+        // That something is wrong must not be lost.
+        if known < MOST_ERRORS || (self.is_clean() && !other.is_clean()) {
+            self.others.push(other);
+        }
+    }
+
     /// Whether nothing has been found wrong so far.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.errors.is_empty()
+        self.errors.is_empty() && self.others.iter().all(Self::is_clean)
     }
 
     /// The result of reading the file: `value` if nothing was wrong, with the warnings; both in file order.
@@ -147,15 +163,25 @@ impl Report {
     /// All mistakes that were noted. A missing `value` without a mistake would be a mistake of the reader, and is
     /// reported as one rather than taken for success.
     pub fn finish<T>(mut self, value: Option<T>) -> Result<(T, Vec<ConfigError>), ConfigErrors> {
-        if value.is_none() && self.errors.is_empty() {
+        if value.is_none() && self.is_clean() {
             self.error(&At::default(), "can't be read");
         }
+        let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+        self.sorted_into(&mut errors, &mut warnings);
+        match value {
+            Some(value) if errors.is_empty() => Ok((value, warnings)),
+            _ => Err(ConfigErrors(errors)),
+        }
+    }
+
+    fn sorted_into(mut self, errors: &mut Vec<ConfigError>, warnings: &mut Vec<ConfigError>) {
         // A stable sort: mistakes at one place stay in the order in which they were found.
         self.errors.sort_by_key(|error| (error.line, error.column));
         self.warnings.sort_by_key(|warning| (warning.line, warning.column));
-        match value {
-            Some(value) if self.errors.is_empty() => Ok((value, self.warnings)),
-            _ => Err(ConfigErrors(self.errors)),
+        errors.append(&mut self.errors);
+        warnings.append(&mut self.warnings);
+        for other in self.others {
+            other.sorted_into(errors, warnings);
         }
     }
 
@@ -177,7 +203,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// What can't be seen is escaped, so that a file can't write to the terminal, and long text is cut.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let mut shown = String::new();
     for character in text.chars().take(QUOTED_CHARACTERS) {
         match character {

@@ -4,8 +4,9 @@
 //! Shapes only: whether a text is a good rate or prefix is for `validate`.
 
 use super::{
-    error::{At, FieldPath, Report, quoted},
+    error::{At, FieldPath, Report, printable, quoted},
     pending::{self, NOT_SUPPORTED_YET},
+    rule_file::home_of,
     tree::{Entry, Node, Value},
     words::{hint, nearest},
 };
@@ -97,18 +98,13 @@ impl<'t> Field<'t> {
 
     /// The items of a list.
     pub fn items(&self, report: &mut Report) -> Vec<Field<'t>> {
-        match &self.node.value {
-            Value::List(items) => {
-                items.iter().enumerate().map(|(i, node)| Field::new(node, self.at.field.item(i))).collect()
-            }
-            _ => {
-                report.error(
-                    &self.at,
-                    format!("must be a list (in brackets, or with `- `), not {}", self.node.shape()),
-                );
-                Vec::new()
-            }
-        }
+        self.list().unwrap_or_else(|| {
+            report.error(
+                &self.at,
+                format!("must be a list (in brackets, or with `- `), not {}", self.node.shape()),
+            );
+            Vec::new()
+        })
     }
 
     /// The items of a list, or a single value as the only one.
@@ -124,6 +120,28 @@ impl<'t> Field<'t> {
         Some(Texts { items, at: self.at.clone() })
     }
 
+    /// The text of a single value.
+    #[must_use]
+    pub fn scalar(&self) -> Option<&'t str> {
+        match &self.node.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// Whether it is text whatever it looks like.
+    #[must_use]
+    pub fn is_quoted(&self) -> bool {
+        matches!(&self.node.value, Value::Scalar(scalar) if scalar.quoted)
+    }
+
+    /// The items of a list, if it is one.
+    #[must_use]
+    pub fn list(&self) -> Option<Vec<Field<'t>>> {
+        let Value::List(items) = &self.node.value else { return None };
+        Some(items.iter().enumerate().map(|(i, node)| Field::new(node, self.at.field.item(i))).collect())
+    }
+
     /// The keys of a mapping whose keys are not words, as texts, with their values. None if it is something else.
     pub fn entries(&self) -> Vec<(Text, Field<'t>)> {
         let Value::Map(entries) = &self.node.value else { return Vec::new() };
@@ -135,13 +153,41 @@ impl<'t> Field<'t> {
         entries.iter().map(entry).collect()
     }
 
-    /// A mapping with no other keys than `known`; others are reported.
-    pub fn mapping(&self, known: &[&str], report: &mut Report) -> Option<Mapping<'t>> {
+    /// A mapping of a rule file: of keys that belong `elsewhere`, which do nothing here, the report has warnings.
+    pub fn mapping_of_rules(
+        &self,
+        known: &[&str],
+        elsewhere: &[&str],
+        report: &mut Report,
+    ) -> Option<Mapping<'t>> {
+        let entries = self.map_entries(known, report)?;
+        for entry in entries {
+            let key = entry.key.text.as_str();
+            let at = At { position: entry.position, field: self.at.field.key(key) };
+            if entry.key.is_typed() {
+                report.error(&at, format!("key {} is not a string; put quotes around it", printable(key)));
+            } else if !known.contains(&key) && elsewhere.contains(&key) {
+                let home = home_of(key);
+                report.warning(&at, format!("{} does nothing here: it belongs to {home}", quoted(key)));
+            } else if !known.contains(&key) {
+                refuse_key(entry, &self.at.field, known, report);
+            }
+        }
+        Some(Mapping { entries, at: self.at.clone() })
+    }
+
+    fn map_entries(&self, known: &[&str], report: &mut Report) -> Option<&'t [Entry]> {
         let Value::Map(entries) = &self.node.value else {
             let accepted = known.join(", ");
             report.error(&self.at, format!("must be a mapping (of {accepted}), not {}", self.node.shape()));
             return None;
         };
+        Some(entries)
+    }
+
+    /// A mapping with no other keys than `known`; others are reported.
+    pub fn mapping(&self, known: &[&str], report: &mut Report) -> Option<Mapping<'t>> {
+        let entries = self.map_entries(known, report)?;
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.text.as_str())) {
             refuse_key(entry, &self.at.field, known, report);
         }
@@ -167,6 +213,14 @@ impl<'t> Mapping<'t> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Where a key stands; if it is not there, where the mapping begins.
+    #[must_use]
+    pub fn at_of(&self, key: &str) -> At {
+        let entry = self.entries.iter().find(|entry| entry.key.text == key);
+        let position = entry.map_or(self.at.position, |entry| entry.position);
+        At { position, field: self.at.field.key(key) }
     }
 
     /// The value of a key, if it is there.

@@ -1,6 +1,8 @@
 //! The keys of the configuration: one table, from which the reader takes what it accepts and the reference
 //! (`CONFIGURATION.md`) its text. What the values mean is for `validate`.
 
+mod application;
+mod rule_file;
 mod rules;
 
 use self::LeftOut::{Is, Required, Said};
@@ -33,17 +35,34 @@ pub enum LeftOut {
 
 /// The keys, in the order of the reference: parents before their children.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    TOP.iter().chain(&NETWORK).chain(rules::KEYS)
+    TOP.iter().chain(&NETWORK).chain(rules::KEYS).chain(application::KEYS)
+}
+
+/// The keys of files of rules on requests, likewise.
+pub fn of_rule_files() -> impl Iterator<Item = &'static Key> {
+    rule_file::KEYS.iter()
 }
 
 /// The names of the keys directly in the mapping at a path, which is empty for the top.
 #[must_use]
 pub fn names(parent: &str) -> Vec<&'static str> {
-    let name = |key: &Key| match parent {
+    names_among(all(), parent)
+}
+
+/// The same for files of rules. `queue_size`, which is to come, is known as well, to be refused.
+#[must_use]
+pub fn names_of_rule_files(parent: &str) -> Vec<&'static str> {
+    let mut names = names_among(of_rule_files(), parent);
+    names.extend(["queue_size"].iter().filter(|_| parent.ends_with(".rate_limit")));
+    names
+}
+
+fn names_among(keys: impl Iterator<Item = &'static Key>, parent: &str) -> Vec<&'static str> {
+    let name = |key: &'static Key| match parent {
         "" => Some(key.path),
         _ => key.path.strip_prefix(parent)?.strip_prefix('.'),
     };
-    all().filter_map(name).filter(|name| !name.contains(['.', '['])).collect()
+    keys.filter_map(name).filter(|name| !name.contains(['.', '['])).collect()
 }
 
 const fn key(
@@ -56,7 +75,7 @@ const fn key(
     Key { path, kind, default, meaning, example }
 }
 
-const TOP: [Key; 3] = [
+const TOP: [Key; 4] = [
     key(
         "instance",
         "letters, digits, - and _, at most 63 bytes",
@@ -67,9 +86,16 @@ const TOP: [Key; 3] = [
     key(
         "network",
         "mapping",
-        Required,
+        Said("nothing is done with packets; this or `application` must be given"),
         "What is done with packets.",
         "network:\n  rules:\n    - {name: every-source, rate: 10k/s}",
+    ),
+    key(
+        "application",
+        "mapping",
+        Said("nothing is answered about requests"),
+        "What is answered about requests.",
+        "application:\n  rules: domains/*.yaml\n  listen: {grpc: 127.0.0.1:8081}",
     ),
     key(
         "control",

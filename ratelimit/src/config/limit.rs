@@ -96,7 +96,8 @@ pub enum LimitTextError {
     },
 }
 
-const ALGORITHMS: [(&str, Algorithm); 5] = [
+/// The algorithms by name.
+pub(super) const ALGORITHMS: [(&str, Algorithm); 5] = [
     named(Algorithm::TokenBucket),
     named(Algorithm::LeakyBucket),
     named(Algorithm::FixedWindow),
@@ -212,7 +213,8 @@ const fn burst_like(rate: Unit) -> &'static str {
     }
 }
 
-fn parse_burst(text: &str) -> Result<Amount, LimitTextError> {
+/// A burst of a number or a size.
+pub(super) fn parse_burst(text: &str) -> Result<Amount, LimitTextError> {
     parse_amount(text).map_err(|error| match error {
         CountError::Zero => LimitTextError::BurstZero,
         other => other.into(),

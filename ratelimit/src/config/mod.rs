@@ -12,18 +12,20 @@ pub mod numbers;
 mod pending;
 mod rate;
 mod raw;
+mod rule_file;
 mod source;
 mod tree;
 mod validate;
 mod warnings;
 mod words;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, ConfigErrors};
 
-use crate::policy::Policy;
+use crate::policy::{Policy, application::RuleSet};
 use error::Report;
+use tree::Node;
 
 /// A file that can be put in force, and what may not be meant in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,13 +50,71 @@ pub fn load(path: &Path) -> Result<Policy, ConfigErrors> {
 /// All mistakes of the file.
 pub fn check(path: &Path) -> Result<Checked, ConfigErrors> {
     let mut report = Report::new(path);
-    let policy = source::read(path, &mut report).and_then(|text| read(&text, path, &mut report));
+    let tree = source::read(path, &mut report).and_then(|text| tree::parse(&text, &mut report));
+    let policy = tree.and_then(|tree| read(&tree, path, &mut report));
     report.finish(policy).map(|(policy, warnings)| Checked { policy, warnings })
 }
 
-fn read(text: &str, path: &Path, report: &mut Report) -> Option<Policy> {
-    let tree = tree::parse(text, report)?;
-    let raw = raw::read(&tree, report)?;
+/// Files of rules on requests that go together, and what may not be meant in them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckedRules {
+    /// What they say.
+    pub rules: RuleSet,
+    /// What is allowed, but worth a look.
+    pub warnings: Vec<ConfigError>,
+}
+
+/// Reads files of rules on requests, as a configuration that names them does.
+///
+/// # Errors
+/// All mistakes of all files.
+pub fn check_rules(files: &[PathBuf], merge_domains: bool) -> Result<CheckedRules, ConfigErrors> {
+    // What is wrong with all of them together is said of one.
+    let mut report = Report::new(files.first().map_or(Path::new(""), PathBuf::as_path));
+    let rules = rule_file::read_all(files, merge_domains, &mut report);
+    report.finish(Some(rules)).map(|(rules, warnings)| CheckedRules { rules, warnings })
+}
+
+/// What a file on the command line turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CheckedFile {
+    /// A configuration.
+    Configuration(Box<Checked>),
+    /// A file of rules on requests.
+    Rules {
+        /// How many limits it has.
+        limits: usize,
+        /// What is allowed, but worth a look.
+        warnings: Vec<ConfigError>,
+    },
+}
+
+/// Reads files of either kind, each once; all files of rules among them are one set.
+pub fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<CheckedFile, ConfigErrors>> {
+    let mut rules = RuleSet::default();
+    let check = |file: &PathBuf| {
+        let mut report = Report::new(file);
+        let tree = source::read(file, &mut report).and_then(|text| tree::parse(&text, &mut report));
+        match tree {
+            Some(tree) if rule_file::is_one(&tree) => {
+                let limits = rule_file::read_into(&mut rules, &tree, merge_domains, &mut report);
+                let checked = report.finish(limits);
+                checked.map(|(limits, warnings)| CheckedFile::Rules { limits, warnings })
+            }
+            tree => {
+                let policy = tree.and_then(|tree| read(&tree, file, &mut report));
+                let checked = report.finish(policy);
+                checked.map(|(policy, warnings)| {
+                    CheckedFile::Configuration(Box::new(Checked { policy, warnings }))
+                })
+            }
+        }
+    };
+    files.iter().map(check).collect()
+}
+
+fn read(tree: &Node, path: &Path, report: &mut Report) -> Option<Policy> {
+    let raw = raw::read(tree, report)?;
     let policy = validate::validate(&raw, path.parent().unwrap_or(Path::new("")), report)?;
     warnings::find(&raw, &policy, report);
     Some(policy)

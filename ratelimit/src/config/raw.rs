@@ -2,6 +2,7 @@
 //!
 //! Here wrong shapes, unknown keys and missing ones are found; what the values say is for `validate`.
 
+mod application;
 mod key;
 mod matches;
 mod rule;
@@ -11,10 +12,12 @@ use super::{
     fields::{Field, Mapping, Text},
     keys,
     pending::{self, NOT_SUPPORTED_YET},
+    rule_file,
     tree::Node,
 };
 use crate::policy::{Rules, SetError};
 
+pub use application::{RawApplication, RawAuth, RawListener, RawStore, RawTls};
 pub use key::{RawKey, RawLengths};
 pub use matches::{RawFlags, RawMatch};
 pub use rule::RawRule;
@@ -26,6 +29,8 @@ pub struct RawConfig {
     pub instance: Option<Text>,
     /// `network`
     pub network: Option<RawNetwork>,
+    /// `application`
+    pub application: Option<RawApplication>,
     /// `control`
     pub control: Option<Text>,
 }
@@ -65,14 +70,24 @@ pub fn read(node: &Node, report: &mut Report) -> Option<RawConfig> {
         report.error(&At::default(), "the file is empty");
         return None;
     }
+    if rule_file::is_one(node) {
+        let message =
+            "this is a file of rules on requests; a configuration names it under `application.rules`";
+        report.error(root.at(), message);
+        return None;
+    }
     let top = root.mapping(&keys::names(""), report)?;
     // With another mistake here, such as a misspelled `network`, this would only confuse.
-    if top.get("network").is_none() && report.is_clean() {
-        report.error(top.at(), "nothing to do: add `network` with at least one rule");
+    if top.get("network").or(top.get("application")).is_none() && report.is_clean() {
+        report.error(
+            top.at(),
+            "nothing to do: add `network` with at least one rule, or `application` with files of rules",
+        );
     }
     Some(RawConfig {
         instance: top.text("instance", report),
         network: top.get("network").and_then(|network| read_network(&network, report)),
+        application: top.get("application").and_then(|section| application::read(&section, report)),
         control: top.text("control", report),
     })
 }

@@ -76,6 +76,19 @@ impl Scalar {
     }
 }
 
+impl Scalar {
+    /// Whether YAML takes it for something else than text: a number, a truth value or nothing.
+    #[must_use]
+    pub fn is_typed(&self) -> bool {
+        let is_number = || {
+            let digits = self.text.trim_start_matches(['+', '-', '.']);
+            digits.starts_with(|c: char| c.is_ascii_digit()) && self.text.parse::<f64>().is_ok()
+        };
+        let is_truth = || matches!(self.text.to_ascii_lowercase().as_str(), "true" | "false");
+        !self.quoted && (self.is_null() || is_truth() || is_number())
+    }
+}
+
 impl Node {
     /// What it is, for messages.
     #[must_use]

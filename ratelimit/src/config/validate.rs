@@ -1,5 +1,6 @@
 //! From the configuration's texts to the policy: every value is judged here, once, and every mistake is reported.
 
+mod application;
 mod key;
 mod matches;
 mod rules;
@@ -39,7 +40,11 @@ pub fn validate(raw: &RawConfig, directory: &Path, report: &mut Report) -> Optio
         Some(network) => Some(validate_network(network, report)?),
         None => None,
     };
-    Some(Policy { instance: instance.unwrap_or_default(), network, application: None, control })
+    let application = match &raw.application {
+        Some(application) => Some(application::validate(application, directory, report)?),
+        None => None,
+    };
+    Some(Policy { instance: instance.unwrap_or_default(), network, application, control })
 }
 
 fn socket_path(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {

@@ -4,10 +4,11 @@ use ratelimit_common::limit::{Algorithm, LimitSpec, Refill};
 
 use super::{
     error::Report,
+    fields::Text,
     limit::LimitOption,
-    raw::{RawConfig, RawNetwork, RawRule},
+    raw::{RawApplication, RawConfig, RawNetwork, RawRule},
 };
-use crate::policy::{Key, Network, Policy, Rule, Unit};
+use crate::policy::{Application, Key, Network, Policy, Rule, Unit};
 
 /// New sources in a second that an ordinary host on the internet meets, scans and all; a table that does not even
 /// withstand these forgets clients in ordinary use.
@@ -20,6 +21,20 @@ const FULL_FRAME: u64 = 1514;
 pub fn find(raw: &RawConfig, policy: &Policy, report: &mut Report) {
     if let (Some(raw), Some(network), true) = (&raw.network, &policy.network, report.is_clean()) {
         find_in_network(raw, network, report);
+    }
+    if let (Some(raw), Some(application), true) = (&raw.application, &policy.application, report.is_clean()) {
+        find_in_application(raw, application, report);
+    }
+}
+
+fn find_in_application(raw: &RawApplication, application: &Application, report: &mut Report) {
+    if application.rules.limits() == 0 {
+        report.warning(&raw.at, "no rules: every request will pass");
+    }
+    let domain = raw.auth.as_ref().and_then(|auth| auth.domain.as_ref());
+    let is_known = |domain: &Text| application.rules.domains().iter().any(|known| known.name == domain.text);
+    if let Some(domain) = domain.filter(|domain| !is_known(domain)) {
+        report.warning(&domain.at, "no file of rules is about this domain: every request will pass");
     }
 }
 

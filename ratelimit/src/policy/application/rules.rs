@@ -238,11 +238,19 @@ impl RuleSet {
     /// How many limits there are.
     #[must_use]
     pub fn limits(&self) -> usize {
+        self.domains.iter().map(Domain::limits).sum()
+    }
+}
+
+impl Domain {
+    /// How many limits there are.
+    #[must_use]
+    pub fn limits(&self) -> usize {
         fn count(descriptors: &[DescriptorRule]) -> usize {
             let own = |rule: &DescriptorRule| usize::from(rule.limit.is_some()) + count(&rule.children);
             descriptors.iter().map(own).sum()
         }
-        self.domains.iter().map(|domain| count(&domain.descriptors)).sum()
+        count(&self.descriptors)
     }
 }
 

@@ -1,0 +1,227 @@
+//! The keys of the application layer.
+
+use super::{
+    Key,
+    LeftOut::{Is, Required, Said},
+    key,
+};
+
+/// In the order of the reference.
+pub const KEYS: &[Key] = &[
+    key(
+        "application.rules",
+        "path or list of paths, relative to the file's directory",
+        Said("none: every request passes, with a warning"),
+        "Files of rules, in the form of Envoy's rate limit service; \"Files of rules\" below has their keys. `*` stands for any \
+         part of a name. Files that begin with a dot have to be named.",
+        "rules: [domains/*.yaml]",
+    ),
+    key(
+        "application.merge_domains",
+        "`true` or `false`",
+        Is("false"),
+        "Whether several files may be about one domain.",
+        "merge_domains: true",
+    ),
+    key(
+        "application.shadow_mode",
+        "`true` or `false`",
+        Is("false"),
+        "Whether requests pass whatever the limits say, which count all the same.",
+        "shadow_mode: true",
+    ),
+    key(
+        "application.quota_mode",
+        "`true` or `false`",
+        Is("false"),
+        "Whether all limits are in quota mode: a request is denied only if all that apply to it are over.",
+        "quota_mode: true",
+    ),
+    key(
+        "application.near_limit_ratio",
+        "number from 0 to 1",
+        Is("0.8"),
+        "Above which share of a limit metrics count a request as near it.",
+        "near_limit_ratio: 0.9",
+    ),
+    key(
+        "application.trusted_hops",
+        "number from 0 to 100",
+        Is("0"),
+        "How many proxies stand in front of who asks over HTTP. Each adds the address of who spoke to it to \
+         `X-Forwarded-For`, so the client is counted from the right; what is further left, anybody could have written.",
+        "trusted_hops: 1",
+    ),
+    key(
+        "application.headers",
+        "mapping",
+        Said("all of them are sent"),
+        "Which headers answers over HTTP have.",
+        "headers: {ietf: false}",
+    ),
+    key(
+        "application.headers.x_ratelimit",
+        "`true` or `false`",
+        Is("true"),
+        "`X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Retry-After`.",
+        "headers: {x_ratelimit: false}",
+    ),
+    key(
+        "application.headers.retry_after",
+        "`true` or `false`",
+        Is("true"),
+        "`Retry-After`, in whole seconds, rounded up.",
+        "headers: {retry_after: false}",
+    ),
+    key(
+        "application.headers.ietf",
+        "`true` or `false`",
+        Is("true"),
+        "`RateLimit` and `RateLimit-Policy`, as the IETF drafts them.",
+        "headers: {ietf: false}",
+    ),
+    key(
+        "application.auth",
+        "mapping",
+        Said("`/v1/auth` answers that it is not configured"),
+        "What `/v1/auth` asks about a request that nginx, Traefik or Caddy shows it.",
+        "auth: {domain: edge, descriptors: [{client: \"{client_address}\"}]}",
+    ),
+    key(
+        "application.auth.domain",
+        "text",
+        Required,
+        "The domain whose rules are asked.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}]}",
+    ),
+    key(
+        "application.auth.descriptors",
+        "list of mappings",
+        Required,
+        "The descriptors of a request: entries in order, whose values may name what the request shows: `{client_address}`, \
+         `{method}`, `{path}` (without query), `{host}`, `{header:NAME}` and `{query:NAME}`. A descriptor that names what a \
+         request does not have is left out. Braces that are meant are written twice.",
+        "auth: {domain: edge, descriptors: [{client: \"{client_address}\"}, {user: \"{header:x-user}\", method: \"{method}\"}]}",
+    ),
+    key(
+        "application.auth.deny_status",
+        "number from 400 to 599",
+        Is("429"),
+        "The status of a denied request. The `auth_request` of nginx knows no others than 401 and 403.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_status: 403}",
+    ),
+    key(
+        "application.auth.client",
+        "mapping of prefix lengths",
+        Said("32 bits of IPv4 and 64 of IPv6"),
+        "How many bits of a client's address `{client_address}` has.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], client: {ipv6: 56}}",
+    ),
+    key(
+        "application.auth.client.ipv4",
+        "1 to 32",
+        Is("32"),
+        "Bits of an IPv4 address; of all of them, the address stands by itself, of fewer, the network.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], client: {ipv4: 24}}",
+    ),
+    key(
+        "application.auth.client.ipv6",
+        "1 to 128",
+        Is("64"),
+        "Bits of an IPv6 address. One client usually has a whole /64 to itself.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], client: {ipv6: 48}}",
+    ),
+    key(
+        "application.store",
+        "`memory`, or a mapping",
+        Is("memory"),
+        "Where counts are kept: in the daemon's memory.",
+        "store: {memory: {max_keys: 200k}}",
+    ),
+    key(
+        "application.store.memory",
+        "mapping",
+        Said("a million keys, and nothing is saved"),
+        "The store in memory.",
+        "store: {memory: {max_keys: 5M}}",
+    ),
+    key(
+        "application.store.memory.max_keys",
+        "number from 1 to 100000000",
+        Is("1000000"),
+        "How many keys there must be room for, counted once for each limit. When there are far more, those with the most left \
+         are forgotten. Memory is used as keys come, up to 48 bytes a key.",
+        "store: {memory: {max_keys: 5M}}",
+    ),
+    key(
+        "application.store.memory.state_file",
+        "path, relative to the file's directory",
+        Said("nothing is saved"),
+        "Where counts are saved on a clean stop, to be read at the next start, so that long quotas go on.",
+        "store: {memory: {state_file: /var/lib/ratelimit/state}}",
+    ),
+    key(
+        "application.on_store_error",
+        "`allow`, `deny` or `local`",
+        Is("allow"),
+        "What is answered while the store can't be reached: requests go on, they do not, or this daemon judges by what it knows \
+         itself. The store in memory never fails.",
+        "on_store_error: deny",
+    ),
+    key(
+        "application.listen",
+        "mapping",
+        Said("nowhere: name them on the command line"),
+        "Where questions come in.",
+        "listen: {grpc: 127.0.0.1:8081, http: 127.0.0.1:8080}",
+    ),
+    key(
+        "application.listen.grpc",
+        "address, mapping, or a list of them",
+        Said("nowhere"),
+        "Where Envoy's protocol is spoken: address and port, or `unix:` and the path of a socket.",
+        "listen: {grpc: [127.0.0.1:8081, \"[::1]:8081\", \"unix:/run/ratelimit/grpc.sock\"]}",
+    ),
+    key(
+        "application.listen.grpc[].address",
+        "address and port, or `unix:` and a path",
+        Required,
+        "Where.",
+        "listen: {grpc: {address: \"0.0.0.0:8081\"}}",
+    ),
+    key(
+        "application.listen.grpc[].tls",
+        "mapping",
+        Said("no TLS"),
+        "Speaks TLS.",
+        "listen: {grpc: {address: \"0.0.0.0:8081\", tls: {cert: cert.pem, key: key.pem}}}",
+    ),
+    key(
+        "application.listen.grpc[].tls.cert",
+        "path, relative to the file's directory",
+        Required,
+        "The certificate and those that vouch for it, PEM. It is read again when it changes.",
+        "listen: {grpc: {address: \"0.0.0.0:8081\", tls: {cert: cert.pem, key: key.pem}}}",
+    ),
+    key(
+        "application.listen.grpc[].tls.key",
+        "path, relative to the file's directory",
+        Required,
+        "The certificate's key, PEM.",
+        "listen: {grpc: {address: \"0.0.0.0:8081\", tls: {cert: cert.pem, key: key.pem}}}",
+    ),
+    key(
+        "application.listen.grpc[].tls.client_ca",
+        "path, relative to the file's directory",
+        Said("clients need no certificate"),
+        "Who must have vouched for the certificate that each client then has to have, PEM.",
+        "listen: {grpc: {address: \"0.0.0.0:8081\", tls: {cert: cert.pem, key: key.pem, client_ca: ca.pem}}}",
+    ),
+    key(
+        "application.listen.http",
+        "address, mapping, or a list of them",
+        Said("nowhere"),
+        "Where HTTP is spoken; written as for `grpc`.",
+        "listen: {http: {address: \"0.0.0.0:8443\", tls: {cert: cert.pem, key: key.pem}}}",
+    ),
+];

@@ -1,0 +1,177 @@
+//! The keys of files of rules on requests.
+
+use super::{
+    Key,
+    LeftOut::{Is, Required, Said},
+    key,
+};
+
+/// In the order of the reference.
+pub const KEYS: &[Key] = &[
+    key("domain", "text", Required, "Whose rules these are: requests name it.", "domain: edge"),
+    key(
+        "descriptors",
+        "list of mappings",
+        Said("none"),
+        "What the first entry of a request's descriptor may be. It is looked up as exact key and value, then among those with \
+         a `*` in file order, then as the key alone. What is found is final, and a limit applies only to descriptors that end \
+         there.",
+        "descriptors:\n  - key: user\n    rate_limit: {unit: minute, requests_per_unit: 100}",
+    ),
+    key("descriptors[].key", "text", Required, "The entry's key. `*` stands for any text.", "key: us*r"),
+    key(
+        "descriptors[].value",
+        "text",
+        Said("any value"),
+        "The entry's value, as written: `404` is the text. `*` stands for any text, wherever it is, and several times.",
+        "value: /api/*/v1",
+    ),
+    key(
+        "descriptors[].descriptors",
+        "list of mappings",
+        Said("none"),
+        "What the next entry may be.",
+        "descriptors: [{key: path, rate_limit: {unit: second, requests_per_unit: 5}}]",
+    ),
+    key(
+        "descriptors[].shadow_mode",
+        "`true` or `false`",
+        Is("false"),
+        "Whether the limit counts, but never denies.",
+        "shadow_mode: true",
+    ),
+    key(
+        "descriptors[].quota_mode",
+        "`true` or `false`",
+        Is("false"),
+        "Whether the limit denies only if all others of the request in this mode are over too.",
+        "quota_mode: true",
+    ),
+    key(
+        "descriptors[].share_threshold",
+        "`true` or `false`",
+        Is("false"),
+        "Whether all that a `*` matches share one bucket, instead of having one each.",
+        "value: files/*\nshare_threshold: true",
+    ),
+    key(
+        "descriptors[].detailed_metric",
+        "`true` or `false`",
+        Is("false"),
+        "Whether metrics have keys and values of the whole descriptor as label; beyond 1,000 of them, the rule's own.",
+        "detailed_metric: true",
+    ),
+    key(
+        "descriptors[].value_to_metric",
+        "`true` or `false`",
+        Is("false"),
+        "Whether metrics have the entry's value in the label, likewise.",
+        "value_to_metric: true",
+    ),
+    key(
+        "descriptors[].metadata",
+        "mapping of anything",
+        Said("none"),
+        "What is passed on to whoever asked.",
+        "metadata: {tier: gold}",
+    ),
+    key(
+        "descriptors[].rate_limit",
+        "mapping",
+        Said("none: what ends here is not limited"),
+        "The limit of descriptors that end here.",
+        "rate_limit: {unit: hour, requests_per_unit: 5}",
+    ),
+    key(
+        "descriptors[].rate_limit.requests_per_unit",
+        "number from 0 to 4294967295",
+        Said("0, with a warning"),
+        "How many requests there may be; 0 denies all.",
+        "rate_limit: {unit: hour, requests_per_unit: 50}",
+    ),
+    key(
+        "descriptors[].rate_limit.unit",
+        "`second`, `minute`, `hour`, `day`, `week`, `month` (30 days) or `year` (365 days)",
+        Said("none; this or `per` must be given"),
+        "In which time. Windows are aligned to the Unix epoch, in UTC.",
+        "rate_limit: {unit: week, requests_per_unit: 5}",
+    ),
+    key(
+        "descriptors[].rate_limit.per",
+        "time",
+        Said("none; this or `unit` must be given"),
+        "In which time, if it is not a unit.",
+        "rate_limit: {per: 15m, requests_per_unit: 256}",
+    ),
+    key(
+        "descriptors[].rate_limit.unlimited",
+        "`true` or `false`",
+        Is("false"),
+        "Whether there is no limit; such a rule can still replace others.",
+        "rate_limit: {unlimited: true}",
+    ),
+    key(
+        "descriptors[].rate_limit.name",
+        "text",
+        Said("none"),
+        "The limit's name, by which others replace it.",
+        "rate_limit: {name: slow, unit: hour, requests_per_unit: 5}",
+    ),
+    key(
+        "descriptors[].rate_limit.replaces",
+        "list of mappings",
+        Said("none"),
+        "Limits that do not apply to requests that this one applies to.",
+        "rate_limit: {replaces: [{name: fast}], unit: hour, requests_per_unit: 5}",
+    ),
+    key(
+        "descriptors[].rate_limit.replaces[].name",
+        "text",
+        Required,
+        "The limit's name.",
+        "rate_limit: {replaces: [{name: fast}], unit: hour, requests_per_unit: 5}",
+    ),
+    key(
+        "descriptors[].rate_limit.algorithm",
+        "`token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_window_log` or `sliding_window_counter`",
+        Said("`fixed_window`, which also counts what is denied"),
+        "How requests are counted.",
+        "rate_limit: {algorithm: token_bucket, unit: second, requests_per_unit: 5}",
+    ),
+    key(
+        "descriptors[].rate_limit.burst",
+        "number",
+        Said("`requests_per_unit`"),
+        "How many may come at once after a pause, for `token_bucket` and `leaky_bucket`.",
+        "rate_limit: {algorithm: token_bucket, burst: 20, unit: second, requests_per_unit: 5}",
+    ),
+    key(
+        "descriptors[].rate_limit.count_denied",
+        "`true` or `false`",
+        Said("`true` without `algorithm`, `false` with it"),
+        "Whether denied requests count too, whichever limit denied them. If not, a request takes from all of its limits or \
+         from none.",
+        "rate_limit: {unit: minute, requests_per_unit: 5, count_denied: false}",
+    ),
+    key(
+        "descriptors[].rate_limit.on_limit",
+        "`reject`",
+        Is("reject"),
+        "What happens to a request above the limit.",
+        "rate_limit: {unit: minute, requests_per_unit: 5, on_limit: reject}",
+    ),
+    key(
+        "descriptors[].rate_limit.soft_limit",
+        "number below the limit",
+        Said("none"),
+        "Use above this passes for a time, flagged; then this is the limit, until use has fallen below it.",
+        "rate_limit: {unit: minute, requests_per_unit: 100, soft_limit: 80, soft_for: 10s}",
+    ),
+    key(
+        "descriptors[].rate_limit.soft_for",
+        "time",
+        Said("none; with `soft_limit` it must be given"),
+        "For how long, from the first request above the soft limit.",
+        "rate_limit: {unit: minute, requests_per_unit: 100, soft_limit: 80, soft_for: 10s}",
+    ),
+];

@@ -1,0 +1,98 @@
+//! Files of rules on requests, in the form of Envoy's rate limit service with some keys of our own: a domain and its
+//! descriptors. From the tree to the policy; all mistakes of all files at once.
+
+mod descriptor;
+mod keys;
+mod limit;
+
+use std::path::PathBuf;
+
+pub use self::keys::home_of;
+use self::{descriptor::Descriptors, keys::read_mapping};
+use super::{
+    error::{At, Report},
+    fields::Field,
+    source,
+    tree::{self, Node},
+};
+use crate::policy::application::{Domain, RuleSet, RuleSetError};
+
+/// Files that a set of rules may have.
+pub const MOST_FILES: usize = 1_000;
+
+/// Bytes of a domain's name, of a key and of a value at most.
+const LONGEST_TEXT: usize = 4_096;
+
+/// Reads a set of files; what is wrong with each goes to `report`.
+pub fn read_all(files: &[PathBuf], merge_domains: bool, report: &mut Report) -> RuleSet {
+    let mut rules = RuleSet::default();
+    for file in files {
+        let mut own = Report::new(file);
+        if let Some(tree) = source::read(file, &mut own).and_then(|text| tree::parse(&text, &mut own)) {
+            read_into(&mut rules, &tree, merge_domains, &mut own);
+        }
+        report.absorb(own);
+    }
+    rules
+}
+
+/// Whether a file is one of rules: it has a `domain` at its top, and nothing of a configuration.
+#[must_use]
+pub fn is_one(tree: &Node) -> bool {
+    let root = Field::root(tree);
+    let has = |key: &str| root.key_at(key).is_some();
+    has("domain") && !has("network") && !has("application")
+}
+
+/// Adds the rules of a file to a set, and says how many limits it has.
+pub fn read_into(
+    rules: &mut RuleSet,
+    tree: &Node,
+    merge_domains: bool,
+    report: &mut Report,
+) -> Option<usize> {
+    let (domain, places) = read(&Field::root(tree), report)?;
+    let limits = domain.limits();
+    if let Err(error) = rules.add(domain, merge_domains) {
+        let at = match &error {
+            RuleSetError::DuplicateDomain(_) => Some(&places.domain),
+            RuleSetError::DuplicateDescriptor { index, .. } => places.descriptors.get(*index),
+        };
+        report.error(at.unwrap_or(&At::default()), error);
+    }
+    Some(limits)
+}
+
+/// Where what may collide with other files stands.
+struct Places {
+    domain: At,
+    /// One for each descriptor at the top.
+    descriptors: Vec<At>,
+}
+
+fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
+    if root.is_null() {
+        report.error(root.at(), "the file is empty; a file of rules has a `domain` and its `descriptors`");
+        return None;
+    }
+    let top = read_mapping(root, "", report)?;
+    let (name, at) = match top.get("domain").filter(|field| !field.is_null()) {
+        Some(field) => field.text(report).map(|text| (text.text, text.at))?,
+        None => (String::new(), top.get("domain").map_or(top.at().clone(), |field| field.at().clone())),
+    };
+    if name.is_empty() {
+        report.error(&at, "empty domain; name the one that requests ask for, such as `domain: edge`");
+    }
+    check_length(&name, &at, report);
+    let descriptors = top.get("descriptors").filter(|field| !field.is_null());
+    let descriptors = descriptors.map(|field| Descriptors::new(&name, report).read(&field, &[]));
+    let (descriptors, places) = descriptors.unwrap_or_default();
+    let places = Places { domain: at, descriptors: places };
+    (!name.is_empty()).then_some((Domain { name, descriptors }, places))
+}
+
+fn check_length(text: &str, at: &At, report: &mut Report) {
+    if text.len() > LONGEST_TEXT {
+        report.error(at, format!("{} bytes long; at most {LONGEST_TEXT}", text.len()));
+    }
+}
