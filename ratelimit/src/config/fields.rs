@@ -240,11 +240,15 @@ impl<'t> Mapping<'t> {
         self.get(key)?.one_or_more(report)
     }
 
+    /// Whether a key was probably meant to be this one, and has been reported as such.
+    #[must_use]
+    pub fn has_misspelled(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key.text != key && nearest(&entry.key.text, &[key]).is_some())
+    }
+
     /// The text of a key; it is a mistake if the key is missing. `example` says what it could be.
     pub fn required_text(&self, key: &str, example: &str, report: &mut Report) -> Option<Text> {
-        // A misspelled one has been reported as such.
-        let is_misspelled = |entry: &Entry| nearest(&entry.key.text, &[key]).is_some();
-        if self.get(key).is_none() && !self.entries.iter().any(is_misspelled) {
+        if self.get(key).is_none() && !self.has_misspelled(key) {
             let at = At { position: self.at.position, field: self.at.field.key(key) };
             report.error(&at, format!("missing; add `{key}: {example}`"));
         }

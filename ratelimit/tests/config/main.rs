@@ -1,11 +1,13 @@
 //! Configuration files from the outside: what is accepted, and for each mistake its line, column and field.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+mod application;
 mod hostile;
 mod keys;
 mod matches;
 mod mistakes;
 mod reference;
+mod rule_files;
 mod sizes;
 
 use std::{
@@ -19,6 +21,10 @@ use ratelimit::{
 };
 use tempfile::TempDir;
 
+/// What `domains/edge.yaml` beside each file says.
+const RULES: &str =
+    "domain: edge\ndescriptors: [{key: client, rate_limit: {unit: minute, requests_per_unit: 5}}]\n";
+
 /// A file in a directory of its own.
 struct File {
     path: PathBuf,
@@ -29,6 +35,9 @@ fn file(content: impl AsRef<[u8]>) -> File {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.yaml");
     fs::write(&path, content).unwrap();
+    let domains = directory.path().join("domains");
+    fs::create_dir(&domains).unwrap();
+    fs::write(domains.join("edge.yaml"), RULES).unwrap();
     File { path, _directory: directory }
 }
 

@@ -16,12 +16,21 @@ const RENEW: &str = "RENEW=1 cargo test -p ratelimit --test config reference";
 const WIDTH: usize = 120;
 
 /// Sections of the document: the path that their keys begin with, the last that fits, and their headings.
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 7] = [
     ("", "The top of the file"),
     ("network.", "Packets: `network`"),
     ("network.rules[].", "A rule: an item of `network.rules`"),
     ("network.rules[].key.", "Prefix lengths: a rule's `key`"),
     ("network.rules[].match.", "Conditions: a rule's `match`"),
+    ("application.", "Requests: `application`"),
+    ("application.listen.", "Where questions come in: `application.listen`"),
+];
+
+/// The same for files of rules.
+const RULE_SECTIONS: [(&str, &str); 3] = [
+    ("", "Files of rules"),
+    ("descriptors[].", "A descriptor: an item of `descriptors`"),
+    ("descriptors[].rate_limit.", "A limit on requests: `rate_limit`"),
 ];
 
 fn document_path() -> PathBuf {
@@ -33,7 +42,8 @@ fn the_reference_is_what_the_table_of_keys_says() {
     let path = document_path();
     let committed = fs::read_to_string(&path).unwrap();
     let parts = [
-        ("keys", keys_section()),
+        ("keys", keys_section(keys::all(), &SECTIONS)),
+        ("keys of rules", keys_section(keys::of_rule_files(), &RULE_SECTIONS)),
         ("protocols", names(PROTOCOLS.map(|(name, number)| format!("{name} ({number})")))),
         (
             "icmp",
@@ -59,11 +69,11 @@ fn put(text: &str, name: &str, part: &str) -> String {
     format!("{before}{begin}\n{part}\n{end}{after}")
 }
 
-fn keys_section() -> String {
-    let section = |key: &Key| SECTIONS.iter().rfind(|(path, _)| key.path.starts_with(path));
+fn keys_section(keys: impl Iterator<Item = &'static Key>, sections: &[(&str, &str)]) -> String {
+    let section = |key: &Key| sections.iter().rfind(|(path, _)| key.path.starts_with(path));
     let mut text = String::new();
     let mut current = None;
-    for key in keys::all() {
+    for key in keys {
         if section(key) != current {
             current = section(key);
             let (_, heading) = current.unwrap();
@@ -114,10 +124,18 @@ fn file(key: &Key, content: &str) -> String {
         let rule = indented("      ", &format!("{name}{rate}{content}"));
         return format!("network:\n  rules:\n    -\n{rule}");
     }
+    if key.path.starts_with("application.") {
+        return if content.is_empty() {
+            "application: {}\n".to_owned()
+        } else {
+            format!("application:\n{}", indented("  ", content))
+        };
+    }
     match key.path.strip_prefix("network.") {
         Some(_) if content.is_empty() => "network: {}\n".to_owned(),
         Some(_) => format!("network:\n{}", indented("  ", content)),
         None if content.starts_with("network:") => content.to_owned(),
+        None if key.path == "network" => "application: {}\n".to_owned(),
         None => format!("network: {{}}\n{content}\n"),
     }
 }
@@ -125,8 +143,8 @@ fn file(key: &Key, content: &str) -> String {
 /// A file with this key, and with what it can't be without; without the key if there is no value.
 fn with(path: &str, value: Option<&str>) -> String {
     let segments: Vec<&str> = path.split('.').collect();
-    let network = if segments[0] == "network" { "" } else { "network: {}" };
-    format!("{{{}}}\n", joined(&[network.to_owned(), mapping(&segments, value)]))
+    let other = if segments[0] == "network" { "application: {}" } else { "network: {}" };
+    format!("{{{}}}\n", joined(&[other.to_owned(), mapping(&segments, value)]))
 }
 
 /// The inside of a mapping with the key at the end of this path.
@@ -138,6 +156,9 @@ fn mapping(path: &[&str], value: Option<&str>) -> String {
     let required: &[(&str, &str)] = match *first {
         "rules[]" => &[("name", "a"), ("rate", "1k/s")],
         "interfaces[]" => &[("name", "eth0")],
+        "auth" => &[("domain", "edge"), ("descriptors", "[{a: b}]")],
+        "grpc[]" => &[("address", "127.0.0.1:1")],
+        "tls" => &[("cert", "c"), ("key", "k")],
         _ => &[],
     };
     let required = required.iter().filter(|(name, _)| name != next);

@@ -18,7 +18,7 @@ const KERNEL_CRATES: &[&str] = &["aya", "aya_log", "aya_obj"];
 const SERVER_CRATES: &[&str] = &["axum", "hyper", "hyper_util", "tonic"];
 
 /// Modules of the daemon that decide, and must not know where questions come from.
-const PURE_MODULES: &[&str] = &["limiter", "store", "policy", "config", "compile"];
+const PURE_MODULES: &[&str] = &["application", "limiter", "store", "policy", "config", "compile"];
 
 /// Checks that need all paths at once.
 pub fn check_paths(paths: &[String]) -> Vec<Finding> {

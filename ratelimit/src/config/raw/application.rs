@@ -148,9 +148,6 @@ fn read_store(field: &Field<'_>, report: &mut Report) -> Option<RawStore> {
         return Some(RawStore { word: field.text(report), ..RawStore::default() });
     }
     let store = field.mapping(&keys::names("application.store"), report)?;
-    if store.is_empty() {
-        report.error(store.at(), "is empty; write `store: memory`");
-    }
     let memory = store.get("memory")?.mapping(&keys::names("application.store.memory"), report)?;
     let (max_keys, state_file) = (memory.text("max_keys", report), memory.text("state_file", report));
     Some(RawStore { word: None, max_keys, state_file })

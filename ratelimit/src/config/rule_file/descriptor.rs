@@ -83,7 +83,7 @@ impl<'r> Descriptors<'r> {
 
     fn key(&mut self, map: &Mapping<'_>) -> Option<String> {
         let key = self.text(map, "key");
-        if key.is_none() {
+        if key.is_none() && !map.has_misspelled("key") {
             self.report
                 .error(&map.at_of("key"), "empty key; every descriptor needs one, such as `key: user`");
         }
