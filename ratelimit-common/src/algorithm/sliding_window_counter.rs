@@ -168,6 +168,18 @@ pub struct WideState {
 }
 
 impl WideState {
+    /// From what [`Self::parts`] gave.
+    #[must_use]
+    pub const fn of_parts([end, previous, current]: [u64; 3]) -> Self {
+        Self { end: Nanos(end), previous, current }
+    }
+
+    /// Its three numbers, to be kept elsewhere.
+    #[must_use]
+    pub const fn parts(&self) -> [u64; 3] {
+        [self.end.0, self.previous, self.current]
+    }
+
     /// The counts as they stand at `now`, and the end of their window.
     fn read(&self, limit: &Limit, now: Now) -> (Nanos, Counts) {
         let left = Window::at(limit, now).left;

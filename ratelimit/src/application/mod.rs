@@ -13,6 +13,7 @@ mod judge;
 mod pattern;
 mod request;
 mod response;
+mod saved;
 mod service;
 mod soft;
 
@@ -23,6 +24,7 @@ pub use self::{
         RequestError,
     },
     response::{Code, CurrentLimit, Response, RuleIdentity, Status, Statuses, UNLIMITED},
+    saved::SaveError,
     service::{Service, ServiceError},
 };
 pub use crate::policy::application::TimeUnit;

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use arc_swap::ArcSwap;
-use ratelimit_common::limit::LimitError;
+use ratelimit_common::{limit::LimitError, time::Nanos};
 
 use super::{
     counters::{DomainCounts, Label, Registry, RuleCounts},
@@ -14,12 +14,14 @@ use super::{
     generation::Generation,
     request::{Request, RequestError},
     response::Response,
+    saved::{self, SaveError},
     soft::Crossings,
 };
 use crate::{
     clock::{Clock, MonotonicClock},
     policy::application::{Application, StoreSettings},
     store::{MemoryStore, Store as _, Zero, memory::NoMemory},
+    text::Shown,
 };
 
 /// Times that a reload looks whether the old rules are still in use before it clamps what they charged.
@@ -71,8 +73,10 @@ impl Service {
         clock: Arc<dyn Clock + Send + Sync>,
     ) -> Result<Self, ServiceError> {
         let settings = policy.store.clone();
-        let store = MemoryStore::new(settings.max_keys)?;
-        let zero = Zero::before(clock.now());
+        let (store, zero) = match read_state(&settings, clock.now()) {
+            Some(restored) => restored,
+            None => (MemoryStore::new(settings.max_keys)?, Zero::before(clock.now())),
+        };
         let registry = Registry::default();
         let generation = Generation::new(policy, &store, zero, &registry)?;
         Ok(Self {
@@ -134,6 +138,16 @@ impl Service {
         Ok(())
     }
 
+    /// Saves what is counted, if there is a file for it: for a clean stop, after the last request.
+    ///
+    /// # Errors
+    /// The file can't be written; the one from before is as it was.
+    pub fn save(&self) -> Result<(), SaveError> {
+        let Some(path) = &self.settings.state_file else { return Ok(()) };
+        let clock = self.clock.now();
+        saved::write(path, &self.store.save(self.zero.since(clock), clock))
+    }
+
     /// What was counted under each label.
     #[must_use]
     pub fn rule_counts(&self) -> Vec<(Label, RuleCounts)> {
@@ -163,6 +177,16 @@ impl Service {
     pub const fn store(&self) -> &MemoryStore {
         &self.store
     }
+}
+
+/// What was saved before. A file that can't be read must not keep the daemon from starting.
+fn read_state(settings: &StoreSettings, now: Nanos) -> Option<(MemoryStore, Zero)> {
+    let path = settings.state_file.as_ref()?;
+    saved::read(path, settings.max_keys, now).unwrap_or_else(|error| {
+        let path = path.display();
+        tracing::warn!(error = %Shown(error), path = %Shown(path), "state file not read; all counts start at zero");
+        None
+    })
 }
 
 impl std::fmt::Debug for Service {

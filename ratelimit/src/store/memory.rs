@@ -11,6 +11,7 @@ mod backoff;
 mod control;
 mod grid;
 mod reserve;
+mod saved;
 mod slots;
 mod wide;
 
@@ -27,6 +28,7 @@ use ratelimit_common::{
     time::Now,
 };
 
+pub use self::saved::{NoState, Restored, most_bytes};
 use self::{
     backoff::Backoff,
     grid::{Grid, View},
@@ -64,9 +66,7 @@ impl MemoryStore {
     /// There is no memory for so many.
     pub fn new(max_keys: u64) -> Result<Self, NoMemory> {
         let error = NoMemory { max_keys };
-        // At two thirds, two sets of eight are practically never full at once.
-        let slots = max_keys.checked_mul(3).and_then(|keys| keys.div_ceil(2).checked_next_power_of_two());
-        let grid = slots.and_then(|slots| Grid::new(slots / SLOTS as u64)).ok_or(error)?;
+        let grid = most_sets(max_keys).and_then(Grid::new).ok_or(error)?;
         let wide = Wide::new(usize::try_from(max_keys).map_err(|_| error)?);
         Ok(Self { secrets: Secrets::draw(), grid, wide, tags: Mutex::default() })
     }
@@ -168,6 +168,13 @@ impl Store for MemoryStore {
     }
 }
 
+/// Sets of a table with room for so many keys.
+fn most_sets(max_keys: u64) -> Option<u64> {
+    // At two thirds, two sets of eight are practically never full at once.
+    let slots = max_keys.checked_mul(3)?.div_ceil(2).checked_next_power_of_two()?;
+    Some(slots / SLOTS as u64)
+}
+
 #[inline]
 const fn is_wide(limit: &Limit) -> bool {
     matches!(limit.kind(), Kind::Log | Kind::WideSlidingCounter)
@@ -191,18 +198,20 @@ struct Secrets {
     table: Secret,
     shared: SharedSeed,
     seed: u64,
+    /// What all of them are made of.
+    random: [u64; 6],
 }
 
 impl Secrets {
     /// From the system's random numbers.
     fn draw() -> Self {
         let random = RandomState::new();
-        let number = |index: u64| random.hash_one(index);
-        Self {
-            table: Secret::new([0, 1, 2, 3].map(number)),
-            shared: SharedSeed::from_u64(number(4)),
-            seed: number(5),
-        }
+        Self::of(std::array::from_fn(|index| random.hash_one(index)))
+    }
+
+    fn of(random: [u64; 6]) -> Self {
+        let [table @ .., shared, seed] = random;
+        Self { table: Secret::new(table), shared: SharedSeed::from_u64(shared), seed, random }
     }
 
     #[inline]

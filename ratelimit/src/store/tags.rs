@@ -5,7 +5,7 @@
 //! identities differ by rule. If more rules than tags are in force, rules with states of the same shape share one: their
 //! buckets stay apart too, but when one must give way, it is judged by the wrong numbers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ratelimit_common::{
     limit::{Kind, Limit},
@@ -66,6 +66,35 @@ impl Tags {
             }
         }
         owners.iter().map(|owner| self.tag_of(owner)).collect()
+    }
+
+    /// All that was given, as numbers, to be kept elsewhere.
+    pub(super) fn save(&self) -> Vec<[u64; 5]> {
+        let row = |(owner, given): (&Owner, &Given)| {
+            [owner.rule, owner.kind.into(), owner.window.0, given.tag.number().into(), given.generation]
+        };
+        self.given.iter().map(row).collect()
+    }
+
+    /// From what [`Self::save`] gave; `None` if that can't be.
+    pub(super) fn restore(rows: impl IntoIterator<Item = [u64; 5]>) -> Option<Self> {
+        let mut tags = Self::default();
+        let mut seen = HashSet::new();
+        for [rule, kind, window, tag, generation] in rows {
+            let owner = Owner { rule, kind: u8::try_from(kind).ok()?, window: Nanos(window) };
+            let number = u16::try_from(tag).ok().filter(|number| (1..Tag::END).contains(number))?;
+            // So many generations nobody can have loaded.
+            if generation > u64::MAX / 2
+                || !seen.insert(number)
+                || tags.given.insert(owner, Given { tag: Tag::new(number), generation }).is_some()
+            {
+                return None;
+            }
+            tags.generation = tags.generation.max(generation);
+        }
+        // Tags are given in order, so these are the first ones.
+        let is_dense = seen.iter().all(|&number| usize::from(number) <= seen.len());
+        is_dense.then_some(tags)
     }
 
     fn tag_of(&mut self, owner: &Owner) -> Tag {

@@ -12,6 +12,7 @@ mod lookup;
 mod reload;
 mod reports;
 mod soft;
+mod state;
 
 use std::{fs, path::PathBuf, sync::Arc};
 

@@ -14,8 +14,9 @@ use std::sync::{
 };
 
 use ratelimit_common::{
+    algorithm,
     limit::Limit,
-    table::{self, Home, Key, LEAST_SETS, Position, Tag},
+    table::{self, Home, Key, LEAST_SETS, Position, SLOTS, Tag},
     time::Now,
 };
 
@@ -36,6 +37,17 @@ pub struct Grid {
     tally: Tally,
 }
 
+/// A bucket where it lies: the slot's number over all sets, and its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedBucket {
+    /// Set and slot.
+    pub place: u64,
+    /// Whose it is.
+    pub key: u64,
+    /// Its state.
+    pub state: u64,
+}
+
 /// What is written now and then, away from what everybody reads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -51,6 +63,43 @@ impl Grid {
         let most_sets = Some(most_sets.max(LEAST_SETS)).filter(|&sets| sets <= Control::MOST_SETS)?;
         let control = AtomicU64::new(Control::of(LEAST_SETS).0);
         Some(Self { reserve: Reserve::new(most_sets)?, control, tally: Tally::default() })
+    }
+
+    /// A table with what another one held, which had so many sets; `None` if there is no room for so many, or if a bucket can't
+    /// be where it is.
+    pub fn restore(
+        most_sets: u64,
+        sets: u64,
+        buckets: impl IntoIterator<Item = SavedBucket>,
+    ) -> Option<Self> {
+        if !(LEAST_SETS..=Control::MOST_SETS).contains(&sets) {
+            return None;
+        }
+        let grid = Self::new(most_sets.max(sets))?;
+        for SavedBucket { place, key, state } in buckets {
+            let set = usize::try_from(place).ok()? / SLOTS;
+            let slot = &grid.reserve.get(set).filter(|_| (set as u64) < sets)?.0[place as usize % SLOTS];
+            let is_good = key != table::EMPTY && state < table::BUSY;
+            slot.key.store(if is_good { key } else { return None }, Ordering::Relaxed);
+            slot.state.store(state, Ordering::Relaxed);
+        }
+        grid.control.store(Control::of(sets).0, Ordering::SeqCst);
+        Some(grid)
+    }
+
+    /// All buckets in use, with the number of sets that they are in. What is charged meanwhile may be in it or not.
+    pub fn save(&self, now: Now) -> (u64, Vec<SavedBucket>) {
+        let sets = self.sets();
+        let mut buckets = Vec::new();
+        for (number, set) in self.reserve.iter().take(sets as usize).enumerate() {
+            for (index, slot) in set.0.iter().enumerate() {
+                let (key, state) = (slot.key.load(Ordering::SeqCst), slot.state.load(Ordering::SeqCst));
+                if key != table::EMPTY && state != table::BUSY && !algorithm::is_idle(state, now) {
+                    buckets.push(SavedBucket { place: (number * SLOTS + index) as u64, key, state });
+                }
+            }
+        }
+        (sets, buckets)
     }
 
     /// How many sets are in use.

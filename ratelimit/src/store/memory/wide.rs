@@ -57,6 +57,39 @@ impl Wide {
         Self { shards, room: Room { buckets, entries }, live_evictions: AtomicU64::new(0) }
     }
 
+    /// All buckets in use.
+    pub fn save(&self, now: Now) -> Vec<SavedWide> {
+        let mut saved = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for (&identity, bucket) in shard.buckets.iter().filter(|(_, bucket)| bucket.idle_at > now.0) {
+                let state = match &bucket.state {
+                    State::Log(log) => SavedState::Log(log.0.iter().copied().collect()),
+                    State::Counter(counter) => SavedState::Counter(counter.parts()),
+                };
+                saved.push(SavedWide { identity, idle_at: bucket.idle_at, state });
+            }
+        }
+        saved
+    }
+
+    /// Puts saved buckets back, as far as there is room.
+    pub fn restore(&self, buckets: impl IntoIterator<Item = SavedWide>) {
+        for SavedWide { identity, idle_at, state } in buckets {
+            let state = match state {
+                SavedState::Log(times) => State::Log(Log(times.into())),
+                SavedState::Counter(parts) => State::Counter(WideState::of_parts(parts)),
+            };
+            let bucket = Bucket { idle_at, state };
+            let mut shard = self.shard(identity);
+            let has_room = shard.buckets.len() < self.room.buckets
+                && shard.entries + bucket.entries() <= self.room.entries;
+            if has_room && !shard.buckets.contains_key(&identity) {
+                shard.insert(identity, bucket);
+            }
+        }
+    }
+
     /// How many buckets in use have given way to others.
     pub fn live_evictions(&self) -> u64 {
         self.live_evictions.load(Ordering::Relaxed)
@@ -126,6 +159,26 @@ impl Wide {
             self.live_evictions.fetch_add(live, Ordering::Relaxed);
         }
     }
+}
+
+/// A bucket to be kept elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedWide {
+    /// Whose it is.
+    pub identity: u64,
+    /// When it will be as good as new.
+    pub idle_at: Nanos,
+    /// What it holds.
+    pub state: SavedState,
+}
+
+/// What a bucket to be kept elsewhere holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SavedState {
+    /// The times of a log, oldest first.
+    Log(Vec<Nanos>),
+    /// The numbers of a counter.
+    Counter([u64; 3]),
 }
 
 /// Some of the buckets.

@@ -1,0 +1,87 @@
+//! The state file: counts that are to survive a restart. Read at start, written on a clean stop, replaced in one step.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use nix::fcntl::OFlag;
+use ratelimit_common::time::Nanos;
+
+use crate::store::{
+    MemoryStore, Zero,
+    memory::{NoState, most_bytes},
+};
+
+/// The counts could not be saved.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: the counts could not be saved: {error}; check that the directory is there and can be written to", .path.display())]
+pub struct SaveError {
+    /// The state file.
+    pub path: PathBuf,
+    /// What went wrong.
+    #[source]
+    pub error: io::Error,
+}
+
+/// Why a state file can't be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    NoState(#[from] NoState),
+    #[error("larger than anything that was saved here")]
+    TooLarge,
+}
+
+/// The store that was saved, and its zero; `None` if there is no file.
+pub(super) fn read(
+    path: &Path,
+    max_keys: u64,
+    clock: Nanos,
+) -> Result<Option<(MemoryStore, Zero)>, ReadError> {
+    // What waits for a writer, or never ends, is none.
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let file = match file {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file").into());
+    }
+    let mut bytes = Vec::new();
+    file.take(most_bytes(max_keys) + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most_bytes(max_keys) {
+        return Err(ReadError::TooLarge);
+    }
+    let restored = MemoryStore::restore(&bytes, max_keys)?;
+    // After a clock that was set back, time goes on from where it was.
+    let zero = Zero::at(restored.clock.min(clock), restored.now);
+    Ok(Some((restored.store, zero)))
+}
+
+/// Replaces the file.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), SaveError> {
+    replace(path, bytes).map_err(|error| SaveError { path: path.to_owned(), error })
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    // One that a stop in the middle left.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,174 @@
+//! A store as bytes, and back: the secrets that keys are hashed with, which tags are whose, and all buckets in use.
+//!
+//! The form: a line that says what it is and of which version, numbers of 8 bytes (little-endian), and a checksum of all
+//! before it. Whatever does not fit is refused as a whole.
+
+use std::sync::{Mutex, PoisonError};
+
+use ratelimit_common::time::{Nanos, Now};
+
+use super::{
+    MemoryStore, Secrets, Tags,
+    grid::{Grid, SavedBucket},
+    most_sets,
+    wide::{SavedState, SavedWide, Wide},
+};
+
+/// What a file begins with.
+const MAGIC: &[u8] = b"ratelimit state 1\n";
+
+/// Hashed with the secrets, so that another way to hash is noticed.
+const PROBE: &str = "a text that is always the same";
+
+/// Bytes for each key that a file may have beside this many.
+const BYTES_A_KEY: u64 = 512;
+const LEAST_BYTES: u64 = 64 << 20;
+
+/// Why bytes are no store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoState {
+    /// They begin otherwise.
+    #[error("not a state file of this version")]
+    Foreign,
+    /// They have changed, or end too early.
+    #[error("damaged: its checksum is wrong")]
+    Damaged,
+    /// They say what can't be, or were made by a build that hashes keys in another way.
+    #[error("made by another build of ratelimit, or inconsistent")]
+    Other,
+    /// There is no memory for what they hold.
+    #[error("no memory for what it holds")]
+    NoMemory,
+}
+
+/// A store, and when it was saved: by its own time, and by the clock.
+#[derive(Debug)]
+pub struct Restored {
+    /// The store.
+    pub store: MemoryStore,
+    /// Its time when it was saved.
+    pub now: Now,
+    /// The clock's at that moment.
+    pub clock: Nanos,
+}
+
+/// The most bytes that the state of a store with room for so many keys has.
+#[must_use]
+pub const fn most_bytes(max_keys: u64) -> u64 {
+    LEAST_BYTES.saturating_add(max_keys.saturating_mul(BYTES_A_KEY))
+}
+
+impl MemoryStore {
+    /// All that it holds, at its time `now` when the clock says `clock`.
+    #[must_use]
+    pub fn save(&self, now: Now, clock: Nanos) -> Vec<u8> {
+        let mut writer = Writer(MAGIC.to_vec());
+        writer.numbers([clock.0, now.0.0]);
+        writer.numbers(self.secrets.random);
+        writer.numbers([self.secrets.hash(PROBE)]);
+        let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner).save();
+        writer.numbers([tags.len() as u64]);
+        tags.into_iter().for_each(|row| writer.numbers(row));
+        let (sets, buckets) = self.grid.save(now);
+        writer.numbers([sets, buckets.len() as u64]);
+        for SavedBucket { place, key, state } in buckets {
+            writer.numbers([place, key, state]);
+        }
+        let wide = self.wide.save(now);
+        writer.numbers([wide.len() as u64]);
+        for SavedWide { identity, idle_at, state } in wide {
+            writer.numbers([identity, idle_at.0]);
+            match state {
+                SavedState::Log(times) => {
+                    writer.numbers([LOG, times.len() as u64]);
+                    times.into_iter().for_each(|time| writer.numbers([time.0]));
+                }
+                SavedState::Counter(parts) => {
+                    writer.numbers([COUNTER]);
+                    writer.numbers(parts);
+                }
+            }
+        }
+        let checksum = crc32fast::hash(&writer.0);
+        writer.numbers([checksum.into()]);
+        writer.0
+    }
+
+    /// The store that was saved, with room for at least `max_keys`.
+    ///
+    /// # Errors
+    /// The bytes are none, or there is no memory.
+    pub fn restore(bytes: &[u8], max_keys: u64) -> Result<Restored, NoState> {
+        let (content, checksum) = bytes.split_last_chunk::<8>().ok_or(NoState::Foreign)?;
+        let numbers = content.strip_prefix(MAGIC).ok_or(NoState::Foreign)?;
+        if u64::from_le_bytes(*checksum) != u64::from(crc32fast::hash(content)) {
+            return Err(NoState::Damaged);
+        }
+        let mut reader = Reader(numbers);
+        let restored = reader.store(max_keys)?;
+        if reader.0.is_empty() { Ok(restored) } else { Err(NoState::Other) }
+    }
+}
+
+const LOG: u64 = 0;
+const COUNTER: u64 = 1;
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn numbers<const N: usize>(&mut self, numbers: [u64; N]) {
+        numbers.iter().for_each(|number| self.0.extend(number.to_le_bytes()));
+    }
+}
+
+struct Reader<'b>(&'b [u8]);
+
+impl Reader<'_> {
+    fn store(&mut self, max_keys: u64) -> Result<Restored, NoState> {
+        let [clock, now] = self.numbers()?;
+        let secrets = Secrets::of(self.numbers()?);
+        let [probe] = self.numbers()?;
+        if secrets.hash(PROBE) != probe {
+            return Err(NoState::Other);
+        }
+        let rows = self.many(Self::numbers)?;
+        let tags = Tags::restore(rows).ok_or(NoState::Other)?;
+        let [sets] = self.numbers()?;
+        let buckets = self.many(|reader| {
+            let [place, key, state] = reader.numbers()?;
+            Ok(SavedBucket { place, key, state })
+        })?;
+        let wide_buckets = self.many(Self::wide)?;
+        let most_sets = most_sets(max_keys).ok_or(NoState::NoMemory)?;
+        let grid = Grid::restore(most_sets, sets, buckets).ok_or(NoState::Other)?;
+        let wide = Wide::new(usize::try_from(max_keys).map_err(|_| NoState::NoMemory)?);
+        wide.restore(wide_buckets);
+        let store = MemoryStore { secrets, grid, wide, tags: Mutex::new(tags) };
+        Ok(Restored { store, now: Now(Nanos(now)), clock: Nanos(clock) })
+    }
+
+    fn wide(&mut self) -> Result<SavedWide, NoState> {
+        let [identity, idle_at, kind] = self.numbers()?;
+        let state = match kind {
+            LOG => SavedState::Log(self.many(|reader| reader.numbers().map(|[time]| Nanos(time)))?),
+            COUNTER => SavedState::Counter(self.numbers()?),
+            _ => return Err(NoState::Other),
+        };
+        Ok(SavedWide { identity, idle_at: Nanos(idle_at), state })
+    }
+
+    /// A number, and as many of something. A number that is too large ends where the bytes do.
+    fn many<T>(&mut self, one: impl Fn(&mut Self) -> Result<T, NoState>) -> Result<Vec<T>, NoState> {
+        let [count] = self.numbers()?;
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    fn numbers<const N: usize>(&mut self) -> Result<[u64; N], NoState> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            let (first, rest) = self.0.split_first_chunk::<8>().ok_or(NoState::Other)?;
+            (*number, self.0) = (u64::from_le_bytes(*first), rest);
+        }
+        Ok(numbers)
+    }
+}
