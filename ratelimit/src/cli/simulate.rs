@@ -1,5 +1,6 @@
-//! `ratelimit simulate`: recorded arrivals or a capture through limits or rules, without touching anything.
+//! `ratelimit simulate`: recorded arrivals, a capture or an access log through limits or rules, without touching anything.
 
+mod access_log;
 mod arrivals;
 mod capture;
 
@@ -12,14 +13,16 @@ use self::capture::EngineName;
 use super::{failure::Failure, output::Output};
 use crate::config::limit::parse_limit;
 
-/// Runs recorded arrivals through limits, or a capture through a configuration's rules, and says what each would have got.
-/// Touches nothing; time comes from the recording alone.
+/// Runs recorded arrivals through limits, or a capture or an access log through a configuration's rules, and says what each
+/// would have got. Touches nothing; time comes from the recording alone.
 ///
 /// With --limit, the summary has, for each limit: requests allowed and denied, the longest that one had to wait (to come
 /// again, or in a queue), and the largest burst: the most that one key got through in any time as long as the rate is for.
 ///
 /// With --config, the summary has what would have passed and been dropped by reason, by rule, and for the sources that a
 /// rule would have dropped most of; with --output json there is an object a frame instead.
+///
+/// With --config and --access-log, the rules on requests judge what `application.auth` makes of each line.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("by").required(true).args(["limits", "config"]))]
 pub struct Simulate {
@@ -33,6 +36,10 @@ pub struct Simulate {
     /// What judges the frames.
     #[arg(long, value_enum, default_value_t, requires = "config")]
     engine: EngineName,
+    /// An access log of nginx or Apache, in the combined format, whose requests the rules of `application` are to judge; `-` is
+    /// the standard input.
+    #[arg(long, value_name = "FILE", requires = "config", conflicts_with_all = ["file", "engine"])]
+    access_log: Option<PathBuf>,
     /// With --limit, the arrivals, a line each: SECONDS [KEY [COST]], SECONDS decimal and ascending (Unix times are fine),
     /// COST 1 if not given. With --config, an Ethernet capture, pcap or pcapng. The standard input if not given, or `-`.
     #[arg(value_name = "RECORDING")]
@@ -46,9 +53,10 @@ impl Simulate {
     /// Something is wrong with it, or can't be read or written.
     pub fn run(self, output: Output) -> Result<(), Failure> {
         let file = self.file.as_deref().filter(|file| *file != Path::new("-"));
-        match &self.config {
-            Some(configuration) => capture::run(configuration, file, self.engine, output),
-            None => arrivals::run(self.limits, file, output),
+        match (&self.config, &self.access_log) {
+            (Some(configuration), Some(log)) => access_log::run(configuration, log, output),
+            (Some(configuration), None) => capture::run(configuration, file, self.engine, output),
+            (None, _) => arrivals::run(self.limits, file, output),
         }
     }
 }

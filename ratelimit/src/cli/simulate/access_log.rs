@@ -1,0 +1,177 @@
+//! An access log through the rules on requests of a configuration.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, BufWriter, Write},
+    path::Path,
+};
+
+use serde_json::json;
+
+use crate::{
+    cli::{
+        failure::Failure,
+        output::{Output, complain},
+        table::Table,
+    },
+    config,
+    simulate::{AccessLog, LogLine, RequestTrial},
+    text::Shown,
+};
+
+/// Descriptors that the summary shows.
+const TOP: usize = 10;
+
+/// How a log was read.
+#[derive(Default)]
+struct Reading {
+    unread: u64,
+    first_unread: Option<u64>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The configuration is wrong or does not say what requests are asked about, or something can't be read or written.
+pub fn run(configuration: &Path, log: &Path, output: Output) -> Result<(), Failure> {
+    let policy = config::load(configuration)?;
+    let trial = policy.application.as_ref().map(RequestTrial::new).transpose().map_err(Failure::failed)?;
+    let Some(mut trial) = trial.flatten() else {
+        let file = configuration.display();
+        let message = "no `application.auth`: add it, to say what a request is asked about";
+        return Err(Failure::wrong_usage(format_args!("{file}: {message}")));
+    };
+    let name = log.display();
+    let reader: Box<dyn BufRead> = match log {
+        path if path == Path::new("-") => Box::new(io::stdin().lock()),
+        path => match File::open(path) {
+            Ok(file) => Box::new(BufReader::new(file)),
+            Err(error) => return Err(Failure::failed(format_args!("{name}: {error}"))),
+        },
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let done = play(AccessLog::new(reader), &mut trial, output, &mut out);
+    let flushed = out.flush();
+    let reading = match done.and_then(|reading| flushed.map(|()| reading)) {
+        Ok(reading) => reading,
+        // Whoever closed the output early, as `head` does, has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+        Err(error) => return Err(Failure::failed(format_args!("{name}: {error}"))),
+    };
+    match reading.first_unread {
+        Some(line) if trial.summary().is_empty() => Err(Failure::wrong_file(format_args!(
+            "{name}:{line}: no line is one of the combined format of nginx or Apache"
+        ))),
+        Some(line) => {
+            let count = reading.unread;
+            let message = format!(
+                "{name}:{line}: not a line of the combined format; {count} such lines were passed over"
+            );
+            complain(&Shown(message));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+fn play(
+    mut log: AccessLog<Box<dyn BufRead>>,
+    trial: &mut RequestTrial,
+    output: Output,
+    out: &mut impl Write,
+) -> io::Result<Reading> {
+    let mut reading = Reading::default();
+    while let Some((number, line)) = log.next_line()? {
+        let LogLine::Request(request) = line else {
+            reading.unread += 1;
+            reading.first_unread.get_or_insert(number);
+            continue;
+        };
+        let report = trial.judge(number, &request);
+        if output == Output::Json {
+            serde_json::to_writer(&mut *out, &report)?;
+            writeln!(out)?;
+        }
+    }
+    match output {
+        Output::Text => write_summary(trial, reading.unread, out)?,
+        Output::Json => write_json_summary(trial, reading.unread, out)?,
+    }
+    Ok(reading)
+}
+
+fn write_summary(trial: &RequestTrial, unread: u64, out: &mut impl Write) -> io::Result<()> {
+    let summary = trial.summary();
+    let mut table = Table::new(["REQUESTS", "COUNT"]);
+    let rows = [
+        ("allowed", summary.allowed),
+        ("  above a soft limit", summary.soft),
+        ("  without a limit", summary.unlimited),
+        ("denied", summary.denied),
+        ("refused", summary.refused),
+        ("unread", unread),
+    ];
+    let shown = |(name, count): &(&str, u64)| *count > 0 || ["allowed", "denied"].contains(name);
+    for (name, count) in rows.into_iter().filter(shown) {
+        table.row([name.to_owned(), count.to_string()]);
+    }
+    writeln!(out, "{table}")?;
+    let mut table = Table::new(["RULE", "HITS", "WITHIN", "NEAR", "OVER", "OBSERVED"]);
+    for (label, counts) in trial.rules().into_iter().filter(|(_, counts)| counts.total_hits > 0) {
+        let numbers = [
+            counts.total_hits,
+            counts.within_limit,
+            counts.near_limit,
+            counts.over_limit,
+            counts.shadow_mode,
+        ];
+        let [hits, within, near, over, observed] = numbers.map(|count| count.to_string());
+        table.row([Shown(&label.key).to_string(), hits, within, near, over, observed]);
+    }
+    write!(out, "{table}")?;
+    let denied = summary.denied_most(TOP);
+    if !denied.is_empty() {
+        let mut table = Table::new(["DENIED MOST", "COUNT"]);
+        for (name, count) in denied {
+            table.row([Shown(name).to_string(), count.to_string()]);
+        }
+        write!(out, "\n{table}")?;
+    }
+    Ok(())
+}
+
+fn write_json_summary(trial: &RequestTrial, unread: u64, out: &mut impl Write) -> io::Result<()> {
+    let summary = trial.summary();
+    let rules: Vec<_> = trial
+        .rules()
+        .into_iter()
+        .map(|(label, counts)| {
+            json!({
+                "domain": label.domain,
+                "rule": label.key,
+                "total_hits": counts.total_hits,
+                "within_limit": counts.within_limit,
+                "near_limit": counts.near_limit,
+                "over_limit": counts.over_limit,
+                "shadow_mode": counts.shadow_mode,
+                "soft_limit": counts.soft_limit,
+            })
+        })
+        .collect();
+    let denied: Vec<_> = summary
+        .denied_most(TOP)
+        .into_iter()
+        .map(|(descriptor, count)| json!({"descriptor": descriptor, "count": count}))
+        .collect();
+    let summary = json!({"summary": {
+        "allowed": summary.allowed,
+        "soft": summary.soft,
+        "unlimited": summary.unlimited,
+        "denied": summary.denied,
+        "refused": summary.refused,
+        "unread": unread,
+        "rules": rules,
+        "denied_most": denied,
+    }});
+    writeln!(out, "{summary}")
+}
