@@ -4,6 +4,7 @@
 //! built wrong, rules are at most [`Rules::MOST`] and their names differ. How it is written is for `config`, how it is
 //! enforced for the data plane; neither is known here.
 
+mod ban;
 mod key;
 mod limit;
 mod matches;
@@ -13,12 +14,13 @@ mod sets;
 
 use std::path::PathBuf;
 
+pub use ban::{Ban, BanError};
 pub use key::{Key, KeyPart, PrefixLength, PrefixLengths};
 pub use limit::{PacketLimit, PacketLimitError, Unit};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
 pub use prefix::{Prefix, PrefixError};
-pub use sets::{AllowList, Interfaces, Part, Rules, SetError, duplicates};
+pub use sets::{Interfaces, Part, PrefixList, Rules, SetError, duplicates};
 
 /// Everything that one daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +38,12 @@ pub struct Policy {
 pub struct Network {
     /// Where; may be empty until the command line has named some.
     pub interfaces: Interfaces,
-    /// Sources that are never limited: sorted, none inside another.
-    pub allow: AllowList,
+    /// Sources that are never limited, denied or banned.
+    pub allow: PrefixList,
+    /// Sources of which everything is dropped.
+    pub deny: PrefixList,
+    /// The files that some of these came from.
+    pub list_files: Vec<PathBuf>,
     /// How many buckets there are.
     pub table: TableSize,
     /// What a clean stop does.
@@ -104,6 +110,8 @@ pub struct Rule {
     pub action: Action,
     /// How many new buckets the rule may make; above that, packets of unknown keys are over the limit.
     pub new_sources: Option<PacketLimit>,
+    /// When a source is banned.
+    pub ban: Option<Ban>,
 }
 
 /// What is done with packets above a limit.

@@ -66,7 +66,11 @@ fn of_rate(error: CountError) -> RateError {
     }
 }
 
-fn parse_period(text: &str) -> Result<Nanos, RateError> {
+/// Parses a time, such as `10s` or `m`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_period(text: &str) -> Result<Nanos, RateError> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let count = text.strip_suffix(unit).unwrap_or_default();
     let seconds = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, seconds)| *seconds);

@@ -27,7 +27,7 @@ const BPFFS: &str = "/sys/fs/bpf";
 const ROOT: &str = "ratelimit";
 
 /// Counts up when a pinned map changes its meaning.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 
 /// An instance's directory, not necessarily there.
 #[derive(Clone, Debug)]

@@ -180,14 +180,18 @@ impl State {
 fn identity(owner: &Owner<'_>) -> Identity {
     let (rule, key, limit) = match owner {
         Owner::Part(rule, part) => {
-            let bits = |bits: Option<u8>| bits.map_or("-".to_owned(), |bits| bits.to_string());
-            let key = format!("{}/{}/{}", rule.key.name(), bits(part.ipv4), bits(part.ipv6));
-            (rule, format!("{key} {:?}", rule.limit.unit()), part.limit)
+            (rule, format!("{} {:?}", part_name(rule, part), rule.limit.unit()), part.limit)
         }
         Owner::NewSources(rule, limit) => (rule, "new sources".to_owned(), **limit),
+        Owner::Denied(rule, part, limit) => (rule, format!("denied {}", part_name(rule, part)), **limit),
     };
     let (kind, period) = limit.shape();
     Identity { name: rule.name.to_string(), key, layout: format!("{kind:?}/{}", period.0) }
+}
+
+fn part_name(rule: &policy::Rule, part: &policy::Part) -> String {
+    let bits = |bits: Option<u8>| bits.map_or("-".to_owned(), |bits| bits.to_string());
+    format!("{}/{}/{}", rule.key.name(), bits(part.ipv4), bits(part.ipv6))
 }
 
 /// A rule as outputs show it.

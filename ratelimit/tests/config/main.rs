@@ -1,8 +1,10 @@
 //! Configuration files from the outside: what is accepted, and for each mistake its line, column and field.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+mod bans;
 mod hostile;
 mod keys;
+mod lists;
 mod matches;
 mod mistakes;
 mod reference;
@@ -29,6 +31,8 @@ fn file(content: impl AsRef<[u8]>) -> File {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.yaml");
     fs::write(&path, content).unwrap();
+    fs::write(directory.path().join("networks.txt"), "# two\n192.0.2.0/24 # one\n\n 2001:db8::1\r\n")
+        .unwrap();
     File { path, _directory: directory }
 }
 

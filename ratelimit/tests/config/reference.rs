@@ -138,6 +138,7 @@ fn mapping(path: &[&str], value: Option<&str>) -> String {
     let required: &[(&str, &str)] = match *first {
         "rules[]" => &[("name", "a"), ("rate", "1k/s")],
         "interfaces[]" => &[("name", "eth0")],
+        "ban" => &[("after", "1"), ("within", "1s"), ("for", "1m")],
         _ => &[],
     };
     let required = required.iter().filter(|(name, _)| name != next);
