@@ -21,6 +21,7 @@ mod words;
 use std::path::Path;
 
 pub use error::{ConfigError, ConfigErrors};
+pub use rate::parse_period;
 
 use crate::policy::Policy;
 use error::Report;

@@ -196,6 +196,19 @@ impl Pins {
         Ok(())
     }
 
+    /// Removes the maps of other versions, after their programs have been replaced.
+    pub(super) fn remove_other_layouts(&self) -> Result<(), Error> {
+        let entries = fs::read_dir(&self.directory).map_err(|error| Error::file(&self.directory, error))?;
+        let is_layout = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.strip_prefix('v').is_some_and(|number| number.parse::<u32>().is_ok()) && *path != self.maps()
+        };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_layout) {
+            remove(&path, |path| fs::remove_dir_all(path))?;
+        }
+        Ok(())
+    }
+
     /// Removes the maps, which must not be in use.
     pub(super) fn remove_maps(&self) -> Result<(), Error> {
         remove(&self.maps(), |path| fs::remove_dir_all(path))

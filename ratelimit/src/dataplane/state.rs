@@ -32,6 +32,9 @@ pub(super) struct State {
     /// The last daemon that began to.
     #[serde(default)]
     pub daemon: Option<Daemon>,
+    /// Whether all rules only observe, because somebody wanted so for a while.
+    #[serde(default)]
+    pub observes: bool,
 }
 
 /// A daemon, as others may find it.
@@ -54,6 +57,12 @@ pub struct InForce {
     pub keeps_on_exit: bool,
     /// Prefixes on the allow list.
     pub allow: usize,
+    /// Prefixes on the deny list.
+    #[serde(default)]
+    pub deny: usize,
+    /// Whether it lets everything pass if nobody confirms it in time.
+    #[serde(default)]
+    pub is_on_trial: bool,
     /// The rules, in the configuration's order.
     pub rules: Vec<RuleInForce>,
 }
@@ -115,6 +124,7 @@ impl State {
             in_force: None,
             is_starting: false,
             daemon: None,
+            observes: false,
         })
     }
 

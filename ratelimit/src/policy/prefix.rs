@@ -80,6 +80,12 @@ impl Prefix {
         }
     }
 
+    /// The network of that length around an address; `None` if the length is beyond it.
+    #[must_use]
+    pub fn around(address: IpAddr, length: u8) -> Option<Self> {
+        (length <= bits(address)).then(|| Self { address: masked(address, length), length })
+    }
+
     /// The first address; `octets` of it are in network byte order.
     #[must_use]
     pub const fn address(&self) -> IpAddr {
