@@ -6,8 +6,10 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 pub mod algorithm;
+pub mod bans;
 pub mod classify;
 pub mod limit;
+pub mod lists;
 pub mod packet;
 pub mod table;
 pub mod time;

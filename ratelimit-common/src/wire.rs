@@ -11,12 +11,13 @@ use crate::{
 /// The most rules that a packet can match: the bits of a word.
 pub const MOST_RULES: usize = 64;
 
-/// The most limits: one for each rule, and one for the new sources of each.
-pub const MOST_LIMITS: usize = 2 * MOST_RULES;
+/// The most limits: one for each rule, one for the new sources of each, and one for the packets that lead to a ban;
+/// a power of two, so that a mask keeps an index inside.
+pub const MOST_LIMITS: usize = (3 * MOST_RULES).next_power_of_two();
 
 /// Numbers that tell rules apart in the table and the counters. More than rules, so that a new generation can use numbers
 /// that the old one, which runs until the switch, does not.
-pub const RULE_NUMBERS: usize = 256;
+pub const RULE_NUMBERS: usize = 512;
 
 /// Room for the daemon's own notes, kept with the table.
 pub const META_BYTES: usize = 1 << 17;
@@ -59,11 +60,17 @@ pub enum Reason {
     Malformed = 5,
     /// Dropped: a header is broken, and `on_malformed` is `drop`; or VLAN tags without an id hide what it is.
     MalformedDropped = 6,
+    /// Dropped: its source is on the deny list.
+    Denied = 7,
+    /// Dropped: its source is banned.
+    Banned = 8,
+    /// Passed: the rules were on trial, and nobody has confirmed them in time.
+    Reverted = 9,
 }
 
 impl Reason {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Passed,
         Self::Limited,
         Self::NotIp,
@@ -71,6 +78,9 @@ impl Reason {
         Self::NeighbourDiscovery,
         Self::Malformed,
         Self::MalformedDropped,
+        Self::Denied,
+        Self::Banned,
+        Self::Reverted,
     ];
 
     /// The reason with a number, if there is one.
@@ -91,7 +101,7 @@ impl Reason {
     #[must_use]
     #[inline(always)]
     pub const fn is_drop(self) -> bool {
-        matches!(self, Self::Limited | Self::MalformedDropped)
+        matches!(self, Self::Limited | Self::MalformedDropped | Self::Denied | Self::Banned)
     }
 
     /// The name that outputs use.
@@ -105,6 +115,9 @@ impl Reason {
             Self::NeighbourDiscovery => "neighbour_discovery",
             Self::Malformed => "malformed",
             Self::MalformedDropped => "malformed_dropped",
+            Self::Denied => "denied",
+            Self::Banned => "banned",
+            Self::Reverted => "reverted",
         }
     }
 }
@@ -117,6 +130,10 @@ pub struct TableCounters {
     pub live_evictions: u64,
     /// Packets denied because every try met another processor at the same slot.
     pub exhausted_tries: u64,
+    /// Bans that rules have made.
+    pub bans_made: u64,
+    /// Bans in force that had to give way to others, because the table of bans was full.
+    pub bans_replaced: u64,
 }
 
 /// One set of the bucket table, as the map holds it: key and state by turns.
@@ -142,10 +159,10 @@ pub struct Globals {
     pub counts_denied: u64,
     /// The bits of those without a condition on the source address, on the destination address.
     pub any_address: [u64; 2],
+    /// Where the lists of IPv4 and of IPv6 sources begin, or 0: see [`crate::lists::find`].
+    pub listed: [u64; 2],
     /// The bits of the dimensions that a rule asks about: see [`crate::classify::Dimension::bit`].
     pub dimensions: u32,
-    /// 1 if there is an allow list for IPv4, for IPv6.
-    pub allow: [u32; 2],
     /// 1 if a rule asks about the source address of an IPv4, of an IPv6 packet.
     pub sources: [u32; 2],
     /// 1 if a rule asks about the destination address of an IPv4, of an IPv6 packet.
@@ -160,10 +177,14 @@ pub struct Globals {
     pub random_sources: u32,
     /// 1 if a rule has a condition.
     pub classifies: u32,
-    /// Must be zero.
-    pub reserved: u32,
     /// 1 if a rule asks for more of a packet than its source address.
     pub reads_whole: u32,
+    /// 1 if a rule bans sources.
+    pub bans: u32,
+    /// 1 if the rules are on trial: then a map says until when.
+    pub is_on_trial: u32,
+    /// Must be zero.
+    pub reserved: u32,
 }
 
 /// What of a packet of one IP version makes a rule's key.
@@ -226,8 +247,12 @@ pub struct Rule {
     pub takes_bytes: u32,
     /// Where the limit of its new sources is, or 0.
     pub new_sources: u32,
-    /// Must be zero.
-    pub reserved: u32,
+    /// Where the limit of denied packets is whose excess bans, or 0: then each denied packet bans.
+    pub ban: u32,
+    /// For how many nanoseconds a source is banned; 0 if none is.
+    pub ban_length: u64,
+    /// How many bits of an IPv4 and of an IPv6 source a ban has.
+    pub ban_bits: [u64; 2],
 }
 
 impl Rule {
@@ -267,11 +292,11 @@ pub struct DryRun {
 const _: () = {
     assert!(size_of::<Counter>() == 16);
     assert!(size_of::<RuleCounters>() == 32);
-    assert!(size_of::<TableCounters>() == 16);
+    assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);
     assert!(size_of::<Secret>() == 32);
-    assert!(size_of::<Globals>() == 144);
+    assert!(size_of::<Globals>() == 160);
     assert!(size_of::<KeyMask>() == 56);
-    assert!(size_of::<Rule>() == 80 + 2 * 56 + 40);
+    assert!(size_of::<Rule>() == 80 + 2 * 56 + 64);
     assert!(size_of::<DryRun>() == 40 + size_of::<Packet>());
 };

@@ -1,7 +1,7 @@
 //! One packet against one rule's bucket: asking, charging, giving back.
 
 use ratelimit_common::{
-    packet::{Packet, Ports},
+    packet::{Address, Packet, Ports},
     table::{self, Attempt, Request},
     time::{Nanos, Now},
     verifier::opaque,
@@ -46,6 +46,16 @@ impl Subject {
     #[inline(always)]
     pub fn read_clock(&mut self) {
         self.now = clock::now();
+    }
+
+    #[inline(always)]
+    pub const fn now(&self) -> Now {
+        self.now
+    }
+
+    #[inline(always)]
+    pub const fn source(&self) -> Address {
+        Address { bits: self.source, family: self.ports.family() }
     }
 
     #[inline(always)]

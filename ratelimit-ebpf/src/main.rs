@@ -7,7 +7,7 @@
 #![no_main]
 #![feature(asm_experimental_arch)]
 
-mod allow;
+mod bans;
 mod bench;
 mod bucket;
 mod classify;
@@ -15,11 +15,13 @@ mod clock;
 mod dry_run;
 mod frame;
 mod globals;
+mod lists;
 mod meta;
 mod pipeline;
 mod rules;
 mod stats;
 mod table;
+mod trial;
 mod walk;
 
 use aya_ebpf::{

@@ -1,13 +1,16 @@
-//! The stages of a packet, in their order: parse, allow list, neighbour discovery, classify, rules.
+//! The stages of a packet, in their order: trial, parse, lists, bans, neighbour discovery, classify, rules.
 
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
     classify::matching,
+    lists::Listed,
     packet::{self, Packet},
     wire::Reason,
 };
 
-use crate::{allow, bucket::Subject, classify::Maps, dry_run, frame::XdpFrame, globals::globals, rules};
+use crate::{
+    bans, bucket::Subject, classify::Maps, dry_run, frame::XdpFrame, globals::globals, lists, rules, trial,
+};
 
 /// A packet's verdict.
 pub struct Judged {
@@ -22,10 +25,15 @@ pub fn judge(ctx: &XdpContext) -> Judged {
     let bytes = found.subject.bytes;
     let reason = match Reason::of(early) {
         Some(reason) => reason,
-        None if !rules::allow(&mut found.subject, found.matching) => Reason::Limited,
-        None if early == WHOLE_HEADERS => Reason::Passed,
-        None if globals().drop_malformed == 0 => Reason::Malformed,
-        None => Reason::MalformedDropped,
+        None => match rules::denying(&mut found.subject, found.matching) {
+            rules::NONE if early == WHOLE_HEADERS => Reason::Passed,
+            rules::NONE if globals().drop_malformed == 0 => Reason::Malformed,
+            rules::NONE => Reason::MalformedDropped,
+            rule => {
+                bans::after_denial(&found.subject, rule);
+                Reason::Limited
+            }
+        },
     };
     Judged { reason, bytes }
 }
@@ -61,6 +69,9 @@ fn examine_frame<const WHOLE: bool>(context: *mut xdp_md, found: &mut Found) -> 
     let frame = XdpFrame::<WHOLE>::new(&ctx);
     let bytes = frame.wire_length();
     found.subject.bytes = bytes;
+    if trial::has_failed() {
+        return Reason::Reverted as u64;
+    }
     let packet = match packet::parse(&frame) {
         Ok(packet) => packet,
         Err(not_ip) => {
@@ -71,8 +82,11 @@ fn examine_frame<const WHOLE: bool>(context: *mut xdp_md, found: &mut Found) -> 
     if WHOLE && globals().dry_run != 0 {
         dry_run::note_packet(&packet, classify(&packet, bytes));
     }
-    if allow::contains(&packet.source) {
-        return Reason::Allowed as u64;
+    match lists::find(&packet.source) {
+        Listed::Allowed => return Reason::Allowed as u64,
+        Listed::Denied => return Reason::Denied as u64,
+        Listed::No if bans::contains(&packet.source) => return Reason::Banned as u64,
+        Listed::No => {}
     }
     // A flood must not cut the host off its own link.
     if packet.is_neighbour_discovery != 0 {

@@ -1,4 +1,4 @@
-//! Whether the rules that a packet matches allow it.
+//! Which of the rules that a packet matches denies it.
 //!
 //! All dropping rules are asked first and charged only if each of them allows it, so a packet that is dropped takes nothing
 //! from the others. If another processor took the last token between asking and charging, what was charged is given
@@ -11,14 +11,18 @@ use crate::{
     dry_run,
     globals::{self, globals},
     stats,
-    walk::{self, GO_ON, STOP},
+    walk::{self, GO_ON, STOP, index_of},
 };
 
-/// Asks, charges and counts. `matching` are the bits of the rules.
+/// No rule denies it.
+pub const NONE: u64 = u64::MAX;
+
+/// Asks, charges and counts. `matching` are the bits of the rules. Returns where the rule is that denies the packet, or
+/// [`NONE`].
 #[inline(always)]
-pub fn allow(subject: &mut Subject, matching: u64) -> bool {
+pub fn denying(subject: &mut Subject, matching: u64) -> u64 {
     if matching == 0 {
-        return true;
+        return NONE;
     }
     let enforced = globals().enforced;
     subject.read_clock();
@@ -29,15 +33,17 @@ pub fn allow(subject: &mut Subject, matching: u64) -> bool {
         if !allowed {
             dry_run::note_denied(matching);
         }
-        return allowed || matching & enforced == 0;
+        return if allowed || matching & enforced == 0 { NONE } else { index };
     }
     let mut walk = Walk { subject, left: 0, denied: 0 };
-    let allowed = enforce(&mut walk, matching & enforced);
+    if !enforce(&mut walk, matching & enforced) {
+        return index_of(walk.denied);
+    }
     let observed = matching & !enforced;
-    if allowed && observed != 0 {
+    if observed != 0 {
         observe_all(&mut walk, observed);
     }
-    allowed
+    NONE
 }
 
 /// The rules that drop: asks all, then charges all.
@@ -192,28 +198,4 @@ extern "C" fn observe(_: u64, walk: *mut Walk<'_>) -> i64 {
         walk.denied |= rule.group;
     }
     walk.go_on()
-}
-
-/// For each residue of a bit times [`SEQUENCE`], the bit's place.
-static PLACES: [u8; 64] = places();
-
-/// A de Bruijn sequence: all windows of six bits differ.
-const SEQUENCE: u64 = 0x03f7_9d71_b4cb_0a89;
-
-const fn places() -> [u8; 64] {
-    let mut places = [0; 64];
-    let mut place = 0;
-    while place < 64 {
-        places[((1_u64 << place).wrapping_mul(SEQUENCE) >> 58) as usize] = place;
-        place += 1;
-    }
-    places
-}
-
-/// The place of a set's only bit. There is no instruction for it.
-#[inline(always)]
-fn index_of(bit: u64) -> u64 {
-    let window = opaque(bit.wrapping_mul(SEQUENCE) >> 58) as usize % 64;
-    // SAFETY: the index is inside.
-    unsafe { *PLACES.get_unchecked(window) as u64 }
 }

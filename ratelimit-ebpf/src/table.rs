@@ -21,7 +21,7 @@ pub struct Buckets;
 
 #[inline(always)]
 fn set(number: u64) -> Option<Set> {
-    BUCKETS.get_ptr_mut(number as u32).map(Set)
+    BUCKETS.get_ptr_mut(number as u32).map(Set::new)
 }
 
 /// The first set of a key.
@@ -94,6 +94,14 @@ extern "C" fn is_elsewhere(stamp: u64, word: u64, rank: u64) -> u64 {
 /// A set in the map's memory.
 #[derive(Clone, Copy)]
 pub struct Set(*mut SetWords);
+
+impl Set {
+    /// The set that lies there, in the memory of a map.
+    #[inline(always)]
+    pub const fn new(words: *mut SetWords) -> Self {
+        Self(words)
+    }
+}
 
 impl table::Set for Set {
     type Slot = Slot;

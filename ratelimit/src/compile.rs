@@ -1,5 +1,6 @@
 //! From a policy to what the XDP program is loaded with. Pure: the table's facts and the limits' numbers come in.
 
+mod lists;
 mod tables;
 
 use ratelimit_common::{
@@ -10,7 +11,10 @@ use ratelimit_common::{
     wire::{self, Globals, KeyMask, RULE_NUMBERS},
 };
 
-pub use self::tables::{PrefixSets, Prefixes, Table};
+pub use self::{
+    lists::{Lists, lists},
+    tables::{PrefixSets, Prefixes, Table},
+};
 use crate::policy::{self, Action, Key, Network, OnMalformed, Rule, Rules, Unit};
 
 /// What all generations over one table have in common.
@@ -39,19 +43,20 @@ pub struct Compiled {
     pub tables: Vec<Table>,
     /// The conditions on the source and on the destination address.
     pub prefixes: [Prefixes; 2],
-    /// IPv4 sources that are never limited: address and prefix length.
-    pub allow_v4: Vec<([u8; 4], u8)>,
-    /// IPv6 sources that are never limited.
-    pub allow_v6: Vec<([u8; 16], u8)>,
+    /// The allow and the deny list.
+    pub lists: Lists,
 }
 
-/// What has buckets, and so a number: each part of each rule, and then the new sources of each rule that caps them.
+/// What has buckets, and so a number: each part of each rule, then the new sources of each rule that caps them, then the
+/// denied packets of each part of a rule that bans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Owner<'p> {
     /// A part of a rule.
     Part(&'p Rule, &'p policy::Part),
     /// The new sources of a rule.
     NewSources(&'p Rule, &'p Limit),
+    /// The denied packets of a part of a rule.
+    Denied(&'p Rule, &'p policy::Part, &'p Limit),
 }
 
 /// All that have buckets, in the order of [`Compiled::limits`].
@@ -61,7 +66,16 @@ pub fn owners(rules: &Rules) -> impl Iterator<Item = Owner<'_>> {
     let new_sources = rules
         .iter()
         .filter_map(|rule| rule.new_sources.as_ref().map(|limit| Owner::NewSources(rule, limit.compiled())));
-    parts.chain(new_sources)
+    let denied = banning_parts(rules).map(|(rule, part, limit)| Owner::Denied(rule, part, limit));
+    parts.chain(new_sources).chain(denied)
+}
+
+/// The parts whose denied packets are counted, with the limit on these.
+fn banning_parts(rules: &Rules) -> impl Iterator<Item = (&Rule, &policy::Part, &Limit)> {
+    rules.parts().iter().filter_map(|part| {
+        let rule = rules.get(part.rule)?;
+        Some((rule, part, rule.ban.as_ref()?.limit()?.compiled()))
+    })
 }
 
 /// Compiles the rules of `network`. The owner at `i` has the number `numbers[i]`.
@@ -72,7 +86,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         .zip(numbers)
         .map(|(owner, &number)| match owner {
             Owner::Part(_, part) => compile_part(rules, part, numbers, table),
-            Owner::NewSources(_, limit) => new_sources(limit, number, table),
+            Owner::NewSources(_, limit) => counting([KeyMask::default(); 2], limit, number, table),
+            Owner::Denied(rule, part, limit) => counting(masks(&rule.key, part), limit, number, table),
         })
         .collect();
     let bits = |wanted: &dyn Fn(&Rule, &policy::Part) -> bool| {
@@ -83,7 +98,7 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
     let is_dropping = |rule: &Rule| rule.action == Action::Drop;
     let tables = tables::tables(rules);
     let prefixes = tables::prefixes(rules);
-    let (allow_v4, allow_v6) = allow_lists(network);
+    let lists = lists(&network.allow, &network.deny);
     let flag = u32::from;
     let all = bits(&|_, _| true);
     let globals = Globals {
@@ -95,7 +110,7 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         counts_denied: bits(&|rule, part| is_dropping(rule) && part.limit.counts_denied()),
         any_address: [prefixes[0].any, prefixes[1].any],
         dimensions: tables.iter().fold(0, |set, table| set | table.dimension.bit()),
-        allow: [flag(!allow_v4.is_empty()), flag(!allow_v6.is_empty())],
+        listed: lists.roots,
         sources: [flag(!prefixes[0].v4.is_empty()), flag(!prefixes[0].v6.is_empty())],
         destinations: [flag(!prefixes[1].v4.is_empty()), flag(!prefixes[1].v6.is_empty())],
         drop_malformed: flag(network.on_malformed == OnMalformed::Drop),
@@ -103,10 +118,12 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         dry_run: 0,
         random_sources: 0,
         classifies: flag(!tables.is_empty() || prefixes.iter().any(|prefixes| prefixes.any != all)),
-        reserved: 0,
         reads_whole: flag(reads_whole(&tables, &prefixes[1], &limits)),
+        bans: flag(rules.iter().any(|rule| rule.ban.is_some())),
+        is_on_trial: 0,
+        reserved: 0,
     };
-    Compiled { globals, index: index(&limits), limits, tables, prefixes, allow_v4, allow_v6 }
+    Compiled { globals, index: index(&limits), limits, tables, prefixes, lists }
 }
 
 /// Whether a rule asks for more of a packet than its source address, IP version and length.
@@ -129,6 +146,7 @@ fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &Tab
         let earlier = rules.iter().take(part.rule).filter(|rule| rule.new_sources.is_some()).count();
         rules.parts().len() + earlier
     });
+    let ban = rule.and_then(|rule| rule.ban.as_ref());
     wire::Rule {
         limit: part.limit.aligned(table.made_at_unix),
         masks: rule.map_or([KeyMask::default(); 2], |rule| masks(&rule.key, part)),
@@ -138,22 +156,33 @@ fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &Tab
         is_first: part.is_first.into(),
         takes_bytes: rule.is_some_and(|rule| rule.limit.unit() == Unit::Bytes).into(),
         new_sources: new_sources as u32,
-        reserved: 0,
+        ban: ban.and_then(|_| place_of_denied(rules, part)).unwrap_or_default() as u32,
+        ban_length: ban.map_or(0, |ban| ban.length().0),
+        ban_bits: [part.ipv4, part.ipv6].map(|bits| bits.unwrap_or_default().into()),
     }
 }
 
-/// All new sources of a rule share one bucket.
-fn new_sources(limit: &Limit, number: u32, table: &TableFacts) -> wire::Rule {
+/// Where the limit on the denied packets of a part is.
+fn place_of_denied(rules: &Rules, part: &policy::Part) -> Option<usize> {
+    let earlier = banning_parts(rules).position(|(_, banning, _)| std::ptr::eq(banning, part))?;
+    let new_sources = rules.iter().filter(|rule| rule.new_sources.is_some()).count();
+    Some(rules.parts().len() + new_sources + earlier)
+}
+
+/// A limit on something else than the packets of a rule. All new sources of a rule share one bucket.
+fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts) -> wire::Rule {
     wire::Rule {
         limit: limit.aligned(table.made_at_unix),
-        masks: [KeyMask::default(); 2],
+        masks,
         number: number.into(),
         counters: number.into(),
         group: 0,
         is_first: 0,
         takes_bytes: 0,
         new_sources: 0,
-        reserved: 0,
+        ban: 0,
+        ban_length: 0,
+        ban_bits: [0; 2],
     }
 }
 
@@ -201,17 +230,4 @@ fn index(limits: &[wire::Rule]) -> [u8; RULE_NUMBERS] {
         }
     }
     index
-}
-
-type AllowLists = (Vec<([u8; 4], u8)>, Vec<([u8; 16], u8)>);
-
-fn allow_lists(network: &Network) -> AllowLists {
-    let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    for prefix in network.allow.iter() {
-        match prefix.address() {
-            std::net::IpAddr::V4(address) => v4.push((address.octets(), prefix.len())),
-            std::net::IpAddr::V6(address) => v6.push((address.octets(), prefix.len())),
-        }
-    }
-    (v4, v6)
 }

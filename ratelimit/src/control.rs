@@ -2,40 +2,55 @@
 //! line asks it.
 
 mod peer;
+mod routes;
 mod socket;
 
 use std::{
     io,
+    net::IpAddr,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
-use axum::{
-    Json, Router,
-    extract::{Path as PathPart, State},
-    http::StatusCode,
-    routing,
-};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Request, body::Bytes};
 use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
-use tokio::{
-    net::{UnixListener, UnixStream},
-    sync::{mpsc, oneshot},
-};
+use tokio::{net::UnixStream, sync::oneshot};
 
 use self::peer::{Peer, peer};
 pub use self::socket::{ControlSocket, remove_left_over};
 use crate::policy::InstanceName;
 
-/// What the daemon is asked to do; the answer goes back to who asked.
+/// Takes the answer back to who asked: what was done, or why it was not.
+pub type Answer = oneshot::Sender<Result<Value, String>>;
+
+/// What the daemon is asked to do.
 #[derive(Debug)]
 pub enum Command {
     /// Take the program off all interfaces, and stop.
-    Detach(oneshot::Sender<Result<(), String>>),
+    Detach(Answer),
+    /// Read the configuration again.
+    Reload(Answer),
+    /// Switch all rules to observing, or back.
+    Observe(bool, Answer),
+    /// Show or reset a source's buckets.
+    Buckets(AskedBuckets, Answer),
+}
+
+/// Which buckets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AskedBuckets {
+    /// Whose.
+    pub address: IpAddr,
+    /// Under which rule; all of them if not given.
+    #[serde(default)]
+    pub rule: Option<String>,
+    /// Whether they are made as good as new.
+    #[serde(default)]
+    pub reset: bool,
 }
 
 /// What can go wrong with the control socket.
@@ -103,46 +118,6 @@ pub fn default_path(instance: &InstanceName) -> Result<PathBuf, ControlError> {
     Ok(root.join("ratelimit").join(format!("{instance}.sock")))
 }
 
-/// What the handlers share.
-#[derive(Clone)]
-struct Daemon {
-    instance: Arc<str>,
-    commands: mpsc::Sender<Command>,
-}
-
-impl ControlSocket {
-    /// Answers until the process ends.
-    ///
-    /// # Errors
-    /// The socket can't be served.
-    pub async fn serve(&self, instance: &InstanceName, commands: mpsc::Sender<Command>) -> io::Result<()> {
-        let listener = UnixListener::from_std(self.listener().try_clone()?)?;
-        let daemon = Daemon { instance: instance.as_str().into(), commands };
-        let routes =
-            Router::new().route("/v1/instances/{instance}/detach", routing::post(detach)).with_state(daemon);
-        axum::serve(listener, routes).await
-    }
-}
-
-async fn detach(
-    State(daemon): State<Daemon>,
-    PathPart(instance): PathPart<String>,
-) -> (StatusCode, Json<Value>) {
-    if *instance != *daemon.instance {
-        let error = format!("this is the socket of instance `{}`; nothing is changed", daemon.instance);
-        return (StatusCode::NOT_FOUND, Json(json!({"error": error})));
-    }
-    let (answer, answered) = oneshot::channel();
-    let done = match daemon.commands.send(Command::Detach(answer)).await {
-        Ok(()) => answered.await.unwrap_or_else(|_| Err("the daemon stopped".to_owned())),
-        Err(_) => Err("the daemon is stopping".to_owned()),
-    };
-    match done {
-        Ok(()) => (StatusCode::OK, Json(json!({"detached": true}))),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, Json(json!({"error": error}))),
-    }
-}
-
 /// The daemon that answers at a socket, by its process id.
 #[must_use]
 pub fn daemon(path: &Path) -> Option<i32> {
@@ -152,25 +127,31 @@ pub fn daemon(path: &Path) -> Option<i32> {
     }
 }
 
-/// How long a daemon may take for an answer. It has only one thing to do at a time, and none takes a second.
+/// How long a daemon may take for an answer. It does one thing at a time, and only loading rules takes long.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks the daemon at `path`, which serves `instance`, to detach and to stop, and waits until it has detached.
+/// Asks the daemon at `path`, which serves `instance`, for `what`, waits for at most `patience`, and returns its answer.
 ///
 /// # Errors
 /// Nobody answers, or the daemon could not do it.
-pub fn ask_to_detach(path: &Path, instance: &InstanceName) -> Result<(), ControlError> {
+pub fn ask(
+    path: &Path,
+    instance: &InstanceName,
+    what: &str,
+    asked: &Value,
+    patience: Duration,
+) -> Result<Value, ControlError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| ControlError::Broken(error.to_string()))?;
-    let what = format!("/v1/instances/{instance}/detach");
+    let what = format!("/v1/instances/{instance}/{what}");
     runtime.block_on(async {
-        let asked = tokio::time::timeout(PATIENCE, ask(path, &what)).await;
-        asked.unwrap_or_else(|_| Err(ControlError::Stuck(path.to_owned())))
+        let answer = tokio::time::timeout(patience, post(path, &what, asked)).await;
+        answer.unwrap_or_else(|_| Err(ControlError::Stuck(path.to_owned())))
     })
 }
 
-async fn ask(path: &Path, what: &str) -> Result<(), ControlError> {
-    const MOST_ANSWER: usize = 1 << 20;
+async fn post(path: &Path, what: &str, asked: &Value) -> Result<Value, ControlError> {
+    const MOST_ANSWER: usize = 64 << 20;
     let broken = |error: &dyn std::fmt::Display| ControlError::Broken(error.to_string());
     let stream = UnixStream::connect(path).await.map_err(|source| match source.kind() {
         // So many wait for an answer that there is no place for another.
@@ -180,15 +161,15 @@ async fn ask(path: &Path, what: &str) -> Result<(), ControlError> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     tokio::spawn(connection);
-    let request = Request::post(what).header("host", "ratelimit").body(Empty::<Bytes>::new());
-    let request = request.map_err(|error| broken(&error))?;
+    let request = Request::post(what).header("host", "ratelimit").header("content-type", "application/json");
+    let request = request.body(Full::new(Bytes::from(asked.to_string()))).map_err(|error| broken(&error))?;
     let answer = sender.send_request(request).await.map_err(|error| broken(&error))?;
     let status = answer.status();
     let body =
         Limited::new(answer.into_body(), MOST_ANSWER).collect().await.map_err(|error| broken(&error))?;
-    if status.is_success() {
-        return Ok(());
-    }
     let answer: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+    if status.is_success() {
+        return Ok(answer);
+    }
     Err(ControlError::Refused(answer["error"].as_str().unwrap_or("?").to_owned()))
 }

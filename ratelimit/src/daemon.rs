@@ -1,137 +1,161 @@
-//! The daemon: puts a policy in force and keeps it there until it is told to stop.
+//! The daemon: puts a policy in force, keeps it there and replaces it, until it is told to stop.
 
-use std::path::Path;
+mod links;
+mod rights;
+mod running;
+mod signals;
+mod source;
+mod watch;
+
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
-};
-use tracing::{error, info};
+use ratelimit_common::time::Nanos;
+use tokio::{sync::mpsc, time};
+use tracing::{error, warn};
 
+pub use self::source::{Source, SourceError};
+use self::{
+    links::Links,
+    running::Running,
+    signals::{Asked, Signals},
+    watch::Watch,
+};
 use crate::{
+    config::Checked,
     control::{self, Command, ControlSocket},
-    dataplane::{Claim, Dataplane, in_one_line},
-    policy::{Network, OnExit, Policy},
+    dataplane::{Bans, Claim, in_one_line},
+    policy::OnExit,
 };
 
-/// Runs until a signal or a command ends it.
+/// Runs until a signal or a command ends it. `checked` is what `source` has said first; with `revert_after` its rules are on
+/// trial for so long.
 ///
 /// # Errors
 /// The policy can't be put in force, or not be taken out of it.
-pub fn run(policy: &Policy, network: &Network, config: &Path) -> Result<()> {
-    let instance = &policy.instance;
+pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Result<()> {
+    let instance = checked.policy.instance.clone();
     // First, because who has no permission, or is the second one, must not be told about sockets.
-    let claim = Claim::take(instance)?;
-    let path = policy.control.clone().map_or_else(|| control::default_path(instance), Ok)?;
+    let claim = Claim::take(&instance)?;
+    let path = checked.policy.control.clone().map_or_else(|| control::default_path(&instance), Ok)?;
     let socket = ControlSocket::bind(&path)?;
+    // Before anything is attached: a signal that comes meanwhile waits, and then takes it off again.
+    let blocked = signals::block().context("blocking signals")?;
+    let running = Running::start(claim, source, checked, revert_after, &path)?;
+    let bans = Bans::open(&instance)?;
+    // Before there are other threads, which would keep theirs.
+    rights::keep_few();
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
-        // Before anything is attached: a signal that comes meanwhile waits, and then takes it off again.
         let signals = Signals::catch().context("catching signals")?;
-        let dataplane = claim.start(network, config, &path)?;
-        announce(policy, network, &dataplane);
-        serve(dataplane, policy, network.on_exit, &socket, signals).await
+        signals::unblock(&blocked).context("unblocking signals")?;
+        serve(running, bans, &socket, signals).await
     })
 }
 
-/// The signals that the daemon acts on.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    leave: Signal,
-    hang_up: Signal,
+/// How often prefix lengths that have no ban any more are taken out of the kernel's look-ups.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// What a turn of the daemon's loop is about.
+enum Event {
+    Signal(Asked),
+    Command(Command),
+    FilesChanged,
+    LinksChanged,
+    TrialOver,
+    Sweep,
+    ControlEnded,
 }
 
-impl Signals {
-    fn catch() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            leave: signal(SignalKind::user_defined2())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits for a signal to stop; returns its name, and what is to become of the limits if that is not up to the policy.
-    async fn stop(&mut self) -> (&'static str, Option<OnExit>) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return ("SIGTERM", None),
-                _ = self.interrupt.recv() => return ("SIGINT", None),
-                _ = self.leave.recv() => return ("SIGUSR2", Some(OnExit::Keep)),
-                // As when the terminal is closed, or somebody means to reload.
-                _ = self.hang_up.recv() => info!("SIGHUP is ignored: to change limits, stop and start the daemon"),
-            }
-        }
-    }
-}
-
-fn announce(policy: &Policy, network: &Network, dataplane: &Dataplane) {
-    for attachment in dataplane.attachments() {
-        info!(
-            interface = attachment.interface,
-            mode = attachment.mode.name(),
-            rules = network.rules.len(),
-            instance = %policy.instance,
-            "limiting"
-        );
-    }
-    if dataplane.is_adopted() {
-        info!("going on with the buckets and counters of the daemon before");
-    }
-}
-
-async fn serve(
-    mut dataplane: Dataplane,
-    policy: &Policy,
-    on_exit: OnExit,
-    socket: &ControlSocket,
-    mut signals: Signals,
-) -> Result<()> {
-    let (sender, mut commands) = mpsc::channel(16);
-    if let Some(log) = dataplane.log() {
+async fn serve(mut running: Running, bans: Bans, socket: &ControlSocket, mut signals: Signals) -> Result<()> {
+    let (sender, mut commands) = mpsc::channel(64);
+    if let Some(log) = running.log() {
         tokio::spawn(log.forward());
     }
-    let control = async {
-        let ended = socket.serve(&policy.instance, sender).await;
-        error!(?ended, "the control socket: only signals end this daemon now");
-        std::future::pending::<()>().await
-    };
+    let bans = std::sync::Arc::new(bans);
+    let instance = running.instance().clone();
+    let control = socket.serve(&instance, sender, std::sync::Arc::clone(&bans));
     tokio::pin!(control);
-    let (what, reason, asked_by) = tokio::select! {
-        (signal, wanted) = signals.stop() => (wanted.unwrap_or(on_exit), signal, None),
-        Some(Command::Detach(answer)) = commands.recv() => {
-            (OnExit::Detach, "ratelimit detach", Some(answer))
+    let mut has_control = true;
+    let mut links = Links::watch();
+    let mut watch = Watch::new();
+    watch.set(running.files());
+    let mut sweep = time::interval(SWEEP);
+    tell(&[sd_notify::NotifyState::Ready]);
+    let (reason, wanted, asked_by) = loop {
+        let event = tokio::select! {
+            asked = signals.next() => Event::Signal(asked),
+            Some(command) = commands.recv() => Event::Command(command),
+            () = watch.changed() => Event::FilesChanged,
+            () = links.changed() => Event::LinksChanged,
+            () = running.trial_over() => Event::TrialOver,
+            _ = sweep.tick() => Event::Sweep,
+            ended = &mut control, if has_control => {
+                error!(?ended, "the control socket: only signals end this daemon now");
+                Event::ControlEnded
+            }
+        };
+        match event {
+            Event::Signal(Asked::Stop(name, wanted)) => break (name, wanted, None),
+            Event::Signal(Asked::Reload) => reload(&mut running, &mut watch, "SIGHUP").map_or((), drop),
+            Event::FilesChanged => reload(&mut running, &mut watch, "a file has changed").map_or((), drop),
+            Event::Command(Command::Detach(answer)) => {
+                break ("ratelimit detach", Some(OnExit::Detach), Some(answer));
+            }
+            Event::Command(Command::Reload(answer)) => {
+                let _ = answer.send(reload(&mut running, &mut watch, "ratelimit reload"));
+            }
+            Event::Command(Command::Observe(observes, answer)) => {
+                let done = time_out_of_the_runtime(|| running.observe(observes));
+                let _ = answer.send(done);
+            }
+            Event::Command(Command::Buckets(asked, answer)) => {
+                let _ = answer.send(running.buckets(&asked));
+            }
+            Event::LinksChanged => time_out_of_the_runtime(|| running.reconcile()),
+            Event::TrialOver => running.note_trial(),
+            Event::Sweep => {
+                if let Err(error) = bans.forget_lengths() {
+                    warn!(%error, "looking for bans that have ended");
+                }
+            }
+            Event::ControlEnded => has_control = false,
         }
-        () = &mut control => return Ok(()),
     };
+    tell(&[sd_notify::NotifyState::Stopping]);
     // Before the instance is given up: whoever gets it then must find no daemon here, nor must who gets the answer.
     socket.remove();
-    let done = stop(dataplane, what, reason);
+    let done = running.stop(wanted, reason);
     if let Some(answer) = asked_by {
-        let _ = answer.send(done.as_ref().copied().map_err(|error| in_one_line(error.as_ref())));
+        let done = done.as_ref().map(|()| serde_json::json!({"detached": true}));
+        let _ = answer.send(done.map_err(|error| in_one_line(error.as_ref())));
         // The answer leaves through the socket's own task.
-        let _ = tokio::time::timeout(GOODBYE, &mut control).await;
+        let _ = time::timeout(GOODBYE, &mut control).await;
     }
     done
 }
 
-/// How long a last answer may take to leave.
-const GOODBYE: std::time::Duration = std::time::Duration::from_millis(200);
-
-/// Ends the daemon's work, which gives up the instance too.
-fn stop(dataplane: Dataplane, on_exit: OnExit, reason: &str) -> Result<()> {
-    let names: Vec<&str> =
-        dataplane.attachments().iter().map(|attachment| attachment.interface.as_str()).collect();
-    let interfaces = names.join(", ");
-    match on_exit {
-        OnExit::Keep => info!(reason, interfaces, "stopping; the limits stay in force"),
-        OnExit::Detach => {
-            dataplane.detach().context("detaching")?;
-            info!(reason, interfaces, "detached");
-        }
-    }
-    Ok(())
+fn reload(running: &mut Running, watch: &mut Watch, reason: &str) -> Result<serde_json::Value, String> {
+    let now = sd_notify::NotifyState::monotonic_usec_now().ok();
+    tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
+    let done = time_out_of_the_runtime(|| running.reload(reason));
+    watch.set(running.files());
+    tell(&[sd_notify::NotifyState::Ready]);
+    done
 }
+
+/// Loading a generation takes a while; others go on meanwhile.
+fn time_out_of_the_runtime<T>(what: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(what)
+}
+
+/// Tells the service manager, if there is one.
+fn tell(state: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        warn!(%error, "telling the service manager");
+    }
+}
+
+/// How long a last answer may take to leave.
+const GOODBYE: Duration = Duration::from_millis(200);

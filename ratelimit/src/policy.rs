@@ -5,6 +5,7 @@
 //! enforced for the data plane; neither is known here.
 
 pub mod application;
+mod ban;
 mod key;
 mod limit;
 mod matches;
@@ -15,12 +16,13 @@ mod sets;
 use std::path::PathBuf;
 
 pub use application::Application;
+pub use ban::{Ban, BanError};
 pub use key::{Key, KeyPart, PrefixLength, PrefixLengths};
 pub use limit::{PacketLimit, PacketLimitError, Unit};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
 pub use prefix::{Prefix, PrefixError};
-pub use sets::{AllowList, Interfaces, Part, Rules, SetError, duplicates};
+pub use sets::{Interfaces, Part, PrefixList, Rules, SetError, duplicates};
 
 /// Everything that one daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,8 +42,12 @@ pub struct Policy {
 pub struct Network {
     /// Where; may be empty until the command line has named some.
     pub interfaces: Interfaces,
-    /// Sources that are never limited: sorted, none inside another.
-    pub allow: AllowList,
+    /// Sources that are never limited, denied or banned.
+    pub allow: PrefixList,
+    /// Sources of which everything is dropped.
+    pub deny: PrefixList,
+    /// The files that some of these came from.
+    pub list_files: Vec<PathBuf>,
     /// How many buckets there are.
     pub table: TableSize,
     /// What a clean stop does.
@@ -108,6 +114,8 @@ pub struct Rule {
     pub action: Action,
     /// How many new buckets the rule may make; above that, packets of unknown keys are over the limit.
     pub new_sources: Option<PacketLimit>,
+    /// When a source is banned.
+    pub ban: Option<Ban>,
 }
 
 /// What is done with packets above a limit.

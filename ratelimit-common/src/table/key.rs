@@ -145,6 +145,12 @@ impl Secret {
         let mixed = (high ^ self.mask).wrapping_mul(self.fold);
         low.wrapping_add((mixed ^ (mixed >> 32)).wrapping_mul(self.multipliers[1]))
     }
+
+    /// The `low` that [`Self::fold`] was given with this `high`.
+    #[must_use]
+    pub const fn unfold(&self, high: u64, folded: u64) -> u64 {
+        folded.wrapping_sub(self.fold(high, 0))
+    }
 }
 
 #[inline(always)]

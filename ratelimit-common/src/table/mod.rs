@@ -112,6 +112,10 @@ pub trait Table {
         is_elsewhere(home, word, mine)
     }
 
+    /// Called while a slot that was taken for a new key is still [`BUSY`], with where it lies.
+    #[inline(always)]
+    fn on_place(&self, _home: &Home<Self::Set>, _place: Position) {}
+
     /// Called after a slot was taken for a new key, with the number of idle slots that its two sets have left. A table
     /// that grows does it here.
     #[inline(always)]
@@ -155,7 +159,7 @@ pub fn charge<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     let Some(home) = table.home(&request.key) else { return Attempt::Again };
     match find(&home, request.key.word) {
         Some((slot, word)) => charge_slot(slot, word, request),
-        None => claim(table, &home, request),
+        None => charge_new(table, &home, request),
     }
 }
 
@@ -189,6 +193,25 @@ pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     Attempt::Done { allowed: decision.allowed, before: state, after: state, is_new }
 }
 
+/// Gives a key this state, whatever it had, and a slot if it has none; true when done. For states that are no limit's.
+#[inline(always)]
+pub fn put<T: Table>(table: &T, key: &Key, now: Now, state: u64) -> bool {
+    let Some(home) = table.home(key) else { return false };
+    match find(&home, key.word) {
+        Some((slot, word)) => read(slot, word).is_some_and(|before| change_slot(slot, word, before, state)),
+        None => claim(table, &home, key, now, state),
+    }
+}
+
+/// The state of a key's slot; `None` if it has none. One that is being changed is [`BUSY`].
+#[inline(always)]
+pub fn state<T: Table>(table: &T, key: &Key) -> Option<u64> {
+    let home = table.home(key)?;
+    let (slot, word) = find(&home, key.word)?;
+    let state = slot.state();
+    if slot.key() == word { Some(state) } else { None }
+}
+
 /// Gives back what an admitted request took, after a later limit denied it; true when done. `later` is the present.
 #[inline(always)]
 pub fn undo<T: Table>(table: &T, request: &Request<'_>, later: Now) -> bool {
@@ -203,15 +226,17 @@ pub fn update<T: Table>(table: &T, key: &Key, change: impl Fn(u64) -> u64) -> bo
     let Some((slot, word)) = find(&home, key.word) else { return table.holds(home.stamp) };
     let Some(state) = read(slot, word) else { return false };
     let after = change(state);
-    if after == state {
-        return true;
-    }
-    // Held while the key is read again: it may have become another key's since, in the same state.
-    if !slot.replace_state(state, BUSY) {
+    after == state || change_slot(slot, word, state, after)
+}
+
+/// Held while the key is read again: it may have become another key's since, in the same state.
+#[inline(always)]
+fn change_slot<S: Slot>(slot: S, word: u64, before: u64, after: u64) -> bool {
+    if !slot.replace_state(before, BUSY) {
         return false;
     }
     let is_same = slot.key() == word;
-    slot.release_state(if is_same { after } else { state });
+    slot.release_state(if is_same { after } else { before });
     is_same
 }
 
@@ -272,44 +297,55 @@ fn charge_slot<S: Slot>(slot: S, word: u64, request: &Request<'_>) -> Attempt {
     }
 }
 
-/// Makes a bucket for a key that has none.
+/// Charges a key that has no bucket.
 #[inline(always)]
-fn claim<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Attempt {
+fn charge_new<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Attempt {
     let fresh = algorithm::fresh(request.now);
     let (decision, after) = algorithm::decide(request.limit, fresh, request.now, request.cost);
-    let done = Attempt::Done { allowed: decision.allowed, before: fresh, after, is_new: true };
-    if after == fresh {
-        return if table.holds(home.stamp) { done } else { Attempt::Again };
+    let is_done = if after == fresh {
+        table.holds(home.stamp)
+    } else {
+        claim(table, home, &request.key, request.now, after)
+    };
+    if is_done {
+        Attempt::Done { allowed: decision.allowed, before: fresh, after, is_new: true }
+    } else {
+        Attempt::Again
     }
-    let Some((place, idle)) = choose::slot_to_take(table, home, request.now) else { return Attempt::Again };
-    let (set, word) =
-        if place.second { (home.second, request.key.word | SECOND) } else { (home.first, request.key.word) };
+}
+
+/// Takes a slot for a key that has none, and gives it this state; true when done.
+#[inline(always)]
+fn claim<T: Table>(table: &T, home: &Home<T::Set>, key: &Key, now: Now, after: u64) -> bool {
+    let Some((place, idle)) = choose::slot_to_take(table, home, now) else { return false };
+    let (set, word) = if place.second { (home.second, key.word | SECOND) } else { (home.first, key.word) };
     let slot = set.slot(opaque(place.index as u64) as usize % SLOTS);
     let before = slot.state();
-    let live = !algorithm::is_idle(before, request.now);
+    let live = !algorithm::is_idle(before, now);
     // Somebody may have taken it since, or given it back.
     let has_changed = before == BUSY || live != (idle == 0);
     if has_changed || !slot.replace_state(before, BUSY) {
-        return Attempt::Again;
+        return false;
     }
     let owner = slot.key();
     if owner == word {
         slot.release_state(before);
-        return Attempt::Again;
+        return false;
     }
     if live && owner != EMPTY {
         table.on_live_eviction();
     }
     slot.swap_key(word);
     // In this order: a bucket that the search misses because a split moves it changes what holds.
-    if table.is_elsewhere(home, request.key.word, place) || !table.holds(home.stamp) {
+    if table.is_elsewhere(home, key.word, place) || !table.holds(home.stamp) {
         slot.swap_key(EMPTY);
-        slot.release_state(given_back(before, fresh));
-        return Attempt::Again;
+        slot.release_state(given_back(before, algorithm::fresh(now)));
+        return false;
     }
+    table.on_place(home, place);
     slot.release_state(after);
     table.on_claim(idle.saturating_sub(1));
-    done
+    true
 }
 
 /// The state of a slot that is given back: idle, and another than it had. At one and the same time each is lower than the

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use ratelimit::{
     config,
-    dataplane::{Claim, Dataplane},
+    dataplane::{Claim, Dataplane, Wanted},
 };
 
 use crate::{
@@ -158,7 +158,10 @@ fn ratelimit(receiver: &Receiver, mode: &str, limit: Limit) -> Result<Installed>
     let policy = config::load(Path::new(&path))?;
     let network = policy.network.context("the configuration's network")?;
     let claim = Claim::take(&policy.instance)?;
-    let dataplane = claim.start(&network, Path::new(&path), Path::new("/run/none.sock"))?;
+    let dataplane = claim.start(
+        &Wanted { network: &network, config: Path::new(&path), observes: None, trial_end: None },
+        Path::new("/run/none.sock"),
+    )?;
     Ok(Installed::Ratelimit { _dataplane: Box::new(dataplane) })
 }
 

@@ -15,7 +15,7 @@ use ratelimit::{
     compile::{Compiled, TableFacts, compile},
     dataplane::Generation,
     policy::{
-        Action, AllowList, Interfaces, Key, Match, Network, OnExit, OnMalformed, PacketLimit, Rule, Rules,
+        Action, Interfaces, Key, Match, Network, OnExit, OnMalformed, PacketLimit, PrefixList, Rule, Rules,
         TableSize, Unit,
     },
 };
@@ -179,13 +179,16 @@ fn rule(name: &str, matches: Match) -> Rule {
         limit: limit.expect("a limit"),
         action: Action::Drop,
         new_sources: None,
+        ban: None,
     }
 }
 
 fn compiled_rules(rules: Vec<Rule>) -> Compiled {
     let network = Network {
         interfaces: Interfaces::default(),
-        allow: AllowList::default(),
+        allow: PrefixList::default(),
+        deny: PrefixList::default(),
+        list_files: Vec::new(),
         table: TableSize::default(),
         on_exit: OnExit::Detach,
         on_malformed: OnMalformed::Pass,

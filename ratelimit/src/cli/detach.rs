@@ -15,7 +15,7 @@ use super::{
     output::{Output, complain},
 };
 use crate::{
-    control::{self, ControlError},
+    control::{self, ControlError, PATIENCE},
     dataplane::{self, Daemon, Error},
     policy::InstanceName,
 };
@@ -70,8 +70,8 @@ impl Detach {
                 }
             }
             let path = path.as_ref().map_err(Failure::failed)?;
-            match control::ask_to_detach(path, instance) {
-                Ok(()) => return Ok(None),
+            match control::ask(path, instance, "detach", &json!({}), PATIENCE) {
+                Ok(_) => return Ok(None),
                 Err(ControlError::Stuck(_)) => return detach_by_force(instance, path, process),
                 Err(error) if is_passing(&error) && Instant::now() < deadline => {
                     has_asked |= matches!(error, ControlError::Broken(_));

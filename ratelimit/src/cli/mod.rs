@@ -1,5 +1,7 @@
 //! The command line: what it understands, and one file for each command.
 
+mod bans;
+mod daemon;
 mod detach;
 mod failure;
 pub mod output;
@@ -42,6 +44,13 @@ enum Command {
     },
     Simulate(simulate::Simulate),
     Status(status::Show),
+    Ban(bans::Ban),
+    Unban(bans::Unban),
+    Bans(bans::List),
+    Bucket(daemon::Bucket),
+    Observe(daemon::Observe),
+    Reload(daemon::Reload),
+    Confirm(bans::Confirm),
     Detach(detach::Detach),
 }
 
@@ -65,6 +74,13 @@ impl Cli {
             }
             Command::Simulate(simulate) => simulate.run(self.output),
             Command::Status(status) => status.run(self.output),
+            Command::Ban(ban) => ban.run(self.output),
+            Command::Unban(unban) => unban.run(self.output),
+            Command::Bans(bans) => bans.run(self.output),
+            Command::Bucket(bucket) => bucket.run(self.output),
+            Command::Observe(observe) => observe.run(self.output),
+            Command::Reload(reload) => reload.run(self.output),
+            Command::Confirm(confirm) => confirm.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
         };
         done.map_or_else(|failure| failure.report(self.output), |()| ExitCode::SUCCESS)

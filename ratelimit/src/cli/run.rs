@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ratelimit_common::time::Nanos;
 
 use super::failure::Failure;
 use crate::{
-    config, daemon,
+    config::parse_period,
+    daemon::{self, Source, SourceError},
     dataplane::in_one_line,
-    policy::{Interface, InterfaceName, Interfaces, Mode, Policy},
-    text::Shown,
+    policy::InterfaceName,
 };
 
 /// Puts a configuration in force and keeps it there until SIGTERM, SIGINT or `ratelimit detach`.
@@ -21,6 +22,10 @@ pub struct Run {
     /// Attach here, instead of where the file says; may be repeated.
     #[arg(long, short, value_name = "NAME")]
     interface: Vec<InterfaceName>,
+    /// Try the rules out: unless `ratelimit confirm` comes within this time (such as 60s), everything passes from then on,
+    /// whatever becomes of the daemon.
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    revert_after: Option<Nanos>,
 }
 
 impl Run {
@@ -29,32 +34,18 @@ impl Run {
     /// # Errors
     /// The configuration is wrong, or can't be put in force.
     pub fn run(self) -> Result<(), Failure> {
-        let checked = config::check(&self.config)?;
-        for warning in &checked.warnings {
-            tracing::warn!("{}", Shown(warning));
-        }
-        let mut policy = checked.policy;
-        replace_interfaces(&mut policy, self.interface).map_err(Failure::wrong_usage)?;
-        let Some(network) = policy.network.clone().filter(|network| !network.interfaces.is_empty()) else {
-            let hint =
-                "no interface to attach to: name one with `--interface`, or under `network.interfaces`";
-            return Err(Failure::wrong_usage(format_args!("{}: {hint}", self.config.display())));
-        };
-        daemon::run(&policy, &network, &self.config)
+        let source = Source { config: self.config, interfaces: self.interface };
+        let checked = source.read()?;
+        daemon::run(source, checked, self.revert_after)
             .map_err(|error| Failure::failed(in_one_line(error.as_ref())))
     }
 }
 
-fn replace_interfaces(policy: &mut Policy, names: Vec<InterfaceName>) -> Result<(), String> {
-    let Some(network) = policy.network.as_mut().filter(|_| !names.is_empty()) else { return Ok(()) };
-    let mode = |name: &InterfaceName| {
-        network
-            .interfaces
-            .iter()
-            .find(|known| known.name == *name)
-            .map_or(Mode::default(), |known| known.mode)
-    };
-    let wanted = names.into_iter().map(|name| Interface { mode: mode(&name), name }).collect();
-    network.interfaces = Interfaces::new(wanted).map_err(|error| format!("--interface: {error}"))?;
-    Ok(())
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Config(errors) => errors.into(),
+            other => Self::wrong_usage(other),
+        }
+    }
 }

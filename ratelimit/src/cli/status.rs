@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
 use crate::{
     control,
-    dataplane::{self, Error, Status},
+    dataplane::{self, Error, Status, TrialStatus},
 };
 
 /// Shows what is in force, where, and how many packets passed and were dropped.
@@ -82,6 +82,10 @@ impl fmt::Display for Answer {
         if status.interfaces.is_empty() {
             writeln!(f, "interface   none: the one it was on is gone")?;
         }
+        if let Some(warning) = warning(status) {
+            writeln!(f, "warning     {warning}")?;
+        }
+        writeln!(f, "lists       {} allowed, {} denied, {} banned", status.allow, status.deny, status.bans)?;
         let table = &status.table;
         writeln!(f, "table       {} buckets, {} MiB", table.buckets, table.bytes >> 20)?;
         if table.live_evictions + table.exhausted_tries > 0 {
@@ -94,6 +98,23 @@ impl fmt::Display for Answer {
         }
         writeln!(f, "\n{}", packets(status))?;
         write!(f, "{}", rules(status))
+    }
+}
+
+/// What of the rules is not in force as they are written.
+fn warning(status: &Status) -> Option<String> {
+    match status.trial {
+        TrialStatus::Failed => Some(
+            "everything passes: nobody has confirmed the rules in time; `ratelimit reload` tries again"
+                .to_owned(),
+        ),
+        TrialStatus::SecondsLeft(seconds) => Some(format!(
+            "on trial: everything passes in {seconds} s, unless `ratelimit confirm` comes before"
+        )),
+        TrialStatus::None if status.observes => {
+            Some("all rules only observe, until `ratelimit observe off`".to_owned())
+        }
+        TrialStatus::None => None,
     }
 }
 

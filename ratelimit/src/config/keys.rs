@@ -106,7 +106,7 @@ const TOP: [Key; 4] = [
     ),
 ];
 
-const NETWORK: [Key; 8] = [
+const NETWORK: [Key; 10] = [
     key(
         "network.interfaces",
         "list of names or mappings",
@@ -131,11 +131,26 @@ const NETWORK: [Key; 8] = [
     ),
     key(
         "network.allow",
-        "list of addresses and prefixes",
+        "list of addresses, prefixes and files",
         Said("none"),
-        "Sources that are never limited, such as the network that the host is managed from. An address without a \
-         length is that address alone; bits beyond the length must be zero.",
+        "Sources that are never limited, denied or banned, such as the network that the host is managed from. An \
+         address without a length is that address alone; bits beyond the length must be zero. Long lists cost no more \
+         than short ones.",
         "allow: [10.0.0.0/8, 192.0.2.1, \"fe80::/10\"]",
+    ),
+    key(
+        "network.allow[].file",
+        "path, relative to the file's directory",
+        Required,
+        "A file of prefixes, one a line; `#` begins a comment. In `deny` too. When the file changes, the daemon reloads.",
+        "allow: [{file: networks.txt}, 10.0.0.0/8]",
+    ),
+    key(
+        "network.deny",
+        "list of addresses, prefixes and files",
+        Said("none"),
+        "Sources of which every packet is dropped, unless `allow` names them.",
+        "deny: [203.0.113.0/24, {file: networks.txt}]",
     ),
     key(
         "network.table_size",

@@ -22,6 +22,7 @@ mod words;
 use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, ConfigErrors};
+pub use rate::parse_period;
 
 use crate::policy::{Policy, application::RuleSet};
 use error::Report;

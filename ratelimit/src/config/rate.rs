@@ -42,7 +42,7 @@ pub enum RateError {
 /// What is wrong with it.
 pub fn parse_rate(text: &str) -> Result<Rate, RateError> {
     let (amount, per) = parts(text)?;
-    Ok(Rate { amount: parse_count(amount).map_err(of_rate)?, per: parse_time(per)? })
+    Ok(Rate { amount: parse_count(amount).map_err(of_rate)?, per: parse_period(per)? })
 }
 
 /// Parses a rate as [`parse_rate`] does, or one of bytes, such as `10MB/s` or `50Mbit/s`.
@@ -52,7 +52,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, RateError> {
 pub fn parse_rate_of_any(text: &str) -> Result<(Rate, Unit), RateError> {
     let (amount, per) = parts(text)?;
     let amount = parse_amount(amount).map_err(of_rate)?;
-    Ok((Rate { amount: amount.number, per: parse_time(per)? }, amount.unit))
+    Ok((Rate { amount: amount.number, per: parse_period(per)? }, amount.unit))
 }
 
 fn parts(text: &str) -> Result<(&str, &str), RateError> {
@@ -66,11 +66,11 @@ fn of_rate(error: CountError) -> RateError {
     }
 }
 
-/// Parses `UNIT` or `nUNIT`, such as `15m`.
+/// Parses a time, such as `10s` or `m`.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse_time(text: &str) -> Result<Nanos, RateError> {
+pub fn parse_period(text: &str) -> Result<Nanos, RateError> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let count = text.strip_suffix(unit).unwrap_or_default();
     let seconds = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, seconds)| *seconds);

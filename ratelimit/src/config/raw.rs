@@ -3,6 +3,7 @@
 //! Here wrong shapes, unknown keys and missing ones are found; what the values say is for `validate`.
 
 mod application;
+mod ban;
 mod key;
 mod matches;
 mod rule;
@@ -10,14 +11,13 @@ mod rule;
 use super::{
     error::{At, Report},
     fields::{Field, Mapping, Text},
-    keys,
-    pending::{self, NOT_SUPPORTED_YET},
-    rule_file,
+    keys, rule_file,
     tree::Node,
 };
 use crate::policy::{Rules, SetError};
 
 pub use application::{RawApplication, RawAuth, RawListener, RawStore, RawTls};
+pub use ban::RawBan;
 pub use key::{RawKey, RawLengths};
 pub use matches::{RawFlags, RawMatch};
 pub use rule::RawRule;
@@ -43,7 +43,9 @@ pub struct RawNetwork {
     /// `interfaces`
     pub interfaces: Vec<RawInterface>,
     /// `allow`
-    pub allow: Vec<Text>,
+    pub allow: Vec<RawPrefix>,
+    /// `deny`
+    pub deny: Vec<RawPrefix>,
     /// `table_size`
     pub table_size: Option<Text>,
     /// `on_exit`
@@ -61,6 +63,15 @@ pub struct RawInterface {
     pub name: Text,
     /// `mode`
     pub mode: Option<Text>,
+}
+
+/// An item of `allow` or `deny`.
+#[derive(Debug)]
+pub enum RawPrefix {
+    /// A prefix.
+    Inline(Text),
+    /// The path of a file of them.
+    File(Text),
 }
 
 /// Reads a whole file; what is wrong goes to `report`.
@@ -98,6 +109,7 @@ fn read_network(field: &Field<'_>, report: &mut Report) -> Option<RawNetwork> {
         at: network.at().clone(),
         interfaces: read_items(&network, "interfaces", read_interface, report),
         allow: read_items(&network, "allow", read_prefix, report),
+        deny: read_items(&network, "deny", read_prefix, report),
         table_size: network.text("table_size", report),
         on_exit: network.text("on_exit", report),
         on_malformed: network.text("on_malformed", report),
@@ -134,11 +146,10 @@ fn read_interface(field: &Field<'_>, report: &mut Report) -> Option<RawInterface
     Some(RawInterface { name: name?, mode })
 }
 
-fn read_prefix(field: &Field<'_>, report: &mut Report) -> Option<Text> {
-    let file = field.key_at("file");
-    if let Some(at) = file.filter(|at| pending::is_pending_key(&at.field)) {
-        report.error(&at, format!("`file` is {NOT_SUPPORTED_YET}; write the prefixes into the list"));
-        return None;
+fn read_prefix(field: &Field<'_>, report: &mut Report) -> Option<RawPrefix> {
+    if field.key_at("file").is_none() {
+        return field.text(report).map(RawPrefix::Inline);
     }
-    field.text(report)
+    let item = field.mapping(&keys::names("network.allow[]"), report)?;
+    item.required_text("file", "networks.txt", report).map(RawPrefix::File)
 }

@@ -19,44 +19,63 @@ use super::{
 /// refused before it fills the memory.
 pub const MOST_BYTES: u64 = 8 << 20;
 
+/// Bytes of a list of prefixes at most: a million of the longest.
+pub const MOST_LIST_BYTES: u64 = 64 << 20;
+
 /// Names of the standard input, which may be anything.
 const STANDARD_INPUT: [&str; 2] = ["-", "/dev/stdin"];
 
 /// What the shell opens for a command comes as a file in here: `<(...)` is a pipe that somebody writes.
 const DESCRIPTORS: &str = "/dev/fd";
 
-/// Reads the whole file.
-pub fn read(path: &Path, report: &mut Report) -> Option<String> {
-    let bytes = match read_bytes(path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            report.error(&At::default(), unreadable(path, &error));
-            return None;
-        }
-    };
-    if bytes.len() as u64 > MOST_BYTES {
-        report.error(&At::default(), format!("larger than {} MiB", MOST_BYTES >> 20));
-        return None;
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) => Some(text),
-        Err(error) => {
-            let position =
-                end_of(error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default());
-            report.error(&At { position, field: FieldPath::default() }, "not UTF-8 text");
-            None
-        }
-    }
+/// Why a file's text can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It can't be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It is too large to be meant.
+    #[error("larger than {} MiB", .0 >> 20)]
+    TooLarge(u64),
+    /// It is no text.
+    #[error("not UTF-8 text")]
+    NotText(Position),
 }
 
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads the whole configuration file.
+pub fn read(path: &Path, report: &mut Report) -> Option<String> {
+    read_text(path, MOST_BYTES)
+        .map_err(|refused| {
+            let position =
+                if let Refused::NotText(position) = refused { position } else { Position::default() };
+            report.error(&At { position, field: FieldPath::default() }, refused);
+        })
+        .ok()
+}
+
+/// Reads a whole file of at most so many bytes.
+///
+/// # Errors
+/// Why it can't be had.
+pub fn read_text(path: &Path, most: u64) -> Result<String, Refused> {
+    let bytes = read_bytes(path, most).map_err(|error| Refused::Unreadable(unreadable(path, &error)))?;
+    if bytes.len() as u64 > most {
+        return Err(Refused::TooLarge(most));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.as_bytes().get(..error.utf8_error().valid_up_to());
+        Refused::NotText(end_of(valid.unwrap_or_default()))
+    })
+}
+
+fn read_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if STANDARD_INPUT.iter().any(|name| path == Path::new(name)) {
-        io::stdin().lock().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        io::stdin().lock().take(most + 1).read_to_end(&mut bytes)?;
     } else {
         let is_handed_over = path.parent() == Some(Path::new(DESCRIPTORS));
         let file = if is_handed_over { File::open(path) } else { open(path) }?;
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        file.take(most + 1).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
 }

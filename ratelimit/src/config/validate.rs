@@ -1,8 +1,10 @@
 //! From the configuration's texts to the policy: every value is judged here, once, and every mistake is reported.
 
 mod application;
+mod ban;
 mod key;
 mod matches;
+mod prefixes;
 mod rules;
 
 use std::{
@@ -19,8 +21,7 @@ use super::{
     words::parse_word,
 };
 use crate::policy::{
-    AllowList, Interface, Interfaces, Mode, Network, OnExit, OnMalformed, Policy, Prefix, TableSize,
-    duplicates,
+    Interface, Interfaces, Mode, Network, OnExit, OnMalformed, Policy, TableSize, duplicates,
 };
 
 const MODES: [(&str, Mode); 3] = [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic)];
@@ -37,7 +38,7 @@ pub fn validate(raw: &RawConfig, directory: &Path, report: &mut Report) -> Optio
     let instance = parsed(raw.instance.as_ref(), report);
     let control = raw.control.as_ref().and_then(|text| socket_path(text, directory, report));
     let network = match &raw.network {
-        Some(network) => Some(validate_network(network, report)?),
+        Some(network) => Some(validate_network(network, directory, report)?),
         None => None,
     };
     let application = match &raw.application {
@@ -63,16 +64,20 @@ fn socket_path(text: &Text, directory: &Path, report: &mut Report) -> Option<Pat
     None
 }
 
-fn validate_network(raw: &RawNetwork, report: &mut Report) -> Option<Network> {
+fn validate_network(raw: &RawNetwork, directory: &Path, report: &mut Report) -> Option<Network> {
     let interfaces = validate_interfaces(&raw.interfaces, report);
-    let allow = raw.allow.iter().filter_map(|text| parsed::<Prefix>(Some(text), report)).collect();
+    let mut list_files = Vec::new();
+    let allow = prefixes::validate(&raw.allow, directory, &mut list_files, report);
+    let deny = prefixes::validate(&raw.deny, directory, &mut list_files, report);
     let table = raw.table_size.as_ref().and_then(|text| table_size(text, report));
     let on_exit = word(raw.on_exit.as_ref(), &ON_EXITS, report);
     let on_malformed = word(raw.on_malformed.as_ref(), &ON_MALFORMED, report);
     let rules = rules::validate(&raw.rules, report);
     Some(Network {
         interfaces: interfaces?,
-        allow: AllowList::new(allow),
+        allow,
+        deny,
+        list_files,
         table: table.unwrap_or_default(),
         on_exit: on_exit.unwrap_or_default(),
         on_malformed: on_malformed.unwrap_or_default(),

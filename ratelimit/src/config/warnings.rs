@@ -6,7 +6,7 @@ use super::{
     error::Report,
     fields::Text,
     limit::LimitOption,
-    raw::{RawApplication, RawConfig, RawNetwork, RawRule},
+    raw::{RawApplication, RawConfig, RawNetwork, RawPrefix, RawRule},
 };
 use crate::policy::{Application, Key, Network, Policy, Rule, Unit};
 
@@ -42,14 +42,17 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
     if network.rules.is_empty() {
         report.warning(&raw.at, "no rules: every packet will pass");
     }
-    for text in &raw.allow {
-        if text.text.ends_with("/0") {
-            report.warning(&text.at, "allows every source of its family: no rule will limit them");
-        }
+    let whole = |item: &&RawPrefix| matches!(item, RawPrefix::Inline(text) if text.text.ends_with("/0"));
+    for RawPrefix::Inline(text) | RawPrefix::File(text) in raw.allow.iter().filter(whole) {
+        report.warning(&text.at, "allows every source of its family: no rule will limit them");
+    }
+    for RawPrefix::Inline(text) | RawPrefix::File(text) in raw.deny.iter().filter(whole) {
+        report.warning(&text.at, "drops everything of its family but what `allow` names");
     }
     // In a clean report each rule of the file has become one of the policy.
     for (raw, rule) in raw.rules.iter().zip(&network.rules) {
         find_in_match(raw, report);
+        find_in_ban(raw, rule, report);
         find_in_limit(raw, rule, report);
         find_in_key(raw, rule, report);
         find_in_table(raw, network, rule, report);
@@ -59,6 +62,17 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
 fn find_in_match(raw: &RawRule, report: &mut Report) {
     if let Some(matches) = raw.matches.as_ref().filter(|matches| matches.is_empty) {
         report.warning(&matches.at, "is empty, so the rule is about every packet, as it is without `match`");
+    }
+}
+
+/// Any packet's source can be forged, so whoever forges enough gets others banned.
+fn find_in_ban(raw: &RawRule, rule: &Rule, report: &mut Report) {
+    if let Some(ban) = raw.ban.as_ref().filter(|_| rule.matches.sources.is_empty()) {
+        report.warning(
+            &ban.after.at,
+            "whoever forges a source address gets that source banned: name those that must never be (gateways, \
+             name servers, your own networks) in `allow`, or the networks that the rule is about in `match.source`",
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! Putting a generation on interfaces: new ones are attached, known ones switched in one step, others let go.
 
-use std::{io, path::Path};
+use std::{collections::HashMap, io, path::Path};
 
 use aya::programs::{
     ProgramError, Xdp, XdpMode,
@@ -9,10 +9,10 @@ use aya::programs::{
     xdp::{XdpLink, XdpLinkId},
 };
 use serde::{Deserialize, Serialize};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
-    Error,
+    Error, Generation,
     netlink::{self, Attached, Mode},
     pins::Pins,
 };
@@ -32,32 +32,117 @@ pub struct Attachment {
 /// An interface of the policy, found.
 #[derive(Debug)]
 pub(super) struct Target {
+    /// Its name in the policy.
+    wanted: String,
     interface: netlink::Interface,
     mode: policy::Mode,
     /// The program of this instance's pinned link, if there is one.
     linked: Option<u32>,
 }
 
-/// Finds the policy's interfaces.
-///
-/// # Errors
-/// One does not exist, or has an XDP program of somebody else.
-pub(super) fn targets(pins: &Pins, wanted: &[policy::Interface]) -> Result<Vec<Target>, Error> {
-    let all = netlink::interfaces()?;
-    wanted.iter().map(|wanted| target(pins, &all, wanted)).collect()
+/// Where the program belongs.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    wanted: Vec<policy::Interface>,
+    /// Indices of interfaces that had the program under a name: they may have got another one since.
+    known: HashMap<String, u32>,
 }
 
-fn target(pins: &Pins, all: &[netlink::Interface], wanted: &policy::Interface) -> Result<Target, Error> {
-    let name = wanted.name.as_str();
-    let Some(interface) = all.iter().find(|interface| interface.name == name) else {
-        let names: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
-        return Err(Error::NoInterface { name: name.to_owned(), known: names.join(", ") });
-    };
+impl Places {
+    /// Finds interfaces. Those that were there once may be gone, if `may_be_gone`.
+    ///
+    /// # Errors
+    /// One does not exist, or has an XDP program of somebody else.
+    pub(super) fn targets(
+        &self,
+        pins: &Pins,
+        wanted: &[policy::Interface],
+        may_be_gone: bool,
+    ) -> Result<Vec<Target>, Error> {
+        let all = netlink::interfaces()?;
+        let mut targets = Vec::new();
+        for wanted in wanted {
+            match self.find(&all, wanted) {
+                Some(interface) => targets.push(target(pins, interface, wanted)?),
+                None if may_be_gone && self.known.contains_key(wanted.name.as_str()) => {}
+                None => {
+                    let names: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
+                    return Err(Error::NoInterface {
+                        name: wanted.name.as_str().to_owned(),
+                        known: names.join(", "),
+                    });
+                }
+            }
+        }
+        Ok(targets)
+    }
+
+    fn find<'i>(
+        &self,
+        all: &'i [netlink::Interface],
+        wanted: &policy::Interface,
+    ) -> Option<&'i netlink::Interface> {
+        let name = wanted.name.as_str();
+        let index = self.known.get(name);
+        let by_name = all.iter().find(|interface| interface.name == name);
+        by_name.or_else(|| all.iter().find(|interface| Some(&interface.index) == index))
+    }
+
+    /// Remembers where the program is wanted, and where it is.
+    pub(super) fn note(&mut self, wanted: &[policy::Interface], targets: &[Target]) {
+        self.wanted = wanted.to_vec();
+        self.known.retain(|name, _| wanted.iter().any(|wanted| wanted.name.as_str() == name));
+        self.known.extend(targets.iter().map(|target| (target.wanted.clone(), target.interface.index)));
+    }
+}
+
+fn target(pins: &Pins, interface: &netlink::Interface, wanted: &policy::Interface) -> Result<Target, Error> {
     let linked = linked_program(pins, interface.index);
     match interface.xdp {
         Some(attached) if linked != Some(attached.program) => Err(taken(interface, attached)),
-        _ => Ok(Target { interface: interface.clone(), mode: wanted.mode, linked }),
+        _ => Ok(Target {
+            wanted: wanted.name.as_str().to_owned(),
+            interface: interface.clone(),
+            mode: wanted.mode,
+            linked,
+        }),
     }
+}
+
+/// Attaches where the program is missing, and forgets interfaces that are gone. What can't be attached is said, and left
+/// until something changes again.
+///
+/// # Errors
+/// The kernel does not say which interfaces there are, or a pin can't be removed.
+pub(super) fn reconcile(
+    program: &mut Xdp,
+    pins: &Pins,
+    places: &mut Places,
+) -> Result<Vec<Attachment>, Error> {
+    let all = netlink::interfaces()?;
+    for index in pins.linked()? {
+        if all.iter().all(|interface| interface.index != index) {
+            pins.remove_link(index)?;
+        }
+    }
+    let mut attached = Vec::new();
+    for wanted in &places.wanted {
+        let Some(interface) = places.find(&all, wanted) else { continue };
+        let done = target(pins, interface, wanted).and_then(|target| {
+            if target.is_attached() {
+                Ok(None)
+            } else {
+                attach_new(program, pins, &target).map(|()| Some(target))
+            }
+        });
+        match done {
+            Ok(done) => attached.extend(done),
+            Err(error) => warn!(interface = interface.name, %error, "not limiting"),
+        }
+    }
+    let wanted = places.wanted.clone();
+    places.note(&wanted, &attached);
+    attachments(pins)
 }
 
 /// Why an interface with somebody else's program can't be used, and how it could.
@@ -110,23 +195,44 @@ fn program_name(id: u32) -> String {
 }
 
 /// Puts `program` on the targets and takes it off all other interfaces. If one refuses, what was attached here is taken off
-/// again, and the error is returned.
-pub(super) fn attach(program: &mut Xdp, pins: &Pins, targets: &[Target]) -> Result<Vec<Attachment>, Error> {
+/// again, what was switched goes back to `old`, and the error is returned.
+pub(super) fn attach(
+    program: &mut Xdp,
+    pins: &Pins,
+    targets: &[Target],
+    old: Option<&mut Generation>,
+) -> Result<Vec<Attachment>, Error> {
     let (known, new): (Vec<_>, Vec<_>) = targets.iter().partition(|target| target.can_switch());
     let mut attached = Vec::new();
+    let mut switched = Vec::new();
     // New ones first: these can fail, and the old generation goes on meanwhile.
-    for target in new {
-        if let Err(error) = attach_new(program, pins, target) {
-            for index in attached {
-                pins.remove_link(index)?;
-            }
-            return Err(error);
-        }
+    let done = new.into_iter().try_for_each(|target| {
+        attach_new(program, pins, target)?;
         attached.push(target.interface.index);
+        Ok(())
+    });
+    let done = done.and_then(|()| {
+        known.into_iter().try_for_each(|target| {
+            switch(program, pins, target)?;
+            switched.push(target);
+            Ok(())
+        })
+    });
+    if let Err(error) = done {
+        for index in attached {
+            pins.remove_link(index)?;
+        }
+        if let Some(old) = old {
+            switched.into_iter().try_for_each(|target| switch(old.program()?, pins, target))?;
+        }
+        return Err(error);
     }
-    for target in known {
-        switch(program, pins, target)?;
-    }
+    detach_others(pins, targets)?;
+    attachments(pins)
+}
+
+/// Takes the program off interfaces that are not among the targets.
+fn detach_others(pins: &Pins, targets: &[Target]) -> Result<(), Error> {
     let attached = attachments(pins)?;
     for index in pins.linked()? {
         if targets.iter().all(|target| target.interface.index != index) {
@@ -140,10 +246,14 @@ pub(super) fn attach(program: &mut Xdp, pins: &Pins, targets: &[Target]) -> Resu
             }
         }
     }
-    attachments(pins)
+    Ok(())
 }
 
 impl Target {
+    fn is_attached(&self) -> bool {
+        self.interface.xdp.is_some_and(|attached| self.linked == Some(attached.program))
+    }
+
     /// Whether its link can go on with another program.
     fn can_switch(&self) -> bool {
         let (Some(linked), Some(attached)) = (self.linked, self.interface.xdp) else { return false };
@@ -167,7 +277,7 @@ fn switch(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Error> 
     let link = XdpLink::try_from(FdLink::from(pinned)).map_err(|error| failed(&error))?;
     let id = program.attach_to_link(link).map_err(|error| failed(&error))?;
     drop(program.take_link(id).map_err(|error| failed(&error))?);
-    info!(interface = target.interface.name, "adopted");
+    debug!(interface = target.interface.name, "switched");
     Ok(())
 }
 

@@ -1,52 +1,58 @@
-//! The bucket table's memory, shared with the XDP program by mmap: looked at and mended without a system call a slot.
+//! The bucket table, looked at and mended from outside.
 
-use std::{
-    os::fd::{AsFd as _, AsRawFd as _},
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::Ordering;
 
-use aya::maps::{Map, MapData};
-use memmap2::{MmapOptions, MmapRaw};
+use aya::maps::Map;
 use ratelimit_common::{
     algorithm,
-    table::{BUSY, Key},
+    limit::Limit,
+    table::{self, BUSY, Home, Key, SLOTS, Tag},
     time::Now,
-    wire::{Rule, SetWords},
+    wire::Rule,
 };
 
-use super::Error;
+use super::{
+    Error,
+    sets::{Set, Sets},
+};
 
 /// The mapped table.
 #[derive(Debug)]
-pub(super) struct Buckets {
-    memory: MmapRaw,
-    sets: usize,
+pub(super) struct Buckets(Sets);
+
+/// No bucket is made from here, so none gives way.
+impl<'b> table::Table for &'b Buckets {
+    type Set = Set<'b>;
+
+    fn home(&self, key: &Key) -> Option<Home<Set<'b>>> {
+        Some(Home { first: self.0.set(key.first())?, second: self.0.set(key.second())?, stamp: 0 })
+    }
+
+    fn limit(&self, _: Tag) -> Option<&Limit> {
+        None
+    }
+
+    fn on_live_eviction(&self) {}
 }
 
 impl Buckets {
     pub(super) fn map(map: &Map, sets: u32) -> Result<Self, Error> {
-        let Map::Array(data) = map else { return Err(Error::Object("an array of buckets")) };
-        Self::map_data(data, sets)
+        Sets::map(map, sets).map(Self)
     }
 
-    fn map_data(data: &MapData, sets: u32) -> Result<Self, Error> {
-        let sets = sets as usize;
-        let memory = MmapOptions::new()
-            .len(sets * size_of::<SetWords>())
-            .map_raw(data.fd().as_fd().as_raw_fd())
-            .map_err(|source| Error::System { what: "mapping the bucket table", source })?;
-        Ok(Self { memory, sets })
+    /// The state of a key's bucket; `None` if it has none.
+    pub(super) fn state(&self, key: &Key) -> Option<u64> {
+        // One that is being changed will be something else in a moment.
+        (0..TRIES).find_map(|_| match table::state(&self, key) {
+            Some(BUSY) => None,
+            found => Some(found),
+        })?
     }
 
-    /// The key and state words of all slots, with their set's number.
-    fn slots(&self) -> impl Iterator<Item = (u64, &[AtomicU64; 2])> {
-        // SAFETY: the mapping has this many aligned words, lives as long as `self`, and everybody who writes there does so
-        // with whole words.
-        let words: &[AtomicU64] = unsafe {
-            std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.sets * size_of::<SetWords>() / 8)
-        };
-        let (slots, _) = words.as_chunks::<2>();
-        slots.iter().enumerate().map(|(index, slot)| ((index * 16 / size_of::<SetWords>()) as u64, slot))
+    /// Makes a key's bucket as good as new; says whether it had one.
+    pub(super) fn reset(&self, key: &Key, now: Now) -> bool {
+        let is_there = self.state(key).is_some();
+        is_there && (0..TRIES).any(|_| table::update(&self, key, |_| algorithm::fresh(now)))
     }
 
     /// Empties the buckets of rule numbers that no program uses.
@@ -54,8 +60,9 @@ impl Buckets {
         if numbers.is_empty() {
             return;
         }
-        for (set, [key, state]) in self.slots() {
-            let number = Key::of_slot(key.load(Ordering::Acquire), set).map(|key| Rule::number_of(key.tag()));
+        for (index, [key, state]) in (0..).zip(self.0.slots()) {
+            let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
+            let number = key.map(|key| Rule::number_of(key.tag()));
             if number.is_some_and(|number| numbers.iter().any(|&forgotten| u64::from(forgotten) == number)) {
                 state.store(0, Ordering::Release);
             }
@@ -64,10 +71,10 @@ impl Buckets {
 
     /// Makes no bucket emptier than empty, after limits have become smaller.
     pub(super) fn clamp(&self, rules: &[Rule], now: Now) {
-        for (set, [key, state]) in self.slots() {
+        for (index, [key, state]) in (0..).zip(self.0.slots()) {
             let before = state.load(Ordering::Acquire);
-            let Some(key) = Key::of_slot(key.load(Ordering::Acquire), set) else { continue };
-            let number = Rule::number_of(key.tag());
+            let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
+            let Some(number) = key.map(|key| Rule::number_of(key.tag())) else { continue };
             let Some(rule) = rules.iter().find(|rule| rule.number == number) else { continue };
             if before == BUSY {
                 continue;
@@ -80,3 +87,6 @@ impl Buckets {
         }
     }
 }
+
+/// How often a slot may be found being changed. Each change takes some nanoseconds.
+const TRIES: u32 = 1_000;

@@ -6,7 +6,10 @@ use ratelimit_common::time::Nanos;
 use super::Error;
 
 /// CLOCK_MONOTONIC, which is what the XDP program reads.
-pub(super) fn monotonic() -> Result<Nanos, Error> {
+///
+/// # Errors
+/// The system has no such clock.
+pub fn monotonic() -> Result<Nanos, Error> {
     read(ClockId::CLOCK_MONOTONIC)
 }
 

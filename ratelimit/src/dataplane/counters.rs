@@ -45,6 +45,8 @@ pub(super) fn table(map: &Map) -> Result<TableCounters, Error> {
     each(map, 0, |counters: TableCounters| {
         sum.live_evictions = sum.live_evictions.wrapping_add(counters.live_evictions);
         sum.exhausted_tries = sum.exhausted_tries.wrapping_add(counters.exhausted_tries);
+        sum.bans_made = sum.bans_made.wrapping_add(counters.bans_made);
+        sum.bans_replaced = sum.bans_replaced.wrapping_add(counters.bans_replaced);
     })?;
     Ok(sum)
 }

@@ -4,34 +4,41 @@
 //! adopts buckets, counters and links.
 
 mod attach;
+mod bans;
 mod buckets;
 mod clock;
 mod counters;
 mod error;
 mod kernel;
 mod log;
+mod lookup;
 mod netlink;
 mod notes;
 mod object;
 mod pins;
 mod raw;
+mod sets;
 mod start;
 mod state;
 mod status;
 mod system;
+mod trial;
 
-pub(crate) use self::error::in_one_line;
 pub use self::{
     attach::Attachment,
+    bans::{BanError, BanInForce, BanStatus, Bans, around},
     counters::Count,
     error::Error,
     log::Log,
+    lookup::BucketStatus,
     netlink::Mode,
     object::{Generation, Judged},
-    start::{Claim, Dataplane},
+    start::{Claim, Dataplane, Wanted},
     state::{Daemon, InForce, RuleInForce},
-    status::{ReasonStatus, RuleStatus, Status, TableStatus, status},
+    status::{ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
+    trial::{Trial, confirm},
 };
+pub(crate) use self::{clock::monotonic, error::in_one_line};
 use self::{notes::read_state, pins::Pins, system::check};
 use crate::policy::InstanceName;
 

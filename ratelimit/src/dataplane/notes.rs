@@ -1,6 +1,6 @@
 //! Reading and writing the daemon's notes, in a map beside the others.
 
-use std::fs;
+use std::{fs, thread, time::Duration};
 
 use aya::maps::{Array, Map, MapData};
 use ratelimit_common::{table::SLOTS, wire::META_BYTES};
@@ -36,6 +36,10 @@ pub(super) fn kept_state(pins: &Pins, sets: u32) -> Result<Option<State>, Error>
     Ok(Some(state))
 }
 
+/// How often notes that make no sense are read again.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// The notes, if any were written.
 pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
     let path = pins.maps().join("META");
@@ -46,7 +50,17 @@ pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
         |what: String| Error::Pinned { path: path.clone(), what, instance: pins.instance().to_string() };
     let map = Map::Array(MapData::from_pin(&path)?);
     let meta: Array<MapData, Wire<[u8; META_BYTES]>> = map.try_into()?;
-    State::from_bytes(&meta.get(&0, 0)?.0).map_err(|error| broken(format!("unreadable notes: {error}")))
+    let mut tries = 0;
+    loop {
+        match State::from_bytes(&meta.get(&0, 0)?.0) {
+            // A daemon may be writing them.
+            Err(_) if tries < TRIES => {
+                tries += 1;
+                thread::sleep(PAUSE);
+            }
+            read => return read.map_err(|error| broken(format!("unreadable notes: {error}"))),
+        }
+    }
 }
 
 pub(super) fn write_state(generation: &mut Generation, state: &State) -> Result<(), Error> {

@@ -12,8 +12,10 @@ use aya::{
 };
 use memmap2::MmapOptions;
 use ratelimit_common::{
+    bans,
     classify::Dimension,
     packet::{Address, Packet},
+    table::SLOTS,
     time::Nanos,
     wire::{
         Counter, DryRun, Globals, META_BYTES, MOST_LIMITS, RULE_NUMBERS, Reason, Rule, RuleCounters,
@@ -22,7 +24,7 @@ use ratelimit_common::{
 };
 
 use super::{Count, Error, Log, counters, kernel::Wire, pins::Pins, system::check};
-use crate::compile::{Compiled, Table};
+use crate::compile::Compiled;
 
 /// Embedded, so that the binary needs no other file.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ratelimit-xdp"));
@@ -30,8 +32,12 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ra
 const PROGRAM: &str = "ratelimit";
 
 /// The maps that outlive a generation, and the sizes of their values.
-const SHARED_MAPS: [(&str, usize); 5] = [
+const SHARED_MAPS: [(&str, usize); 9] = [
     ("BUCKETS", size_of::<SetWords>()),
+    ("BANS", size_of::<SetWords>()),
+    ("BAN_PREFIXES", size_of::<[u64; SLOTS]>()),
+    ("BAN_LENGTHS", size_of::<bans::Lengths>()),
+    ("TRIAL", size_of::<u64>()),
     ("REASONS", size_of::<Counter>()),
     ("RULE_COUNTERS", size_of::<RuleCounters>()),
     ("TABLE_COUNTERS", size_of::<TableCounters>()),
@@ -42,6 +48,7 @@ const SHARED_MAPS: [(&str, usize); 5] = [
 fn entries(name: &str, sets: u32) -> u32 {
     match name {
         "BUCKETS" => sets,
+        "BANS" | "BAN_PREFIXES" => bans::SETS,
         "REASONS" => Reason::ALL.len() as u32,
         "RULE_COUNTERS" => RULE_NUMBERS as u32,
         _ => 1,
@@ -53,8 +60,11 @@ pub(super) fn check_pinned(pins: &Pins, sets: u32) -> Result<(), Error> {
     for (name, value_size) in SHARED_MAPS {
         let path = pins.maps().join(name);
         let info = MapInfo::from_pin(&path)?;
-        let kind = if matches!(name, "BUCKETS" | "META") { MapType::Array } else { MapType::PerCpuArray };
-        let flags = if name == "BUCKETS" { BPF_F_MMAPABLE } else { 0 };
+        let (kind, flags) = match name {
+            "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" => (MapType::Array, BPF_F_MMAPABLE),
+            "META" | "TRIAL" => (MapType::Array, 0),
+            _ => (MapType::PerCpuArray, 0),
+        };
         let found =
             (info.map_type()?, info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
         let wanted = (kind, 4, value_size as u32, entries(name, sets), flags);
@@ -98,8 +108,7 @@ impl Generation {
             .override_global("RULES", &rules, true)
             .override_global("RULE_INDEX", &compiled.index, true)
             .map_max_entries("BUCKETS", sets)
-            .map_max_entries("ALLOW_V4", room(&compiled.allow_v4))
-            .map_max_entries("ALLOW_V6", room(&compiled.allow_v6));
+            .map_max_entries("LISTS", room(&compiled.lists.words));
         for table in &compiled.tables {
             loader.map_max_entries(map_of(table.dimension), table.rows.len() as u32);
         }
@@ -112,22 +121,13 @@ impl Generation {
             }
         }
         let mut ebpf = loader.load(OBJECT).map_err(|error| Error::load(&error))?;
-        fill(
-            &mut ebpf,
-            "ALLOW_V4",
-            compiled.allow_v4.iter().map(|&(address, length)| (address, length, 1_u8)),
-        )?;
-        fill(
-            &mut ebpf,
-            "ALLOW_V6",
-            compiled.allow_v6.iter().map(|&(address, length)| (address, length, 1_u8)),
-        )?;
         for ([v4, v6], prefixes) in PREFIX_MAPS.into_iter().zip(&compiled.prefixes) {
             fill(&mut ebpf, v4, prefixes.v4.iter().copied())?;
             fill(&mut ebpf, v6, prefixes.v6.iter().copied())?;
         }
+        fill_words(&ebpf, "LISTS", &compiled.lists.words)?;
         for table in &compiled.tables {
-            fill_table(&ebpf, table)?;
+            fill_words(&ebpf, map_of(table.dimension), &table.rows)?;
         }
         let mut generation = Self { ebpf };
         generation.program()?.load().map_err(|error| Error::load(&error))?;
@@ -241,16 +241,16 @@ fn fill<K: aya::Pod, V: aya::Pod>(
     Ok(())
 }
 
-/// By mmap: a system call for each row of the port tables would take longer than all the rest.
-fn fill_table(ebpf: &Ebpf, table: &Table) -> Result<(), Error> {
-    let name = map_of(table.dimension);
+/// By mmap: a system call for each of a hundred thousand words would take longer than all the rest.
+fn fill_words(ebpf: &Ebpf, name: &'static str, words: &[u64]) -> Result<(), Error> {
     let Some(Map::Array(data)) = ebpf.map(name) else { return Err(Error::Object(name)) };
-    let mapped = MmapOptions::new().len(table.rows.len() * 8).map_raw(data.fd().as_fd().as_raw_fd());
-    let mapped = mapped.map_err(|source| Error::System { what: "mapping a table of rules", source })?;
-    for (index, row) in table.rows.iter().enumerate() {
-        // SAFETY: the mapping has this many aligned words, and nobody else uses it yet.
-        unsafe { mapped.as_mut_ptr().cast::<u64>().add(index).write_volatile(*row) };
+    if words.is_empty() {
+        return Ok(());
     }
+    let mapped = MmapOptions::new().len(size_of_val(words)).map_raw(data.fd().as_fd().as_raw_fd());
+    let mapped = mapped.map_err(|source| Error::System { what: "mapping a table of rules", source })?;
+    // SAFETY: the mapping has this many aligned words, and nobody else uses it yet.
+    unsafe { mapped.as_mut_ptr().cast::<u64>().copy_from_nonoverlapping(words.as_ptr(), words.len()) };
     Ok(())
 }
 

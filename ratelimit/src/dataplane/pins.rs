@@ -27,7 +27,7 @@ const BPFFS: &str = "/sys/fs/bpf";
 const ROOT: &str = "ratelimit";
 
 /// Counts up when a pinned map changes its meaning.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 
 /// An instance's directory, not necessarily there.
 #[derive(Clone, Debug)]
@@ -192,6 +192,19 @@ impl Pins {
         if let Some(root) = self.directory.parent() {
             // Other instances may be there.
             let _ = fs::remove_dir(root);
+        }
+        Ok(())
+    }
+
+    /// Removes the maps of other versions, after their programs have been replaced.
+    pub(super) fn remove_other_layouts(&self) -> Result<(), Error> {
+        let entries = fs::read_dir(&self.directory).map_err(|error| Error::file(&self.directory, error))?;
+        let is_layout = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.strip_prefix('v').is_some_and(|number| number.parse::<u32>().is_ok()) && *path != self.maps()
+        };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_layout) {
+            remove(&path, |path| fs::remove_dir_all(path))?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The one request to the kernel that aya lacks: a pinned link is taken off its interface at once, whoever holds it open.
+//! Requests to the kernel that aya lacks: a pinned link is taken off its interface at once, whoever holds it open; and a
+//! wait until no processor runs a program that has been replaced.
 
 use std::{
     ffi::CString,
@@ -23,6 +24,14 @@ pub(super) fn detach_link(pin: &Path) -> io::Result<()> {
     // SAFETY: a new descriptor, which nobody else owns.
     let link = unsafe { OwnedFd::from_raw_fd(link) };
     bpf(LINK_DETACH, [link_fd(&link), 0]).map(drop)
+}
+
+/// Returns when every processor has come to the end of the program that it may have run when this was called.
+pub(super) fn wait_for_running_programs() {
+    // It waits for a grace period of RCU. A kernel that can't do it has none left out: then the time until the next
+    // generation is loaded must do, which is many times as long.
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
 }
 
 /// `link_fd` in the first four bytes, whatever their order.

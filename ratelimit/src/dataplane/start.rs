@@ -1,4 +1,5 @@
-//! Putting a network policy in force, and taking it out again: the daemon's way through its instance's pins.
+//! Putting a network policy in force, replacing it by another, and taking it out again: the daemon's way through its
+//! instance's pins.
 
 use std::path::Path;
 
@@ -6,15 +7,18 @@ use ratelimit_common::{
     table::SLOTS,
     time::{Nanos, Now},
 };
+use tracing::warn;
 
 use super::{
-    Attachment, Daemon, Error, Generation, InForce, Log,
-    attach::{self, Target},
+    Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce,
+    attach::{self, Places},
     buckets::Buckets,
     check, clock, counters,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
+    raw,
     state::{self, State},
+    trial,
 };
 use crate::{
     compile::{Compiled, compile},
@@ -26,6 +30,19 @@ use crate::{
 pub struct Claim {
     pins: Pins,
     lock: Lock,
+}
+
+/// What is to be in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'w> {
+    /// The policy.
+    pub network: &'w Network,
+    /// The file that it is from.
+    pub config: &'w Path,
+    /// Whether its rules only observe; as it was before if not given.
+    pub observes: Option<bool>,
+    /// If it is on trial, until when, on CLOCK_MONOTONIC.
+    pub trial_end: Option<Nanos>,
 }
 
 impl Claim {
@@ -40,21 +57,21 @@ impl Claim {
         Ok(Self { pins, lock })
     }
 
-    /// Loads the rules of `network` and attaches them, adopting what an earlier daemon of the instance left. `control` is
-    /// where this one can be reached.
+    /// Loads the rules and attaches them, adopting what an earlier daemon of the instance left. `control` is where this one
+    /// can be reached.
     ///
     /// # Errors
     /// Something is missing, or refused. What was in force before is in force still; what was made here is removed.
-    pub fn start(mut self, network: &Network, config: &Path, control: &Path) -> Result<Dataplane, Error> {
-        let targets = attach::targets(&self.pins, &network.interfaces)?;
+    pub fn start(mut self, wanted: &Wanted<'_>, control: &Path) -> Result<Dataplane, Error> {
         let daemon = Daemon { process: std::process::id(), control: absolute(control) };
-        let (generation, attachments, adopted) = start(&self.pins, &targets, network, config, daemon)?;
+        let mut places = Places::default();
+        let started = put_in_force(&self.pins, &mut places, wanted, &daemon, None)?;
         if !self.lock.is_current(&self.pins) {
             return Err(Error::TakenOff { instance: self.pins.instance().to_string() });
         }
         // From here on it is there to stay.
         self.lock.is_first = false;
-        Ok(Dataplane { claim: self, generation, attachments, adopted })
+        Ok(Dataplane { claim: self, daemon, places, in_force: started })
     }
 }
 
@@ -71,22 +88,86 @@ impl Drop for Claim {
 #[derive(Debug)]
 pub struct Dataplane {
     claim: Claim,
+    daemon: Daemon,
+    places: Places,
+    in_force: Started,
+}
+
+/// A generation in force.
+#[derive(Debug)]
+struct Started {
     generation: Generation,
+    compiled: Compiled,
+    rules: Vec<RuleInForce>,
+    buckets: Buckets,
     attachments: Vec<Attachment>,
-    adopted: bool,
+    is_adopted: bool,
+    observes: bool,
 }
 
 impl Dataplane {
     /// Where it is attached.
     #[must_use]
     pub fn attachments(&self) -> &[Attachment] {
-        &self.attachments
+        &self.in_force.attachments
     }
 
-    /// Whether it goes on with an earlier daemon's buckets and counters.
+    /// Whether it goes on with earlier buckets and counters.
     #[must_use]
     pub const fn is_adopted(&self) -> bool {
-        self.adopted
+        self.in_force.is_adopted
+    }
+
+    /// Whether all rules only observe.
+    #[must_use]
+    pub const fn observes(&self) -> bool {
+        self.in_force.observes
+    }
+
+    /// Its instance.
+    #[must_use]
+    pub const fn instance(&self) -> &InstanceName {
+        self.claim.pins.instance()
+    }
+
+    /// Replaces what is in force, in one step for each interface: a packet meets the old rules or the new ones.
+    ///
+    /// # Errors
+    /// Something is missing, or refused. What was in force before is in force still.
+    pub fn replace(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
+        self.still_mine()?;
+        let pins = &self.claim.pins;
+        let old = &mut self.in_force.generation;
+        self.in_force = put_in_force(pins, &mut self.places, wanted, &self.daemon, Some(old))?;
+        Ok(())
+    }
+
+    /// Attaches to interfaces that have come back, and forgets those that are gone. Returns the names of the new ones.
+    ///
+    /// # Errors
+    /// The kernel does not say which interfaces there are, or a pin can't be removed.
+    pub fn reconcile(&mut self) -> Result<Vec<Attachment>, Error> {
+        self.still_mine()?;
+        let Started { generation, attachments, .. } = &mut self.in_force;
+        let before = std::mem::take(attachments);
+        *attachments = attach::reconcile(generation.program()?, &self.claim.pins, &mut self.places)?;
+        let is_new = |now: &&Attachment| before.iter().all(|before| before.index != now.index);
+        Ok(attachments.iter().filter(is_new).cloned().collect())
+    }
+
+    /// How the trial of its rules stands.
+    ///
+    /// # Errors
+    /// The map can't be read.
+    pub fn trial(&self) -> Result<trial::Trial, Error> {
+        trial::trial(&self.claim.pins, self.in_force.compiled.globals.is_on_trial != 0)
+    }
+
+    fn still_mine(&self) -> Result<(), Error> {
+        if self.claim.lock.is_current(&self.claim.pins) {
+            return Ok(());
+        }
+        Err(Error::TakenOff { instance: self.instance().to_string() })
     }
 
     /// Takes the program off all interfaces and removes all that was pinned, unless somebody else has done so.
@@ -100,25 +181,46 @@ impl Dataplane {
 
     /// What the program logs; `None` if it does not.
     pub fn log(&mut self) -> Option<Log> {
-        self.generation.log()
+        self.in_force.generation.log()
+    }
+
+    pub(super) const fn buckets(&self) -> &Buckets {
+        &self.in_force.buckets
+    }
+
+    pub(super) const fn compiled(&self) -> &Compiled {
+        &self.in_force.compiled
+    }
+
+    pub(super) fn rules(&self) -> &[RuleInForce] {
+        &self.in_force.rules
+    }
+
+    pub(super) fn now(&self) -> Result<Now, Error> {
+        since(&self.in_force.compiled)
     }
 }
 
-type Started = (Generation, Vec<Attachment>, bool);
-
-fn start(
+fn put_in_force(
     pins: &Pins,
-    targets: &[Target],
-    network: &Network,
-    config: &Path,
-    daemon: Daemon,
+    places: &mut Places,
+    wanted: &Wanted<'_>,
+    daemon: &Daemon,
+    old: Option<&mut Generation>,
 ) -> Result<Started, Error> {
-    let sets = network.table.slots() / SLOTS as u32;
+    let targets = places.targets(pins, &wanted.network.interfaces, old.is_some())?;
+    let sets = wanted.network.table.slots() / SLOTS as u32;
     let kept = kept_state(pins, sets)?;
-    let adopted = kept.is_some();
+    let is_adopted = kept.is_some();
+    let before = kept.clone();
     let mut state = kept.map_or_else(|| State::new(sets), Ok)?;
+    let observes = wanted.observes.unwrap_or(state.observes);
+    let observing =
+        observes.then(|| Network { rules: wanted.network.rules.observing(), ..wanted.network.clone() });
+    let network = observing.as_ref().unwrap_or(wanted.network);
     let assignment = state.assign(network)?;
-    let compiled = compile(network, &state.facts()?, &assignment.numbers);
+    let mut compiled = compile(network, &state.facts()?, &assignment.numbers);
+    compiled.globals.is_on_trial = wanted.trial_end.is_some().into();
     pins.create()?;
     let mut generation = Generation::load(&compiled, sets, Some(&pins.maps()))?;
     let buckets = Buckets::map(generation.map("BUCKETS")?, sets)?;
@@ -126,46 +228,53 @@ fn start(
     for &number in &assignment.new {
         counters::clear_rule(generation.map_mut("RULE_COUNTERS")?, number)?;
     }
-    let attachments = attach_noted(&mut generation, &mut state, daemon, pins, targets)?;
-    buckets.clamp(&compiled.limits, since(&compiled)?);
-    state.retire(&assignment.numbers);
-    state.in_force = Some(in_force(network, config, &assignment.numbers)?);
-    state.is_starting = false;
+    // Before anything is attached, the notes say that this daemon does so: a crash in between leaves no number with two
+    // owners, and nobody takes what was in force before for what is.
+    (state.is_starting, state.daemon) = (true, Some(daemon.clone()));
     write_state(&mut generation, &state)?;
-    Ok((generation, attachments, adopted))
-}
-
-/// Attaches, after the notes say that this daemon does so: a crash in between leaves no number with two owners, and nobody
-/// takes what was in force before for what is.
-fn attach_noted(
-    generation: &mut Generation,
-    state: &mut State,
-    daemon: Daemon,
-    pins: &Pins,
-    targets: &[Target],
-) -> Result<Vec<Attachment>, Error> {
-    let before = (state.is_starting, state.daemon.take());
-    (state.is_starting, state.daemon) = (true, Some(daemon));
-    write_state(generation, state)?;
-    attach::attach(generation.program()?, pins, targets).or_else(|error| {
-        (state.is_starting, state.daemon) = before;
-        write_state(generation, state).and(Err(error))
-    })
+    let trial_before = trial::replace_end(&mut generation, wanted.trial_end)?;
+    let attached = attach::attach(generation.program()?, pins, &targets, old);
+    let attachments = match attached {
+        Ok(attachments) => attachments,
+        Err(error) => {
+            trial::replace_end(&mut generation, trial_before)?;
+            (state.is_starting, state.daemon) = (false, None);
+            write_state(&mut generation, before.as_ref().unwrap_or(&state))?;
+            return Err(error);
+        }
+    };
+    places.note(&network.interfaces, &targets);
+    buckets.clamp(&compiled.limits, since(&compiled)?);
+    // Numbers that are free from now on must not be in use by a processor that has not come to the end of its packet.
+    raw::wait_for_running_programs();
+    state.retire(&assignment.numbers);
+    (state.observes, state.is_starting) = (observes, false);
+    let noted = in_force(network, wanted, &assignment.numbers)?;
+    let rules = noted.rules.clone();
+    state.in_force = Some(noted);
+    write_state(&mut generation, &state)?;
+    if let Err(error) = pins.remove_other_layouts() {
+        warn!(%error, "maps of another version are left");
+    }
+    Ok(Started { generation, compiled, rules, buckets, attachments, is_adopted, observes })
 }
 
 fn since(compiled: &Compiled) -> Result<Now, Error> {
     Ok(Now(Nanos(clock::monotonic()?.0.saturating_sub(compiled.globals.epoch))))
 }
 
-fn in_force(network: &Network, config: &Path, numbers: &[u32]) -> Result<InForce, Error> {
+fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<InForce, Error> {
     let first = |index| network.rules.parts().iter().position(|part| part.rule == index);
     let number = |index| first(index).and_then(|place| numbers.get(place)).copied().unwrap_or_default();
+    let config = wanted.config;
     Ok(InForce {
         // For those who look at it from elsewhere.
         config: if config == Path::new("-") { "/dev/stdin".into() } else { absolute(config) },
         since: clock::unix()?.0 / Nanos::SECOND.0,
         keeps_on_exit: network.on_exit == OnExit::Keep,
         allow: network.allow.len(),
+        deny: network.deny.len(),
+        is_on_trial: wanted.trial_end.is_some(),
         rules: network
             .rules
             .iter()

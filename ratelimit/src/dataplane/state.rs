@@ -32,6 +32,9 @@ pub(super) struct State {
     /// The last daemon that began to.
     #[serde(default)]
     pub daemon: Option<Daemon>,
+    /// Whether all rules only observe, because somebody wanted so for a while.
+    #[serde(default)]
+    pub observes: bool,
 }
 
 /// A daemon, as others may find it.
@@ -54,6 +57,12 @@ pub struct InForce {
     pub keeps_on_exit: bool,
     /// Prefixes on the allow list.
     pub allow: usize,
+    /// Prefixes on the deny list.
+    #[serde(default)]
+    pub deny: usize,
+    /// Whether it lets everything pass if nobody confirms it in time.
+    #[serde(default)]
+    pub is_on_trial: bool,
     /// The rules, in the configuration's order.
     pub rules: Vec<RuleInForce>,
 }
@@ -115,6 +124,7 @@ impl State {
             in_force: None,
             is_starting: false,
             daemon: None,
+            observes: false,
         })
     }
 
@@ -180,14 +190,18 @@ impl State {
 fn identity(owner: &Owner<'_>) -> Identity {
     let (rule, key, limit) = match owner {
         Owner::Part(rule, part) => {
-            let bits = |bits: Option<u8>| bits.map_or("-".to_owned(), |bits| bits.to_string());
-            let key = format!("{}/{}/{}", rule.key.name(), bits(part.ipv4), bits(part.ipv6));
-            (rule, format!("{key} {:?}", rule.limit.unit()), part.limit)
+            (rule, format!("{} {:?}", part_name(rule, part), rule.limit.unit()), part.limit)
         }
         Owner::NewSources(rule, limit) => (rule, "new sources".to_owned(), **limit),
+        Owner::Denied(rule, part, limit) => (rule, format!("denied {}", part_name(rule, part)), **limit),
     };
     let (kind, period) = limit.shape();
     Identity { name: rule.name.to_string(), key, layout: format!("{kind:?}/{}", period.0) }
+}
+
+fn part_name(rule: &policy::Rule, part: &policy::Part) -> String {
+    let bits = |bits: Option<u8>| bits.map_or("-".to_owned(), |bits| bits.to_string());
+    format!("{}/{}/{}", rule.key.name(), bits(part.ipv4), bits(part.ipv6))
 }
 
 /// A rule as outputs show it.

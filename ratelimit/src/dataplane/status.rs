@@ -1,12 +1,12 @@
 //! What is in force and what it has done, read from the pins: it needs no daemon.
 
 use aya::maps::{Map, MapData};
-use ratelimit_common::{table::SLOTS, wire::Reason};
+use ratelimit_common::{table::SLOTS, time::Nanos, wire::Reason};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Attachment, Count, Error, InForce, RuleInForce, attach, check, counters, notes::read_state, pins::Pins,
-    state::State,
+    Attachment, Bans, Count, Error, InForce, RuleInForce, Trial, attach, check, counters, notes::read_state,
+    pins::Pins, state::State, trial,
 };
 use crate::policy::InstanceName;
 
@@ -25,12 +25,42 @@ pub struct Status {
     pub interfaces: Vec<Attachment>,
     /// Prefixes on the allow list.
     pub allow: usize,
+    /// Prefixes on the deny list.
+    pub deny: usize,
+    /// Bans in force.
+    pub bans: usize,
+    /// Whether every rule only observes, by `ratelimit observe on`.
+    pub observes: bool,
+    /// Whether the rules are on trial.
+    pub trial: TrialStatus,
     /// All packets, by the reason for their verdict.
     pub reasons: Vec<ReasonStatus>,
     /// The rules, in the configuration's order.
     pub rules: Vec<RuleStatus>,
     /// The bucket table.
     pub table: TableStatus,
+}
+
+/// How a trial stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialStatus {
+    /// There is none.
+    None,
+    /// Everything will pass after so many seconds, unless the rules are confirmed.
+    SecondsLeft(u64),
+    /// Nobody has confirmed the rules in time: everything passes.
+    Failed,
+}
+
+impl From<Trial> for TrialStatus {
+    fn from(trial: Trial) -> Self {
+        match trial {
+            Trial::None => Self::None,
+            Trial::Left(left) => Self::SecondsLeft(left.0.div_ceil(Nanos::SECOND.0)),
+            Trial::Failed => Self::Failed,
+        }
+    }
 }
 
 /// Packets that passed or were dropped for one reason.
@@ -68,6 +98,10 @@ pub struct TableStatus {
     pub live_evictions: u64,
     /// Packets denied because processors met at the same bucket too often.
     pub exhausted_tries: u64,
+    /// Bans that rules have made.
+    pub bans_made: u64,
+    /// Bans in force that had to give way to others.
+    pub bans_replaced: u64,
 }
 
 /// Reads an instance's state.
@@ -77,10 +111,7 @@ pub struct TableStatus {
 pub fn status(instance: &InstanceName) -> Result<Status, Error> {
     check("look at limits in the kernel")?;
     let pins = Pins::new(instance)?;
-    let state = read_state(&pins)?;
-    let Some((in_force, sets)) = state.as_ref().and_then(complete) else {
-        return Err(incomplete(&pins, state.as_ref())?);
-    };
+    let (in_force, state) = complete(&pins, read_state(&pins)?)?;
     let rule_counters = open(&pins, "RULE_COUNTERS")?;
     Ok(Status {
         instance: instance.to_string(),
@@ -89,20 +120,27 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
         on_exit: if in_force.keeps_on_exit { "keep" } else { "detach" }.to_owned(),
         interfaces: attach::attachments(&pins)?,
         allow: in_force.allow,
+        deny: in_force.deny,
+        bans: Bans::open(instance)?.list()?.len(),
+        observes: state.observes,
+        trial: trial::trial(&pins, in_force.is_on_trial)?.into(),
         reasons: reasons(&pins)?,
         rules: in_force
             .rules
             .into_iter()
             .map(|rule| rule_status(&rule_counters, rule))
             .collect::<Result<_, _>>()?,
-        table: table(&pins, sets)?,
+        table: table(&pins, state.sets)?,
     })
 }
 
-/// What is in force, if all of it is, and the size of the table.
-fn complete(state: &State) -> Option<(InForce, u32)> {
-    let in_force = state.in_force.clone().filter(|_| !state.is_starting)?;
-    Some((in_force, state.sets))
+/// What is in force, if all of it is, or if a daemon is about to replace it; and the notes.
+fn complete(pins: &Pins, state: Option<State>) -> Result<(InForce, State), Error> {
+    let Some(state) = state else { return Err(incomplete(pins, None)?) };
+    match state.in_force.clone() {
+        Some(in_force) if !state.is_starting || pins.is_locked()? => Ok((in_force, state)),
+        _ => Err(incomplete(pins, Some(&state))?),
+    }
 }
 
 /// Why there is no status.
@@ -149,5 +187,7 @@ fn table(pins: &Pins, sets: u32) -> Result<TableStatus, Error> {
         bytes: buckets * 16,
         live_evictions: counters.live_evictions,
         exhausted_tries: counters.exhausted_tries,
+        bans_made: counters.bans_made,
+        bans_replaced: counters.bans_replaced,
     })
 }

@@ -80,11 +80,10 @@ impl Prefix {
         }
     }
 
-    /// The network of that length around an address; the address alone if it has no more bits.
+    /// The network of that length around an address; `None` if the length is beyond it.
     #[must_use]
-    pub fn around(address: IpAddr, length: u8) -> Self {
-        let length = length.min(bits(address));
-        Self { address: masked(address, length), length }
+    pub fn around(address: IpAddr, length: u8) -> Option<Self> {
+        (length <= bits(address)).then(|| Self { address: masked(address, length), length })
     }
 
     /// The first address; `octets` of it are in network byte order.

@@ -4,7 +4,7 @@ use std::{collections::HashMap, num::NonZeroU32, ops::Deref};
 
 use ratelimit_common::limit::{Limit, LimitError};
 
-use super::{Interface, KeyPart, Prefix, Rule};
+use super::{Action, Interface, KeyPart, Prefix, Rule};
 
 /// Interfaces, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Part {
 
 /// Prefixes, sorted, none inside another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllowList(Vec<Prefix>);
+pub struct PrefixList(Vec<Prefix>);
 
 /// Why things that are each right are not right together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +121,17 @@ fn parts_of(rule: &Rule, index: usize) -> Result<Vec<Part>, SetError> {
     rule.key.parts().into_iter().map(part).collect()
 }
 
-impl AllowList {
+impl Rules {
+    /// The same rules, but none of them drops anything.
+    #[must_use]
+    pub fn observing(&self) -> Self {
+        let mut rules = self.clone();
+        rules.rules.iter_mut().for_each(|rule| rule.action = Action::Observe);
+        rules
+    }
+}
+
+impl PrefixList {
     /// Any prefixes; those inside others are left out, which changes nothing.
     #[must_use]
     pub fn new(mut prefixes: Vec<Prefix>) -> Self {
@@ -178,7 +188,7 @@ macro_rules! list_of {
     )*};
 }
 
-list_of!(Interfaces, 0 => Interface, Rules, rules => Rule, AllowList, 0 => Prefix);
+list_of!(Interfaces, 0 => Interface, Rules, rules => Rule, PrefixList, 0 => Prefix);
 
 #[cfg(test)]
 mod tests {
@@ -204,7 +214,7 @@ mod tests {
     fn prefixes_inside_others_are_left_out() {
         let prefixes =
             ["10.1.0.0/16", "fe80::/10", "10.0.0.0/8", "fe80::1", "11.0.0.0/8", "10.0.0.0/8", "10.0.0.0/24"];
-        let list = AllowList::new(prefixes.iter().map(|text| text.parse().unwrap()).collect());
+        let list = PrefixList::new(prefixes.iter().map(|text| text.parse().unwrap()).collect());
         let shown: Vec<String> = list.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["10.0.0.0/8", "11.0.0.0/8", "fe80::/10"]);
     }
@@ -222,7 +232,7 @@ mod tests {
             let prefixes: Vec<Prefix> = networks.iter().map(|(bits, length)| prefix(*bits, *length)).collect();
             let host = prefix(address, 32);
             let covered = prefixes.iter().any(|network| network.contains(&host));
-            let list = AllowList::new(prefixes);
+            let list = PrefixList::new(prefixes);
             prop_assert_eq!(list.iter().filter(|network| network.contains(&host)).count(), usize::from(covered));
         }
     }

@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 mod application;
+mod bans;
 mod hostile;
 mod keys;
+mod lists;
 mod matches;
 mod mistakes;
 mod reference;
@@ -38,6 +40,8 @@ fn file(content: impl AsRef<[u8]>) -> File {
     let domains = directory.path().join("domains");
     fs::create_dir(&domains).unwrap();
     fs::write(domains.join("edge.yaml"), RULES).unwrap();
+    fs::write(directory.path().join("networks.txt"), "# two\n192.0.2.0/24 # one\n\n 2001:db8::1\r\n")
+        .unwrap();
     File { path, _directory: directory }
 }
 

@@ -27,7 +27,6 @@ fn mistakes_in_a_rule() {
         (&["action: reject"], "5:15 action: `reject` is not known; accepted: drop, observe"),
         (&["action: Drop"], "5:15 action: `Drop` is not known, did you mean `drop`?"),
         (&["name: b"], "5:7 name: `name` is given twice, first on line 3"),
-        (&["ban: {after: 1}"], "5:7 ban: `ban` is not supported yet"),
     ];
     for (lines, expected) in cases {
         assert_error(rule(lines), "network.rules[0].", expected);
@@ -130,7 +129,9 @@ fn mistakes_in_the_network() {
             "4:11 allow[0]: must be a single value, not a mapping; put quotes",
         ),
         (&["allow:", "  - example.org"], "5:7 allow[0]: not an IP address or prefix"),
-        (&["allow: [{file: x}]"], "4:12 allow[0].file: `file` is not supported yet"),
+        (&["allow: [{path: x}]"], "4:11 allow[0]: must be a single value, not a mapping"),
+        (&["allow: [{file: networks.txt, name: y}]"], "4:32 allow[0].name: unknown key `name`"),
+        (&["deny: [10.0.0.0/33]"], "4:10 deny[0]: prefix length 33 is too long; IPv4 has 32 bits"),
         (&["allow: 10.0.0.0/8"], "4:10 allow: must be a list"),
         (&["table_size: 0"], "4:15 table_size: 0 buckets; must be 32768 to 134217728"),
         (&["table_size: 1000"], "4:15 table_size: 1000 buckets; must be 32768 to 134217728"),
@@ -138,7 +139,6 @@ fn mistakes_in_the_network() {
         (&["table_size: -1"], "4:15 table_size: `-1` is negative"),
         (&["table_size: big"], "4:15 table_size: `big` is not a whole number"),
         (&["on_exit: leave"], "4:12 on_exit: `leave` is not known; accepted: detach, keep"),
-        (&["deny: [10.0.0.0/8]"], "4:3 deny: `deny` is not supported yet"),
         (&["on_malformed: reject"], "4:17 on_malformed: `reject` is not known; accepted: pass, drop"),
         (&["interface: [eth0]"], "4:3 interface: unknown key `interface`, did you mean `interfaces`?"),
         (&["rules: []"], "4:3 rules: `rules` is given twice, first on line 2"),

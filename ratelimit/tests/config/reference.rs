@@ -159,6 +159,7 @@ fn mapping(path: &[&str], value: Option<&str>) -> String {
         "auth" => &[("domain", "edge"), ("descriptors", "[{a: b}]")],
         "grpc[]" => &[("address", "127.0.0.1:1")],
         "tls" => &[("cert", "c"), ("key", "k")],
+        "ban" => &[("after", "1"), ("within", "1s"), ("for", "1m")],
         _ => &[],
     };
     let required = required.iter().filter(|(name, _)| name != next);

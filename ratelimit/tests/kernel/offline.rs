@@ -5,7 +5,7 @@ use ratelimit::{
     config,
     dataplane::Generation,
     policy::{
-        Action, AllowList, Interfaces, Key, Match, Network, OnExit, OnMalformed, PacketLimit, Rule, Rules,
+        Action, Interfaces, Key, Match, Network, OnExit, OnMalformed, PacketLimit, PrefixList, Rule, Rules,
         TableSize, Unit,
     },
 };
@@ -38,11 +38,14 @@ pub fn load_in(unit: Unit, limits: &[LimitSpec], buckets: u64, made: Made) -> Ge
         limit: PacketLimit::new(*limit, unit).unwrap(),
         action: Action::Drop,
         new_sources: None,
+        ban: None,
     };
     let table = TableSize::at_least(buckets).unwrap();
     let network = Network {
         interfaces: Interfaces::default(),
-        allow: AllowList::default(),
+        allow: PrefixList::default(),
+        deny: PrefixList::default(),
+        list_files: Vec::new(),
         table,
         on_exit: OnExit::Detach,
         on_malformed: OnMalformed::Pass,

@@ -3,8 +3,8 @@
 use std::{net::IpAddr, num::NonZeroU64, ops::RangeInclusive};
 
 use ratelimit::policy::{
-    Action, AllowList, Fragment, IcmpType, Interfaces, IpVersion, Key, Match, Network, OnExit, OnMalformed,
-    PacketLimit, Prefix, Rule, Rules, TableSize, TcpFlags, Unit,
+    Action, Fragment, IcmpType, Interfaces, IpVersion, Key, Match, Network, OnExit, OnMalformed, PacketLimit,
+    Prefix, PrefixList, Rule, Rules, TableSize, TcpFlags, Unit,
 };
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate},
@@ -107,6 +107,7 @@ pub fn rule(name: &str, matches: Match) -> Rule {
         limit: PacketLimit::new(LimitSpec::new(Algorithm::TokenBucket, rate), Unit::Packets).unwrap(),
         action: Action::Drop,
         new_sources: None,
+        ban: None,
     }
 }
 
@@ -114,7 +115,9 @@ pub fn rule(name: &str, matches: Match) -> Rule {
 pub fn network(rules: Vec<Rule>) -> Network {
     Network {
         interfaces: Interfaces::default(),
-        allow: AllowList::default(),
+        allow: PrefixList::default(),
+        deny: PrefixList::default(),
+        list_files: Vec::new(),
         table: TableSize::at_least(1 << 15).unwrap(),
         on_exit: OnExit::Detach,
         on_malformed: OnMalformed::Pass,

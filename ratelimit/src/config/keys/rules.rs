@@ -69,6 +69,35 @@ pub const KEYS: &[Key] = &[
         "new_sources: 5k/s",
     ),
     key(
+        "network.rules[].ban",
+        "mapping",
+        Said("nobody is banned"),
+        "Bans sources that go on exceeding the limit: all their packets are dropped until the ban ends, also when the \
+         daemon is dead. For rules whose key is `source`; the prefix that exceeded the limit is banned.",
+        "ban: {after: 100, within: 10s, for: 10m}",
+    ),
+    key(
+        "network.rules[].ban.after",
+        "number",
+        Required,
+        "How many packets must be denied.",
+        "ban: {after: 1, within: 1s, for: 1h}",
+    ),
+    key(
+        "network.rules[].ban.within",
+        "time",
+        Required,
+        "In which time, counted by a sliding window.",
+        "ban: {after: 1000, within: 1m, for: 1h}",
+    ),
+    key(
+        "network.rules[].ban.for",
+        "time, at most 365 days",
+        Required,
+        "How long a ban lasts.",
+        "ban: {after: 100, within: 10s, for: 7d}",
+    ),
+    key(
         "network.rules[].match",
         "mapping",
         Said("every packet"),

@@ -1,6 +1,6 @@
 //! The shape of a rule.
 
-use super::{RawKey, RawMatch, key, matches};
+use super::{RawBan, RawKey, RawMatch, ban, key, matches};
 use crate::config::{
     error::{At, Report},
     fields::{Field, Text},
@@ -25,6 +25,8 @@ pub struct RawRule {
     pub limit: Vec<(LimitOption, Text)>,
     /// `new_sources`
     pub new_sources: Option<Text>,
+    /// `ban`
+    pub ban: Option<RawBan>,
 }
 
 /// The limit's options that a rule on packets has. No `on_limit`: packets can't be held back.
@@ -56,5 +58,6 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawRule> {
         action: rule.text("action", report),
         limit,
         new_sources: rule.text("new_sources", report),
+        ban: rule.get("ban").and_then(|ban| ban::read(&ban, report)),
     })
 }

@@ -8,6 +8,7 @@ use ratelimit_common::{
 };
 
 use super::{
+    ban,
     key::{self, Judged},
     matches, parsed, report_duplicate, word,
 };
@@ -58,10 +59,14 @@ fn validate_rule(raw: &RawRule, key: Option<Judged<'_>>, report: &mut Report) ->
         .new_sources
         .as_ref()
         .and_then(|text| new_sources(text, key.as_ref().map(|judged| &judged.key), report));
+    let ban = raw
+        .ban
+        .as_ref()
+        .and_then(|raw| ban::validate(raw, key.as_ref().map(|judged| &judged.key), action, report));
     if let (Some(judged), Some(limit)) = (&key, &limit) {
         judged.check_factors(limit, report);
     }
-    Some(Rule { name: name?, matches, key: key?.key, limit: limit?, action, new_sources })
+    Some(Rule { name: name?, matches, key: key?.key, limit: limit?, action, new_sources, ban })
 }
 
 fn new_sources(text: &Text, key: Option<&Key>, report: &mut Report) -> Option<PacketLimit> {

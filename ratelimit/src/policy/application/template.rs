@@ -117,9 +117,10 @@ impl Auth {
     fn network(&self, address: IpAddr) -> String {
         let address = address.to_canonical();
         let bits = if address.is_ipv4() { self.ipv4 } else { self.ipv6 };
-        let network = Prefix::around(address, bits);
-        let is_whole = network == Prefix::around(address, u8::MAX);
-        if is_whole { network.address().to_string() } else { network.to_string() }
+        match Prefix::around(address, bits) {
+            Some(network) if Prefix::around(address, bits.saturating_add(1)).is_some() => network.to_string(),
+            _ => address.to_string(),
+        }
     }
 }
 

@@ -6,7 +6,9 @@ use std::{
 };
 
 use ratelimit_common::{
+    bans,
     classify::{Dimension, Tables, matching},
+    lists::{self, Listed},
     packet::{self, Address, Packet},
     table::{self, Attempt, Request},
     time::{Nanos, Now},
@@ -24,7 +26,7 @@ use crate::{
 pub struct Host {
     compiled: Compiled,
     table: FixedTable,
-    allow: Longest<()>,
+    bans: Bans,
     addresses: [Longest<u64>; 2],
 }
 
@@ -33,11 +35,9 @@ impl Host {
     #[must_use]
     pub fn new(compiled: Compiled) -> Self {
         let sets = compiled.globals.set_mask as usize + 1;
-        let allow_v4 = compiled.allow_v4.iter().map(|&(address, length)| (v4(address), length, ()));
-        let allow_v6 = compiled.allow_v6.iter().map(|&(address, length)| (v6(address), length, ()));
         Self {
             table: FixedTable::new(sets, &compiled.limits),
-            allow: Longest::new(allow_v4, allow_v6),
+            bans: Bans::default(),
             addresses: [conditions(&compiled.prefixes[0]), conditions(&compiled.prefixes[1])],
             compiled,
         }
@@ -56,6 +56,26 @@ fn v4(address: [u8; 4]) -> u128 {
 
 fn v6(address: [u8; 16]) -> u128 {
     u128::from_be_bytes(address)
+}
+
+/// Bans by prefix, with the times at which they end.
+#[derive(Debug, Default)]
+struct Bans(HashMap<([u64; 2], u64, u64), Nanos>);
+
+impl Bans {
+    fn contains(&self, source: &Address, now: Nanos) -> bool {
+        let of_length = |length| {
+            let bits = bans::Prefix::of(source, length).address.bits;
+            self.0.get(&(bits, source.family, length)).is_some_and(|end| *end > now)
+        };
+        let most = if source.family == 0 { 32 } else { 128 };
+        !self.0.is_empty() && (1..=most).any(of_length)
+    }
+
+    fn add(&mut self, prefix: bans::Prefix, now: Nanos, length: Nanos) {
+        let key = (prefix.address.bits, prefix.address.family, prefix.length);
+        self.0.insert(key, Nanos(now.0.saturating_add(length.0)));
+    }
 }
 
 /// Values of the longest prefixes, for each family.
@@ -111,15 +131,31 @@ impl Engine for Host {
         };
         let matching = matching(self, &packet, wire_length);
         let mut verdict = Verdict { packet: Ok(packet), matching, denied: 0, reason: Reason::Passed };
-        verdict.reason = if self.allow.get(&packet.source).is_some() {
+        let lists = &self.compiled.lists;
+        let listed =
+            lists::find(lists.words.as_slice(), lists.roots[packet.source.family as usize], &packet.source);
+        verdict.reason = if listed == Listed::Allowed {
             Reason::Allowed
+        } else if listed == Listed::Denied {
+            Reason::Denied
+        } else if self.bans.contains(&packet.source, time) {
+            Reason::Banned
         } else if packet.is_neighbour_discovery != 0 {
             Reason::NeighbourDiscovery
         } else {
-            let mut walk =
-                Walk { host: self, packet: &packet, bytes: wire_length, now: Now(time), denied: 0 };
+            let mut walk = Walk {
+                host: self,
+                packet: &packet,
+                bytes: wire_length,
+                now: Now(time),
+                denied: 0,
+                ban: None,
+            };
             let allowed = walk.allow(matching);
             verdict.denied = walk.denied;
+            if let Some((prefix, length)) = walk.ban {
+                self.bans.add(prefix, time, length);
+            }
             match (allowed, packet.malformed, self.compiled.globals.drop_malformed) {
                 (false, _, _) => Reason::Limited,
                 (true, 0, _) => Reason::Passed,
@@ -138,6 +174,7 @@ struct Walk<'h> {
     bytes: u64,
     now: Now,
     denied: u64,
+    ban: Option<(bans::Prefix, Nanos)>,
 }
 
 impl<'h> Walk<'h> {
@@ -149,6 +186,7 @@ impl<'h> Walk<'h> {
             for rule in enforced.iter().filter(|rule| rule.limit.counts_denied()) {
                 self.charge(rule);
             }
+            self.ban = self.ban_by(denying);
             return false;
         }
         for rule in &enforced {
@@ -156,6 +194,16 @@ impl<'h> Walk<'h> {
         }
         self.observe(matching & !globals.enforced);
         true
+    }
+
+    /// The ban that comes of a packet which this rule has denied.
+    fn ban_by(&self, rule: &Rule) -> Option<(bans::Prefix, Nanos)> {
+        let limit = self.host.compiled.limits.get(rule.ban as usize).filter(|_| rule.ban != 0);
+        let is_one_too_many = limit.is_none_or(|limit| !is_allowed(self.take(&self.request(limit))));
+        let source = &self.packet.source;
+        let bits = rule.ban_bits[usize::from(source.family != 0)];
+        (rule.ban_length != 0 && is_one_too_many)
+            .then(|| (bans::Prefix::of(source, bits), Nanos(rule.ban_length)))
     }
 
     /// Rules that observe: each with several parts allows what all of these do.

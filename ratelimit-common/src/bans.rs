@@ -1,0 +1,102 @@
+//! Bans: source prefixes of which everything is dropped until a deadline.
+//!
+//! A table like that of the buckets, whose keys are prefixes and whose states are deadlines: a ban that has ended is an
+//! idle slot, so bans expire by themselves, and in a full table the one that ends soonest gives way. A word for each half of
+//! the lengths says which ones may have a ban; only these are looked up.
+
+use crate::{
+    algorithm,
+    packet::Address,
+    table::{self, Key, Secret, Table, Tag},
+    time::Now,
+};
+
+/// Sets of the table: 131,072 bans.
+pub const SETS: u32 = 1 << 14;
+
+/// Which prefix lengths may have bans: of IPv4, of IPv6 up to 64, and of longer ones; the bit of a length is one below it.
+pub type Lengths = [u64; 3];
+
+/// A banned prefix: 1 to 32 or 128 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The address; the bits behind the prefix are zero.
+    pub address: Address,
+    /// How many bits.
+    pub length: u64,
+}
+
+impl Prefix {
+    /// The prefix of `length` bits that an address is in.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(address: &Address, length: u64) -> Self {
+        let [high, low] = address.bits;
+        // Shifted twice: by 64 at once would be by none.
+        let bits = if length <= 64 {
+            [high & (u64::MAX << (64_u64.wrapping_sub(length) & 63)), 0]
+        } else {
+            [high, low & (u64::MAX << (128_u64.wrapping_sub(length) & 63))]
+        };
+        Self { address: Address { bits, family: address.family }, length }
+    }
+
+    /// Its key. Prefixes beyond 64 bits are hashed.
+    #[must_use]
+    #[inline(always)]
+    pub const fn key(&self, secret: &Secret) -> Key {
+        let [high, low] = self.address.bits;
+        let identity = if self.length <= 64 { high } else { secret.fold(high, low) };
+        secret.key(Tag::new((self.length << 1 | self.address.family) as u16), identity)
+    }
+
+    /// The prefix of a key. `high` are the first 64 bits, kept beside the slot, of one that has more.
+    #[must_use]
+    pub const fn of_key(key: &Key, secret: &Secret, high: u64) -> Self {
+        let number = key.tag().number() as u64;
+        let (length, family) = (number >> 1, number & 1);
+        let identity = secret.identity(key);
+        let bits = if length <= 64 { [identity, 0] } else { [high, secret.unfold(high, identity)] };
+        Self { address: Address { bits, family }, length }
+    }
+
+    /// Its word in [`Lengths`], and its bit there.
+    #[must_use]
+    #[inline(always)]
+    pub const fn place(&self) -> (usize, u64) {
+        let word = if self.address.family == 0 { 0 } else { 1 + (self.length > 64) as usize };
+        (word, 1 << ((self.length - 1) & 63))
+    }
+}
+
+/// Whether the ban with this key is in force.
+#[inline(always)]
+pub fn is_banned<T: Table>(table: &T, key: &Key, now: impl Fn() -> Now) -> bool {
+    match table::state(table, key) {
+        Some(state) => !algorithm::is_idle(state, now()),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_tells_its_prefix() {
+        let secret = Secret::new([0x1234_5678_9abc_def0, 0xdead_beef_cafe_f00d, 0x0bad_c0de_1357_9bdf, 77]);
+        let bits = [0x2001_0db8_1234_5678, 0x9abc_def0_1234_5679];
+        for (family, most) in [(0, 32), (1, 128)] {
+            for length in 1..=most {
+                let prefix = Prefix::of(&Address { bits, family }, length);
+                let read = Prefix::of_key(&prefix.key(&secret), &secret, prefix.address.bits[0]);
+                assert_eq!(read, prefix);
+                let again = Prefix::of(&prefix.address, length);
+                assert_eq!(again, prefix, "nothing is left behind the prefix");
+                let (word, bit) = prefix.place();
+                let base = if word == 2 { 64 } else { 0 };
+                assert_eq!(u64::from(bit.trailing_zeros()) + base + 1, length);
+            }
+        }
+    }
+}

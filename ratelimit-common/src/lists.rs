@@ -1,0 +1,184 @@
+//! Whether an address is on the allow or the deny list: a look-up whose cost does not grow with the lists.
+//!
+//! Both lists are one trie in an array of words. A node skips the bits that all its prefixes share and takes about as many
+//! of the next ones as it needs to tell them apart, so that a look-up takes two or three steps, however many prefixes there
+//! are; its worst case is 64. What was skipped is compared at the end, with the prefix that the way led to. Building it is
+//! for user space.
+
+use crate::packet::Address;
+
+/// What lists say about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Listed {
+    /// Nothing.
+    No = 0,
+    /// It is on the allow list.
+    Allowed = 1,
+    /// It is on the deny list, and not on the allow list.
+    Denied = 2,
+}
+
+impl Listed {
+    /// From its number.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(number: u64) -> Self {
+        match number {
+            1 => Self::Allowed,
+            2 => Self::Denied,
+            _ => Self::No,
+        }
+    }
+}
+
+/// The array that holds the trie.
+pub trait Words {
+    /// The word at `index`; 0 outside.
+    fn word(&self, index: u64) -> u64;
+}
+
+/// The most steps that a look-up takes. Each but one decides at least two of 128 bits.
+pub const MOST_STEPS: u32 = 64;
+
+/// A step of the trie, as one word: nothing, a node, or a prefix to compare with.
+///
+/// A node: where its entries begin (32 bits), by how much the address is shifted left to lose what is behind the node (6
+/// bits), by how much then right so that only the node's own bits are left (6 bits), and whether these are of the address's
+/// second half (1 bit).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step(pub u64);
+
+impl Step {
+    /// No prefix.
+    pub const NOTHING: Self = Self(0);
+    const PREFIX: u64 = 1 << 63;
+    const NODE: u64 = 1 << 62;
+    const LEFT: u32 = 32;
+    const RIGHT: u32 = 40;
+    const HALF: u32 = 48;
+
+    /// A node whose entries begin at `index` and that looks at `count` bits from `start` on, which lie in one half.
+    #[must_use]
+    pub const fn node(index: u32, start: u32, count: u32) -> Self {
+        let right = 64_u32.saturating_sub(count);
+        let place = (start as u64 % 64) << Self::LEFT | (right as u64 & 63) << Self::RIGHT;
+        Self(Self::NODE | place | ((start >= 64) as u64) << Self::HALF | index as u64)
+    }
+
+    /// A prefix, kept at `index`.
+    #[must_use]
+    pub const fn prefix(index: u32) -> Self {
+        Self(Self::PREFIX | index as u64)
+    }
+
+    #[inline(always)]
+    const fn index(self) -> u64 {
+        self.0 & 0xffff_ffff
+    }
+
+    /// Where the entry of an address is.
+    #[inline(always)]
+    const fn entry(self, bits: [u64; 2]) -> u64 {
+        let half = if self.0 >> Self::HALF & 1 == 0 { bits[0] } else { bits[1] };
+        self.index() + (half << (self.0 >> Self::LEFT & 63) >> (self.0 >> Self::RIGHT & 63))
+    }
+}
+
+/// Words of a prefix: both halves of its address, and its length with what it says.
+pub const PREFIX_WORDS: usize = 3;
+const LISTED: u32 = 8;
+const MORE: u32 = 16;
+
+/// The words of a prefix of 1 to 128 bits. `more`: behind it is one that contains it, for addresses that it does not.
+#[must_use]
+pub const fn prefix(bits: [u64; 2], length: u8, listed: Listed, more: bool) -> [u64; PREFIX_WORDS] {
+    [bits[0], bits[1], length as u64 | (listed as u64) << LISTED | (more as u64) << MORE]
+}
+
+/// Whether an address is in the prefix of those words.
+#[inline(always)]
+const fn contains(prefix: [u64; PREFIX_WORDS], bits: [u64; 2]) -> bool {
+    let length = prefix[2] & 0xff;
+    let first = bits[0] ^ prefix[0];
+    let second = bits[1] ^ prefix[1];
+    if length <= 64 {
+        first >> (64_u64.wrapping_sub(length) & 63) == 0
+    } else {
+        first | second >> (128_u64.wrapping_sub(length) & 63) == 0
+    }
+}
+
+/// Looks an address up. `root` is the first step for its family.
+#[inline(always)]
+pub fn find<W: Words + ?Sized>(words: &W, root: u64, address: &Address) -> Listed {
+    let mut step = Step(root);
+    for _ in 0..MOST_STEPS {
+        if step.0 & Step::NODE == 0 {
+            break;
+        }
+        step = Step(words.word(step.entry(address.bits)));
+    }
+    if step.0 & Step::PREFIX == 0 {
+        return Listed::No;
+    }
+    let index = step.index();
+    let prefix = read(words, index);
+    if contains(prefix, address.bits) {
+        return Listed::of(prefix[2] >> LISTED & 0xff);
+    }
+    if prefix[2] >> MORE & 1 != 0 {
+        let outer = read(words, index + PREFIX_WORDS as u64);
+        if contains(outer, address.bits) {
+            return Listed::of(outer[2] >> LISTED & 0xff);
+        }
+    }
+    Listed::No
+}
+
+#[inline(always)]
+fn read<W: Words + ?Sized>(words: &W, index: u64) -> [u64; PREFIX_WORDS] {
+    [words.word(index), words.word(index + 1), words.word(index + 2)]
+}
+
+impl Words for [u64] {
+    #[inline]
+    fn word(&self, index: u64) -> u64 {
+        self.get(index as usize).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_contain_what_begins_with_their_bits() {
+        let half = 0x2001_0db8_0000_0000;
+        for (length, bits, expected) in [
+            (1, [0, u64::MAX], true),
+            (1, [1 << 63, 0], false),
+            (32, [half | 0xffff_ffff, 7], true),
+            (32, [half ^ 1 << 32, 0], false),
+            (64, [half, u64::MAX], true),
+            (64, [half | 1, 0], false),
+            (65, [half, u64::MAX >> 1], true),
+            (65, [half, 1 << 63], false),
+            (128, [half, 0], true),
+            (128, [half, 1], false),
+            (128, [half | 1, 0], false),
+        ] {
+            let words = prefix([if length < 32 { 0 } else { half }, 0], length, Listed::Denied, false);
+            assert_eq!(contains(words, bits), expected, "{length} {bits:x?}");
+        }
+    }
+
+    #[test]
+    fn a_broken_trie_ends() {
+        let words: &[u64] = &[Step::node(0, 0, 1).0, Step::node(0, 0, 1).0];
+        let address = Address { bits: [u64::MAX; 2], family: 1 };
+        assert_eq!(find(words, words[0], &address), Listed::No);
+        assert_eq!(find(words, Step::prefix(100).0, &address), Listed::No);
+        assert_eq!(find(words, Step::node(1000, 70, 16).0, &address), Listed::No);
+    }
+}

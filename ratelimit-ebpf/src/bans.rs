@@ -1,0 +1,240 @@
+//! Banned sources: looked up for each packet, and made by rules whose sources go on exceeding them.
+
+use core::arch::asm;
+
+use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
+use ratelimit_common::{
+    bans::{self, Lengths, Prefix},
+    limit::Limit,
+    packet::Address,
+    table::{self, Home, Key, Position, SLOTS, Tag},
+    time::{Nanos, Now},
+    verifier::opaque,
+    wire::SetWords,
+};
+
+use crate::{
+    bucket::{self, Subject},
+    clock,
+    globals::{self, globals},
+    stats,
+    table::Set,
+    walk::{self, GO_ON, STOP},
+};
+
+#[map]
+static BANS: Array<SetWords> = Array::with_max_entries(bans::SETS, BPF_F_MMAPABLE);
+
+/// The first 64 bits of prefixes that have more, for those who list them.
+#[map]
+static BAN_PREFIXES: Array<[u64; SLOTS]> = Array::with_max_entries(bans::SETS, BPF_F_MMAPABLE);
+
+#[map]
+static BAN_LENGTHS: Array<Lengths> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// The table. With the first 64 bits of the prefix that a new slot is for.
+struct Bans(u64);
+
+#[inline(always)]
+fn set(number: u64) -> Option<Set> {
+    BANS.get_ptr_mut(number as u32 % bans::SETS).map(Set::new)
+}
+
+/// Two sets by their numbers; the stamp carries these along.
+#[inline(always)]
+fn home(first: u64, second: u64) -> Option<Home<Set>> {
+    let stamp = first << 32 | second & 0xffff_ffff;
+    Some(Home { first: set(first)?, second: set(second)?, stamp })
+}
+
+impl table::Table for Bans {
+    type Set = Set;
+
+    #[inline(always)]
+    fn home(&self, key: &Key) -> Option<Home<Set>> {
+        home(key.first(), key.second())
+    }
+
+    /// All are alike, so that the one which ends soonest gives way.
+    #[inline(always)]
+    fn limit(&self, _tag: Tag) -> Option<&Limit> {
+        None
+    }
+
+    #[inline(always)]
+    fn on_place(&self, home: &Home<Set>, place: Position) {
+        let rank = place.rank();
+        let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp };
+        if let Some(prefixes) = BAN_PREFIXES.get_ptr_mut(set as u32 % bans::SETS) {
+            let index = opaque(rank as u64) as usize % SLOTS;
+            // SAFETY: the index is inside, and the slot is being taken by this processor alone.
+            unsafe { prefixes.cast::<u64>().add(index).write_volatile(self.0) };
+        }
+    }
+
+    #[inline(always)]
+    fn nearest_to_fresh(&self, home: &Home<Set>, now: Now) -> Option<Position> {
+        match soonest_to_end(home.stamp, now.0.0) {
+            NOBODY => None,
+            rank => Some(Position::of_rank(rank as usize)),
+        }
+    }
+
+    #[inline(always)]
+    fn is_elsewhere(&self, home: &Home<Set>, word: u64, mine: Position) -> bool {
+        is_ban_elsewhere(home.stamp, word, mine.rank() as u64) != 0
+    }
+
+    #[inline(always)]
+    fn on_live_eviction(&self) {
+        stats::count_table(|counters| counters.bans_replaced += 1);
+    }
+}
+
+const NOBODY: u64 = u64::MAX;
+
+// With symbols, so that they are verified once. They take and return plain numbers.
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn soonest_to_end(stamp: u64, now: u64) -> u64 {
+    let Some(home) = home(stamp >> 32, stamp) else { return NOBODY };
+    match table::nearest_to_fresh(&Bans(0), &home, Now(Nanos(now))) {
+        Some(position) => position.rank() as u64,
+        None => NOBODY,
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn is_ban_elsewhere(stamp: u64, word: u64, rank: u64) -> u64 {
+    let Some(home) = home(stamp >> 32, stamp) else { return 1 };
+    table::is_elsewhere(&home, word, Position::of_rank(rank as usize)).into()
+}
+
+/// Whether everything of a source is to be dropped.
+#[inline(always)]
+pub fn contains(source: &Address) -> bool {
+    let Some(lengths) = BAN_LENGTHS.get(0) else { return false };
+    let [high, low] = source.bits;
+    if source.family == 0 {
+        return lengths[0] != 0 && is_banned(lengths[0], 0, high, low) != 0;
+    }
+    (lengths[1] != 0 && is_banned(lengths[1], 1, high, low) != 0)
+        || (lengths[2] != 0 && is_banned(lengths[2], LONGER, high, low) != 0)
+}
+
+/// In the place of the family: IPv6, lengths beyond 64.
+const LONGER: u64 = 2;
+
+/// A walk over the lengths that have bans.
+struct Search {
+    source: Address,
+    /// Bits of the lengths to come, and what is added to them.
+    left: u64,
+    base: u64,
+    found: u64,
+}
+
+/// With a symbol, so that it is verified once. It takes and returns plain numbers.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn is_banned(lengths: u64, kind: u64, high: u64, low: u64) -> u64 {
+    let base = if kind == LONGER { 65 } else { 1 };
+    let source = Address { bits: [high, low], family: (kind != 0).into() };
+    let mut search = Search { source, left: lengths, base, found: 0 };
+    walk::repeat(u64::BITS, search_turn, &mut search);
+    search.found
+}
+
+extern "C" fn search_turn(_: u64, search: *mut Search) -> i64 {
+    let search = walk::carried(search);
+    let bit = search.left & search.left.wrapping_neg();
+    search.left ^= bit;
+    let prefix = Prefix::of(&search.source, search.base + walk::index_of(bit));
+    if bans::is_banned(&Bans(0), &prefix.key(&globals().secret), clock::now) {
+        search.found = 1;
+        return STOP;
+    }
+    if opaque(search.left) == 0 { STOP } else { GO_ON }
+}
+
+/// After the rule at `index` has denied a packet: bans the source if that was one too many.
+#[inline(always)]
+pub fn after_denial(subject: &Subject, index: u64) {
+    if globals().bans != 0 && is_one_too_many(subject, index) != 0 {
+        ban(subject, index);
+    }
+}
+
+// Two functions, because the kernel has little stack; with symbols, so that they are verified once.
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn is_one_too_many(subject: *const Subject, index: u64) -> u64 {
+    // SAFETY: a subject, or null, which no caller passes.
+    let Some(subject) = (unsafe { subject.as_ref() }) else { return 0 };
+    let rule = globals::rule(index);
+    let is_too_many = rule.ban_length != 0 && (rule.ban == 0 || !bucket::charge(subject, rule.ban as u64));
+    is_too_many.into()
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn ban(subject: *const Subject, index: u64) -> u64 {
+    // SAFETY: as above.
+    let Some(subject) = (unsafe { subject.as_ref() }) else { return 0 };
+    let rule = globals::rule(index);
+    let source = subject.source();
+    let bits = if source.family == 0 { rule.ban_bits[0] } else { rule.ban_bits[1] };
+    let (now, length) = (subject.now(), Nanos(rule.ban_length));
+    walk::repeat(TRIES, make_turn, &mut Made { prefix: Prefix::of(&source, bits), now, length });
+    0
+}
+
+#[inline(always)]
+fn set_bits(word: *mut u64, bits: u64) {
+    // SAFETY: changes an aligned word of the map.
+    unsafe {
+        asm!("lock *(u64 *)({word} + 0) |= {bits}", word = in(reg) word, bits = in(reg) bits, options(nostack))
+    };
+}
+
+/// At most so many tries; one that fails leaves it to the next packet.
+const TRIES: u32 = 8;
+
+/// A ban to be made.
+struct Made {
+    prefix: Prefix,
+    now: Now,
+    length: Nanos,
+}
+
+extern "C" fn make_turn(_: u64, made: *mut Made) -> i64 {
+    let made = walk::carried(made);
+    let [high, low] = made.prefix.address.bits;
+    let length_and_family = made.prefix.length << 1 | made.prefix.address.family;
+    let done = make(high, low, length_and_family, made.now.0.0, made.length.0);
+    if opaque(done) == 0 { GO_ON } else { STOP }
+}
+
+/// With a symbol, so that it is verified once. It takes and returns plain numbers.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn make(high: u64, low: u64, length_and_family: u64, now: u64, length: u64) -> u64 {
+    let now = Now(Nanos(now));
+    let family = length_and_family & 1;
+    let prefix = Prefix { address: Address { bits: [high, low], family }, length: length_and_family >> 1 };
+    let key = prefix.key(&globals().secret);
+    if !table::put(&Bans(high), &key, now, now.plus(Nanos(length).to_ticks()).0) {
+        return 0;
+    }
+    let (word, bit) = prefix.place();
+    if let Some(lengths) = BAN_LENGTHS.get_ptr_mut(0) {
+        let word = (opaque(word as u64) & 3).min(2);
+        // SAFETY: one of three words of the map's own memory.
+        set_bits(unsafe { lengths.cast::<u64>().add(word as usize) }, bit);
+    }
+    stats::count_table(|counters| counters.bans_made += 1);
+    1
+}

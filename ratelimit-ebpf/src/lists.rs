@@ -1,0 +1,40 @@
+//! The allow and the deny list: a trie in an array of words.
+
+use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
+use ratelimit_common::{
+    lists::{self, Listed, Words},
+    packet::Address,
+};
+
+use crate::globals::globals;
+
+#[map]
+static LISTS: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+struct Map;
+
+impl Words for Map {
+    #[inline(always)]
+    fn word(&self, index: u64) -> u64 {
+        LISTS.get(index as u32).copied().unwrap_or_default()
+    }
+}
+
+/// What the lists say about a source.
+#[inline(always)]
+pub fn find(source: &Address) -> Listed {
+    let [v4, v6] = globals().listed;
+    let root = if source.family == 0 { v4 } else { v6 };
+    if root == 0 {
+        return Listed::No;
+    }
+    let [high, low] = source.bits;
+    Listed::of(look_up(root, high, low))
+}
+
+/// With a symbol, so that it is verified once. It takes and returns plain numbers.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn look_up(root: u64, high: u64, low: u64) -> u64 {
+    lists::find(&Map, root, &Address { bits: [high, low], family: 0 }) as u64
+}

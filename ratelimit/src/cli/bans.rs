@@ -1,0 +1,164 @@
+//! `ratelimit ban`, `unban`, `bans` and `confirm`: they change what the kernel looks at, and need no daemon.
+
+use std::fmt;
+
+use clap::Args;
+use ratelimit_common::time::Nanos;
+use serde_json::json;
+
+use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
+use crate::{
+    config::parse_period,
+    dataplane::{self, BanError, BanStatus, Bans, Trial, around},
+    policy::Prefix,
+};
+
+/// Drops everything of sources until a deadline, in the kernel, with a daemon or without. Sources on the allow list are
+/// never dropped.
+#[derive(Debug, Args)]
+pub struct Ban {
+    /// Addresses or prefixes.
+    #[arg(required = true, value_name = "ADDR[/LEN]")]
+    prefixes: Vec<Prefix>,
+    /// For how long, such as 90s, 10m or 7d; at most 365 days.
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_period)]
+    length: Nanos,
+    #[command(flatten)]
+    instance: InstanceArgs,
+}
+
+impl Ban {
+    /// Bans.
+    ///
+    /// # Errors
+    /// The instance is not attached, or a prefix can't be banned.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
+        let mut text = String::new();
+        for prefix in &self.prefixes {
+            bans.ban(*prefix, self.length).map_err(failure)?;
+            text += &format!("banned {prefix} for {}\n", Time(self.length));
+        }
+        let prefixes: Vec<String> = self.prefixes.iter().map(ToString::to_string).collect();
+        let seconds = self.length.0 / Nanos::SECOND.0;
+        answer_with(output, &text, &json!({"banned": prefixes, "for_seconds": seconds}))
+    }
+}
+
+/// What can't be banned is wrong usage.
+fn failure(error: BanError) -> Failure {
+    match error {
+        BanError::Everybody(_) | BanError::Length => Failure::wrong_usage(error),
+        BanError::Busy | BanError::Dataplane(_) => Failure::failed(error),
+    }
+}
+
+/// Ends bans.
+#[derive(Debug, Args)]
+pub struct Unban {
+    /// Addresses or prefixes, as they were banned.
+    #[arg(value_name = "ADDR[/LEN]", required_unless_present = "all")]
+    prefixes: Vec<Prefix>,
+    /// All bans there are.
+    #[arg(long, conflicts_with = "prefixes")]
+    all: bool,
+    #[command(flatten)]
+    instance: InstanceArgs,
+}
+
+impl Unban {
+    /// Ends them.
+    ///
+    /// # Errors
+    /// The instance is not attached, or one was not banned.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
+        let all = bans.list().map_err(Failure::failed)?;
+        let prefixes = if self.all { all.iter().map(|ban| ban.prefix).collect() } else { self.prefixes };
+        let mut text = String::new();
+        let mut missing = Vec::new();
+        for prefix in &prefixes {
+            if bans.unban(*prefix).map_err(failure)? {
+                text += &format!("unbanned {prefix}\n");
+            } else if !self.all {
+                let hint =
+                    around(&all, prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
+                missing.push(format!("{prefix} is not banned{hint}"));
+            }
+        }
+        if !missing.is_empty() {
+            return Err(Failure::failed(missing.join("; ")));
+        }
+        let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
+        answer_with(output, &text, &json!({"unbanned": prefixes}))
+    }
+}
+
+/// Lists the bans in force, with the time that they have left.
+#[derive(Debug, Args)]
+pub struct List {
+    #[command(flatten)]
+    instance: InstanceArgs,
+}
+
+impl List {
+    /// Lists.
+    ///
+    /// # Errors
+    /// The instance is not attached.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let bans =
+            Bans::open(&self.instance.instance).and_then(|bans| bans.list()).map_err(Failure::failed)?;
+        let mut table = Table::new(["PREFIX", "LEFT"]);
+        for ban in &bans {
+            table.row([ban.prefix.to_string(), Time(ban.left).to_string()]);
+        }
+        let answer = json!(bans.iter().copied().map(BanStatus::from).collect::<Vec<_>>());
+        if bans.is_empty() {
+            return answer_with(output, &"nobody is banned\n", &answer);
+        }
+        answer_with(output, &table, &answer)
+    }
+}
+
+/// Says that the rules on trial are good: they stay in force. With a daemon or without.
+#[derive(Debug, Args)]
+pub struct Confirm {
+    #[command(flatten)]
+    instance: InstanceArgs,
+}
+
+impl Confirm {
+    /// Confirms.
+    ///
+    /// # Errors
+    /// The instance is not attached, or it is too late.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        match dataplane::confirm(&self.instance.instance).map_err(Failure::failed)? {
+            Trial::Failed => Err(Failure::failed(
+                "too late: everything passes already; `ratelimit reload` puts the rules on trial again",
+            )),
+            Trial::None => {
+                answer_with(output, &"nothing is on trial; the rules stay\n", &json!({"confirmed": false}))
+            }
+            Trial::Left(_) => {
+                answer_with(output, &"confirmed: the rules stay\n", &json!({"confirmed": true}))
+            }
+        }
+    }
+}
+
+/// A time for people: the two largest units, rounded up to a second.
+struct Time(Nanos);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.0.div_ceil(Nanos::SECOND.0);
+        match seconds {
+            0..60 => write!(f, "{seconds}s"),
+            60..3_600 => write!(f, "{}m{}s", seconds / 60, seconds % 60),
+            3_600..86_400 => write!(f, "{}h{}m", seconds / 3_600, seconds / 60 % 60),
+            _ => write!(f, "{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What is asked of a running daemon: `reload`, `observe`, `bucket`.
+
+use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
+use crate::{
+    control::{self, AskedBuckets, ControlError, PATIENCE},
+    dataplane::{self, BucketStatus},
+    policy::InstanceName,
+};
+
+/// Which daemon.
+#[derive(Debug, Args)]
+pub struct DaemonArgs {
+    #[command(flatten)]
+    instance: InstanceArgs,
+    /// The daemon's control socket, if it is not where the daemon has noted it.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+/// How long loading rules may take.
+const LOADING: Duration = Duration::from_secs(60);
+
+impl DaemonArgs {
+    fn ask(&self, what: &str, asked: &Value, patience: Duration) -> Result<Value, Failure> {
+        let instance = &self.instance.instance;
+        let path = self.path(instance).map_err(Failure::failed)?;
+        control::ask(&path, instance, what, asked, patience).map_err(|error| match error {
+            ControlError::Refused(why) => Failure::failed(why),
+            other => Failure::failed(other),
+        })
+    }
+
+    /// Where the daemon is asked.
+    fn path(&self, instance: &InstanceName) -> Result<PathBuf, ControlError> {
+        // Without the rights to look at its notes it may still answer.
+        let noted = || dataplane::daemon(instance).ok().and_then(|(noted, _)| noted);
+        let known = self.control.clone().or_else(|| noted().map(|daemon| daemon.control));
+        known.map_or_else(|| control::default_path(instance), Ok)
+    }
+}
+
+/// Reads the configuration again and puts it in force in one step; if anything is wrong with it, all stays as it was.
+#[derive(Debug, Args)]
+pub struct Reload {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+impl Reload {
+    /// Reloads.
+    ///
+    /// # Errors
+    /// The configuration is wrong, or nobody answers.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let answer = self.daemon.ask("reload", &json!({}), LOADING)?;
+        answer_with(output, &format!("reloaded: {} rules\n", answer["rules"]), &answer)
+    }
+}
+
+/// Switches every rule to observing, which counts but never drops, or back to what it is.
+#[derive(Debug, Args)]
+pub struct Observe {
+    /// `on`: nothing is dropped by a rule; `off`: rules drop again.
+    #[arg(value_enum)]
+    switch: Switch,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl Observe {
+    /// Switches.
+    ///
+    /// # Errors
+    /// The kernel refuses, or nobody answers.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let on = self.switch == Switch::On;
+        let answer = self.daemon.ask("observe", &json!({"on": on}), LOADING)?;
+        let text = if on { "all rules only observe now\n" } else { "the rules drop again\n" };
+        answer_with(output, &text, &answer)
+    }
+}
+
+/// Shows what one source has left under the rules, or gives it all back.
+#[derive(Debug, Args)]
+pub struct Bucket {
+    /// The source.
+    #[arg(value_name = "ADDR")]
+    address: IpAddr,
+    /// Under this rule only.
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
+    /// Make the buckets as good as new.
+    #[arg(long)]
+    reset: bool,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+impl Bucket {
+    /// Shows them.
+    ///
+    /// # Errors
+    /// There is no such rule, or nobody answers.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let Self { address, rule, reset, daemon } = self;
+        let asked = AskedBuckets { address, rule, reset };
+        let answer = daemon.ask("buckets", &json!(asked), PATIENCE)?;
+        let buckets: Vec<BucketStatus> = serde_json::from_value(answer["buckets"].clone())
+            .map_err(|error| Failure::failed(format_args!("the daemon's answer: {error}")))?;
+        answer_with(output, &Shown(&buckets), &answer)
+    }
+}
+
+struct Shown<'b>(&'b [BucketStatus]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return writeln!(f, "no rule has a bucket for a source alone");
+        }
+        let mut table =
+            Table::new(["RULE", "KEY", "REMAINING", "LIMIT", "UNIT", "RETRY_AFTER", "RESET_AFTER"]);
+        for bucket in self.0 {
+            table.row([
+                bucket.rule.clone(),
+                bucket.key.clone(),
+                bucket.remaining.to_string(),
+                bucket.limit.to_string(),
+                bucket.unit.clone(),
+                format!("{:.3}s", bucket.retry_after),
+                format!("{:.3}s", bucket.reset_after),
+            ]);
+        }
+        write!(f, "{table}")
+    }
+}

@@ -1,0 +1,31 @@
+//! A rule's `ban`.
+
+use std::num::NonZeroU32;
+
+use super::super::{count::parse_count, error::Report, rate::parse_period, raw::RawBan};
+use crate::policy::{Action, Ban, BanError, Key};
+
+/// Judges it; `key` and `action` are the rule's.
+pub fn validate(raw: &RawBan, key: Option<&Key>, action: Action, report: &mut Report) -> Option<Ban> {
+    if key.is_some_and(|key| !matches!(key, Key::Source(_))) {
+        report.error(&raw.after.at, "sources are banned, so the rule's key must be `source`");
+    }
+    if action == Action::Observe {
+        report.error(
+            &raw.after.at,
+            "a rule that observes bans nobody: leave `ban` out, or take `action: drop`",
+        );
+    }
+    let after = parse_count(&raw.after.text).map_err(|error| error.to_string()).and_then(|count| {
+        NonZeroU32::try_from(count).map_err(|_| format!("{count} packets are too many to count"))
+    });
+    let after = after.map_err(|error| report.error(&raw.after.at, error)).ok();
+    let [within, length] = [&raw.within, &raw.length]
+        .map(|text| parse_period(&text.text).map_err(|error| report.error(&text.at, error)).ok());
+    Ban::new(after?, within?, length?)
+        .map_err(|error| {
+            let place = if error == BanError::TooLong { &raw.length } else { &raw.after };
+            report.error(&place.at, error);
+        })
+        .ok()
+}

@@ -1,0 +1,187 @@
+//! What the daemon answers at its control socket.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, Path as PathPart, Request, State, rejection::JsonRejection},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+    routing,
+};
+use ratelimit_common::time::Nanos;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    net::UnixListener,
+    sync::{mpsc, oneshot},
+};
+
+use super::{Answer, AskedBuckets, Command, ControlSocket};
+use crate::{
+    dataplane::{BanError, BanStatus, Bans, around},
+    policy::{InstanceName, Prefix},
+};
+
+/// Bytes of a request at most.
+const MOST_REQUEST: usize = 64 << 10;
+
+/// How long a ban lasts if nobody says.
+pub const DEFAULT_BAN: Duration = Duration::from_secs(600);
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Daemon {
+    instance: Arc<str>,
+    commands: mpsc::Sender<Command>,
+    bans: Arc<Bans>,
+}
+
+impl ControlSocket {
+    /// Answers until the process ends.
+    ///
+    /// # Errors
+    /// The socket can't be served.
+    pub async fn serve(
+        &self,
+        instance: &InstanceName,
+        commands: mpsc::Sender<Command>,
+        bans: Arc<Bans>,
+    ) -> io::Result<()> {
+        let listener = UnixListener::from_std(self.listener().try_clone()?)?;
+        let daemon = Daemon { instance: instance.as_str().into(), commands, bans };
+        let routes = Router::new()
+            .route("/detach", routing::post(detach))
+            .route("/reload", routing::post(reload))
+            .route("/observe", routing::post(observe))
+            .route("/buckets", routing::post(buckets))
+            .route("/bans", routing::get(list).post(ban).delete(unban))
+            .layer(DefaultBodyLimit::max(MOST_REQUEST))
+            .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
+            .with_state(daemon);
+        axum::serve(listener, Router::new().nest("/v1/instances/{instance}", routes)).await
+    }
+}
+
+async fn only_this_instance(
+    State(daemon): State<Daemon>,
+    PathPart(instance): PathPart<String>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if *instance == *daemon.instance {
+        return next.run(request).await;
+    }
+    let error = format!("this is the socket of instance `{}`; nothing is changed", daemon.instance);
+    refused(StatusCode::NOT_FOUND, error)
+}
+
+fn refused(status: StatusCode, error: impl std::fmt::Display) -> Response {
+    (status, Json(json!({"error": error.to_string()}))).into_response()
+}
+
+/// Asks the daemon's loop.
+async fn ask(daemon: &Daemon, command: impl FnOnce(Answer) -> Command) -> Response {
+    let (answer, answered) = oneshot::channel();
+    let done = match daemon.commands.send(command(answer)).await {
+        Ok(()) => answered.await.unwrap_or_else(|_| Err("the daemon stopped".to_owned())),
+        Err(_) => Err("the daemon is stopping".to_owned()),
+    };
+    match done {
+        Ok(answer) => Json(answer).into_response(),
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
+}
+
+type Asked<T> = Result<Json<T>, JsonRejection>;
+
+async fn detach(State(daemon): State<Daemon>) -> Response {
+    ask(&daemon, Command::Detach).await
+}
+
+async fn reload(State(daemon): State<Daemon>) -> Response {
+    ask(&daemon, Command::Reload).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedObserve {
+    on: bool,
+}
+
+async fn observe(State(daemon): State<Daemon>, asked: Asked<AskedObserve>) -> Response {
+    match asked {
+        Ok(Json(asked)) => ask(&daemon, |answer| Command::Observe(asked.on, answer)).await,
+        Err(error) => refused(error.status(), error),
+    }
+}
+
+async fn buckets(State(daemon): State<Daemon>, asked: Asked<AskedBuckets>) -> Response {
+    match asked {
+        Ok(Json(asked)) => ask(&daemon, |answer| Command::Buckets(asked, answer)).await,
+        Err(error) => refused(error.status(), error),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedBan {
+    prefix: String,
+    #[serde(default)]
+    for_seconds: Option<u64>,
+}
+
+async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
+    let asked = match asked {
+        Ok(Json(asked)) => asked,
+        Err(error) => return refused(error.status(), error),
+    };
+    let seconds = asked.for_seconds.unwrap_or(DEFAULT_BAN.as_secs());
+    answer(prefix(&asked.prefix).and_then(|prefix| {
+        daemon.bans.ban(prefix, Nanos::from_secs(seconds)).map_err(failed)?;
+        Ok(json!(BanStatus { prefix: prefix.to_string(), seconds_left: seconds }))
+    }))
+}
+
+async fn unban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
+    let asked = match asked {
+        Ok(Json(asked)) => asked,
+        Err(error) => return refused(error.status(), error),
+    };
+    answer(prefix(&asked.prefix).and_then(|prefix| {
+        if daemon.bans.unban(prefix).map_err(failed)? {
+            return Ok(json!({"unbanned": prefix.to_string()}));
+        }
+        let all =
+            daemon.bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let hint = around(&all, &prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
+        Err((StatusCode::NOT_FOUND, format!("{prefix} is not banned{hint}")))
+    }))
+}
+
+async fn list(State(daemon): State<Daemon>) -> Response {
+    let all = daemon.bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()));
+    answer(all.map(|bans| json!(bans.into_iter().map(BanStatus::from).collect::<Vec<_>>())))
+}
+
+type Refused = (StatusCode, String);
+
+fn prefix(text: &str) -> Result<Prefix, Refused> {
+    text.parse().map_err(|error: crate::policy::PrefixError| (StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+fn failed(error: BanError) -> Refused {
+    let status = match error {
+        BanError::Everybody(_) | BanError::Length => StatusCode::BAD_REQUEST,
+        BanError::Busy | BanError::Dataplane(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, error.to_string())
+}
+
+fn answer(done: Result<Value, Refused>) -> Response {
+    match done {
+        Ok(answer) => Json(answer).into_response(),
+        Err((status, error)) => refused(status, error),
+    }
+}

@@ -1,0 +1,74 @@
+//! Notices when network interfaces come, go or change.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, RawFd},
+    time::Duration,
+};
+
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::libc;
+use tokio::{io::unix::AsyncFd, time};
+use tracing::warn;
+
+/// Changes come in bursts: an interface is made, named, and set up.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// The multicast group about interfaces, from the kernel's interface.
+const RTNLGRP_LINK: u32 = 1;
+
+/// Announcements of the kernel.
+pub struct Links(Option<AsyncFd<Announcements>>);
+
+struct Announcements(Socket);
+
+impl AsRawFd for Announcements {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Links {
+    /// Listens. If the system refuses, it says so once, and nothing is ever noticed.
+    #[must_use]
+    pub fn watch() -> Self {
+        Self(Self::try_watch().inspect_err(|error| warn!(%error, "interfaces can't be watched")).ok())
+    }
+
+    fn try_watch() -> io::Result<AsyncFd<Announcements>> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind(&SocketAddr::new(0, 0))?;
+        socket.add_membership(RTNLGRP_LINK)?;
+        socket.set_non_blocking(true)?;
+        // SAFETY: the socket owns the descriptor, keeps it open as long as it lives, and always answers with the same.
+        unsafe { AsyncFd::register(Announcements(socket)) }.map_err(io::Error::from)
+    }
+
+    /// Returns when something has changed. What that is has to be looked up, so that nothing is missed if announcements
+    /// are lost.
+    pub async fn changed(&mut self) {
+        let Some(announcements) = &mut self.0 else { return std::future::pending().await };
+        if let Err(error) = drained(announcements).await {
+            warn!(%error, "interfaces can't be watched any more");
+            self.0 = None;
+            return;
+        }
+        time::sleep(QUIET).await;
+    }
+}
+
+/// Waits for announcements and reads all of them.
+async fn drained(announcements: &mut AsyncFd<Announcements>) -> io::Result<()> {
+    let mut ready = announcements.readable_mut().await?;
+    loop {
+        match ready.get_inner().0.recv_from_full() {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            // Some were lost, because they were too many.
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    ready.clear_ready();
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Where the daemon's policy comes from: a file, and what the command line says instead.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    config::{self, Checked, ConfigErrors},
+    policy::{Interface, InterfaceName, Interfaces, Mode, Policy, SetError},
+};
+
+/// A file that can be read again.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Attach here, instead of where the file says.
+    pub interfaces: Vec<InterfaceName>,
+}
+
+/// Why there is no policy.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// The command line.
+    #[error("--interface: {0}")]
+    Interfaces(#[from] SetError),
+    /// There is nowhere to attach.
+    #[error(
+        "{}: no interface to attach to: name one with `--interface`, or under `network.interfaces`",
+        .0.display()
+    )]
+    NoInterface(PathBuf),
+}
+
+impl Source {
+    /// Reads the policy.
+    ///
+    /// # Errors
+    /// The file is wrong, or does not say all that is needed.
+    pub fn read(&self) -> Result<Checked, SourceError> {
+        let mut checked = config::check(&self.config)?;
+        self.replace_interfaces(&mut checked.policy)?;
+        match &checked.policy.network {
+            Some(network) if network.interfaces.is_empty() => {
+                Err(SourceError::NoInterface(self.config.clone()))
+            }
+            _ => Ok(checked),
+        }
+    }
+
+    fn replace_interfaces(&self, policy: &mut Policy) -> Result<(), SetError> {
+        let Some(network) = policy.network.as_mut().filter(|_| !self.interfaces.is_empty()) else {
+            return Ok(());
+        };
+        let mode = |name: &InterfaceName| {
+            let known = network.interfaces.iter().find(|known| known.name == *name);
+            known.map_or(Mode::default(), |known| known.mode)
+        };
+        let wanted = self.interfaces.iter().map(|name| Interface { mode: mode(name), name: name.clone() });
+        network.interfaces = Interfaces::new(wanted.collect())?;
+        Ok(())
+    }
+
+    /// Whether it can be read only once.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        self.config == Path::new("-") || self.config.starts_with("/dev/")
+    }
+}

@@ -1,0 +1,183 @@
+//! Notices when files change. Their directories are watched, not the files: editors replace files, and a directory may be
+//! switched as a whole by a symbolic link.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc::{self, Receiver};
+use tracing::warn;
+
+/// For so long nothing must change any more, so that whoever writes a file has come to its end.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Watches files.
+pub struct Watch {
+    watcher: Option<RecommendedWatcher>,
+    events: Receiver<()>,
+    files: BTreeMap<PathBuf, Option<Stamp>>,
+    directories: BTreeSet<PathBuf>,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        let found = fs::metadata(path).ok()?;
+        Some(Self { modified: found.modified().ok(), length: found.len(), inode: found.ino() })
+    }
+}
+
+impl Watch {
+    /// Watches nothing yet. Where the system can't watch, it says so once and never notices anything.
+    #[must_use]
+    pub fn new() -> Self {
+        let (sender, events) = mpsc::channel(1);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Whether a file has changed is looked at later; reading one is not worth it.
+            if event.is_ok_and(|event| !event.kind.is_access()) {
+                // If one waits already, that is enough.
+                let _ = sender.try_send(());
+            }
+        });
+        let watcher = watcher.inspect_err(cannot_watch).ok();
+        Self { watcher, events, files: BTreeMap::new(), directories: BTreeSet::new() }
+    }
+
+    /// Watches these files, or whether they come to be, from now on, and no others.
+    pub fn set(&mut self, files: impl IntoIterator<Item = PathBuf>) {
+        let files: BTreeSet<PathBuf> =
+            files.into_iter().filter_map(|file| std::path::absolute(file).ok()).collect();
+        let directories: BTreeSet<PathBuf> = files.iter().flat_map(|file| directories(file)).collect();
+        if let Some(watcher) = &mut self.watcher {
+            for gone in self.directories.difference(&directories) {
+                // It may be gone indeed.
+                let _ = watcher.unwatch(gone);
+            }
+            for new in &directories {
+                // Again, too: it may be another one by that name.
+                if let Err(error) = watcher.watch(new, RecursiveMode::NonRecursive) {
+                    cannot_watch(&error);
+                }
+            }
+        }
+        self.directories = directories;
+        self.files = files.into_iter().map(|file| (file.clone(), Stamp::of(&file))).collect();
+    }
+
+    /// Returns when one of the files has changed and nothing changes any more.
+    pub async fn changed(&mut self) {
+        loop {
+            if self.events.recv().await.is_none() {
+                // There is no watcher.
+                std::future::pending::<()>().await;
+            }
+            while tokio::time::timeout(QUIET, self.events.recv()).await.is_ok_and(|event| event.is_some()) {}
+            let mut is_changed = false;
+            for (file, stamp) in &mut self.files {
+                let now = Stamp::of(file);
+                is_changed |= *stamp != now;
+                *stamp = now;
+            }
+            if is_changed {
+                return;
+            }
+        }
+    }
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The directories in which a change may make a path another file: its own, and those of the links on the way to it.
+fn directories(file: &Path) -> Vec<PathBuf> {
+    const MOST_LINKS: usize = 16;
+    let mut found: Vec<PathBuf> = file.parent().map(Path::to_owned).into_iter().collect();
+    let mut waiting: Vec<PathBuf> = file.ancestors().map(Path::to_owned).collect();
+    let mut links = 0;
+    while let Some(path) = waiting.pop() {
+        let Some(directory) = path.parent() else { continue };
+        let Ok(target) = fs::read_link(&path) else { continue };
+        links += 1;
+        if links > MOST_LINKS {
+            break;
+        }
+        found.push(directory.to_owned());
+        let target = directory.join(target);
+        found.extend(target.parent().map(Path::to_owned));
+        waiting.push(target);
+    }
+    found
+}
+
+fn cannot_watch(error: &notify::Error) {
+    warn!(%error, "files can't be watched: reload with SIGHUP or `ratelimit reload`");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Changes something, and expects that it is noticed.
+    async fn noticed(watch: &mut Watch, change: impl FnOnce()) {
+        change();
+        tokio::time::timeout(Duration::from_secs(20), watch.changed()).await.expect("noticed");
+    }
+
+    #[tokio::test]
+    async fn files_that_are_written_replaced_and_made_are_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, other) = (directory.path().join("a"), directory.path().join("b"));
+        fs::write(&file, "1").unwrap();
+        let mut watch = Watch::new();
+        watch.set([file.clone(), other.clone()]);
+        noticed(&mut watch, || fs::write(&file, "12").unwrap()).await;
+        noticed(&mut watch, || {
+            fs::write(directory.path().join("new"), "21").unwrap();
+            fs::rename(directory.path().join("new"), &file).unwrap();
+        })
+        .await;
+        noticed(&mut watch, || fs::write(&other, "").unwrap()).await;
+        noticed(&mut watch, || fs::remove_file(&other).unwrap()).await;
+    }
+
+    #[tokio::test]
+    async fn a_switched_directory_is_noticed_again_and_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        for version in 0..4 {
+            fs::create_dir(path(&format!("..{version}"))).unwrap();
+            fs::write(path(&format!("..{version}/a")), version.to_string()).unwrap();
+        }
+        // As Kubernetes mounts a ConfigMap.
+        symlink("..0", path("..data")).unwrap();
+        symlink("..data/a", path("a")).unwrap();
+        let mut watch = Watch::new();
+        watch.set([path("a")]);
+        for version in 1..4 {
+            noticed(&mut watch, || {
+                symlink(format!("..{version}"), path("..new")).unwrap();
+                fs::rename(path("..new"), path("..data")).unwrap();
+            })
+            .await;
+            assert_eq!(fs::read_to_string(path("a")).unwrap(), version.to_string());
+            watch.set([path("a")]);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Bans, made and listed from outside the kernel: by the daemon, or by a command where there is none.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aya::maps::{Map, MapData};
+use ratelimit_common::{
+    algorithm,
+    bans::{self, Lengths},
+    limit::Limit,
+    packet::Address,
+    table::{self, BUSY, Home, Key, Position, SLOTS, Secret, Tag},
+    time::{Nanos, Now, Ticks},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Error, check, clock,
+    notes::read_state,
+    pins::Pins,
+    sets::{Set, Sets, Words},
+};
+use crate::policy::{Ban, InstanceName, Prefix};
+
+/// An instance's bans.
+#[derive(Debug)]
+pub struct Bans {
+    table: Sets,
+    /// The first 64 bits of prefixes that have more, for each slot.
+    prefixes: Words,
+    lengths: Words,
+    secret: Secret,
+    made_at: Nanos,
+}
+
+/// A ban in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BanInForce {
+    /// Who.
+    pub prefix: Prefix,
+    /// For how long still.
+    pub left: Nanos,
+}
+
+/// A ban as outputs have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanStatus {
+    /// The prefix.
+    pub prefix: String,
+    /// For how many seconds still, rounded up.
+    pub seconds_left: u64,
+}
+
+impl From<BanInForce> for BanStatus {
+    fn from(ban: BanInForce) -> Self {
+        Self { prefix: ban.prefix.to_string(), seconds_left: ban.left.0.div_ceil(Nanos::SECOND.0) }
+    }
+}
+
+/// Why a prefix can't be banned, or not be let go.
+#[derive(Debug, thiserror::Error)]
+pub enum BanError {
+    /// Everybody.
+    #[error("{0} is everybody: a ban is for 1 bit of an address at least")]
+    Everybody(Prefix),
+    /// Longer than states can say.
+    #[error("a ban lasts from 1 nanosecond to 365 days")]
+    Length,
+    /// Others are at the same slots all the time.
+    #[error("the table of bans is too busy: try again")]
+    Busy,
+    /// The kernel.
+    #[error(transparent)]
+    Dataplane(#[from] Error),
+}
+
+impl Bans {
+    /// Of an instance, whether or not a daemon serves it.
+    ///
+    /// # Errors
+    /// It is not attached, or its pins can't be used.
+    pub fn open(instance: &InstanceName) -> Result<Self, Error> {
+        check("change bans")?;
+        let pins = Pins::new(instance)?;
+        let state = read_state(&pins)?.ok_or(Error::NotAttached { instance: instance.to_string() })?;
+        let facts = state.facts()?;
+        let map = |name: &str| Ok::<_, Error>(Map::Array(MapData::from_pin(pins.maps().join(name))?));
+        Ok(Self {
+            table: Sets::map(&map("BANS")?, bans::SETS)?,
+            prefixes: Words::map(&map("BAN_PREFIXES")?, bans::SETS as usize * SLOTS)?,
+            lengths: Words::map(&map("BAN_LENGTHS")?, size_of::<Lengths>() / size_of::<u64>())?,
+            secret: facts.secret,
+            made_at: facts.made_at,
+        })
+    }
+
+    /// Drops everything of a prefix from now on for `length`; a ban that it has already ends then, not when it would have.
+    ///
+    /// # Errors
+    /// The prefix or the length can't be, or the table is too busy.
+    pub fn ban(&self, prefix: Prefix, length: Nanos) -> Result<(), BanError> {
+        if length == Nanos(0) || length > Ban::LONGEST {
+            return Err(BanError::Length);
+        }
+        let banned = banned(prefix)?;
+        let now = self.now()?;
+        let table = Placing { bans: self, high: banned.address.bits[0] };
+        let end = now.plus(length.to_ticks()).0;
+        let key = banned.key(&self.secret);
+        if !(0..TRIES).any(|_| table::put(&table, &key, now, end)) {
+            return Err(BanError::Busy);
+        }
+        let (word, bit) = banned.place();
+        // After the ban itself: see `forget_lengths`.
+        if let Some(lengths) = self.lengths.all().get(word) {
+            lengths.fetch_or(bit, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Ends a prefix's ban; says whether it had one.
+    ///
+    /// # Errors
+    /// The prefix can't be banned, or the table is too busy.
+    pub fn unban(&self, prefix: Prefix) -> Result<bool, BanError> {
+        let key = banned(prefix)?.key(&self.secret);
+        let now = self.now()?;
+        if !bans::is_banned(&Placing { bans: self, high: 0 }, &key, || now) {
+            return Ok(false);
+        }
+        let table = Placing { bans: self, high: 0 };
+        let is_done = (0..TRIES).any(|_| table::update(&table, &key, |_| algorithm::fresh(now)));
+        if is_done { Ok(true) } else { Err(BanError::Busy) }
+    }
+
+    /// All that are in force, by prefix.
+    ///
+    /// # Errors
+    /// The clock can't be read.
+    pub fn list(&self) -> Result<Vec<BanInForce>, Error> {
+        let now = self.now()?;
+        let mut found: Vec<BanInForce> = self.in_force(now).collect();
+        found.sort_unstable();
+        // A ban that is moved while it is read may be seen twice.
+        found.dedup_by_key(|ban| ban.prefix);
+        Ok(found)
+    }
+
+    fn in_force(&self, now: Now) -> impl Iterator<Item = BanInForce> {
+        let slots = self.table.slots().iter().zip(self.prefixes.all()).enumerate();
+        slots.filter_map(move |(index, ([key, state], high))| self.at(index, key, state, high, now))
+    }
+
+    fn at(
+        &self,
+        index: usize,
+        key: &AtomicU64,
+        state: &AtomicU64,
+        high: &AtomicU64,
+        now: Now,
+    ) -> Option<BanInForce> {
+        let word = key.load(Ordering::SeqCst);
+        let end = state.load(Ordering::SeqCst);
+        let high = high.load(Ordering::SeqCst);
+        // It may have become another ban's meanwhile.
+        if end == BUSY || algorithm::is_idle(end, now) || key.load(Ordering::SeqCst) != word {
+            return None;
+        }
+        let key = Key::of_slot(word, (index / SLOTS) as u64)?;
+        let found = bans::Prefix::of_key(&key, &self.secret, high);
+        let prefix = Prefix::new(found.address.to_ip(), u8::try_from(found.length).ok()?).ok()?;
+        Some(BanInForce { prefix, left: Ticks(end.wrapping_sub(now.ticks().0)).to_nanos_up() })
+    }
+
+    /// Takes prefix lengths that have no ban any more out of the kernel's look-ups.
+    ///
+    /// # Errors
+    /// The clock can't be read.
+    pub fn forget_lengths(&self) -> Result<(), Error> {
+        let unused = self.unused_lengths()?;
+        for (word, unused) in self.lengths.all().iter().zip(unused) {
+            word.fetch_and(!unused, Ordering::SeqCst);
+        }
+        // Whoever made a ban meanwhile has noted its length after making it: before this look at the table, which finds it
+        // then, or after it.
+        let now = self.now()?;
+        for ban in self.in_force(now) {
+            if let Ok(banned) = banned(ban.prefix)
+                && let Some(word) = self.lengths.all().get(banned.place().0)
+            {
+                word.fetch_or(banned.place().1, Ordering::SeqCst);
+            }
+        }
+        Ok(())
+    }
+
+    fn unused_lengths(&self) -> Result<Lengths, Error> {
+        let mut unused = [0; 3];
+        for (unused, word) in unused.iter_mut().zip(self.lengths.all()) {
+            *unused = word.load(Ordering::SeqCst);
+        }
+        let now = self.now()?;
+        for ban in self.in_force(now).filter_map(|ban| banned(ban.prefix).ok()) {
+            let (word, bit) = ban.place();
+            unused[word] &= !bit;
+        }
+        Ok(unused)
+    }
+
+    fn now(&self) -> Result<Now, Error> {
+        Ok(Now(Nanos(clock::monotonic()?.0.saturating_sub(self.made_at.0))))
+    }
+}
+
+/// How often others may be met at a slot. Each change takes some nanoseconds.
+const TRIES: u32 = 1_000;
+
+fn banned(prefix: Prefix) -> Result<bans::Prefix, BanError> {
+    if prefix.len() == 0 {
+        return Err(BanError::Everybody(prefix));
+    }
+    Ok(bans::Prefix { address: Address::from(prefix.address()), length: prefix.len().into() })
+}
+
+/// The table, as it is while a prefix is looked for or gets a slot.
+struct Placing<'b> {
+    bans: &'b Bans,
+    high: u64,
+}
+
+impl<'b> table::Table for Placing<'b> {
+    type Set = Set<'b>;
+
+    fn home(&self, key: &Key) -> Option<Home<Set<'b>>> {
+        let (first, second) = (key.first(), key.second());
+        let stamp = first << 32 | second & 0xffff_ffff;
+        let table = &self.bans.table;
+        Some(Home { first: table.set(first)?, second: table.set(second)?, stamp })
+    }
+
+    fn limit(&self, _: Tag) -> Option<&Limit> {
+        None
+    }
+
+    fn on_live_eviction(&self) {}
+
+    fn on_place(&self, home: &Home<Set<'b>>, place: Position) {
+        let rank = place.rank();
+        let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp } as usize % bans::SETS as usize;
+        if let Some(high) = self.bans.prefixes.all().get(set * SLOTS + rank % SLOTS) {
+            high.store(self.high, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The ban in force around an address or a prefix, if there is one.
+#[must_use]
+pub fn around(bans: &[BanInForce], prefix: &Prefix) -> Option<BanInForce> {
+    bans.iter().find(|ban| ban.prefix.contains(prefix)).copied()
+}

@@ -1,0 +1,101 @@
+//! One source's buckets, for people who ask about it.
+
+use std::net::IpAddr;
+
+use ratelimit_common::{
+    algorithm,
+    packet::{Address, Ports},
+    time::{Nanos, Now},
+    wire,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Dataplane, Error, RuleInForce};
+use crate::policy::Prefix;
+
+/// A bucket as outputs have it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BucketStatus {
+    /// The rule.
+    pub rule: String,
+    /// Whose it is: a prefix, or `all`.
+    pub key: String,
+    /// `packets` or `bytes`.
+    pub unit: String,
+    /// The most at once: the burst, or what a window holds.
+    pub limit: u64,
+    /// What is left of it.
+    pub remaining: u64,
+    /// For how many seconds the next packet is denied still; 0 if it is not.
+    pub retry_after: f64,
+    /// In how many seconds nothing of it will be used any more.
+    pub reset_after: f64,
+    /// Whether there is a bucket: without one all is left.
+    pub in_use: bool,
+}
+
+impl Dataplane {
+    /// The buckets that packets of a source are charged to, as far as its address alone tells, under one rule or all; they are
+    /// made as good as new if `reset`.
+    ///
+    /// # Errors
+    /// The clock can't be read.
+    pub fn buckets_of(
+        &self,
+        source: IpAddr,
+        rule: Option<&str>,
+        reset: bool,
+    ) -> Result<Vec<BucketStatus>, Error> {
+        let now = self.now()?;
+        let limits = &self.compiled().limits;
+        let named = limits.iter().filter_map(|limit| Some((limit, self.rule_of(limit)?)));
+        let asked = named.filter(|(_, named)| rule.is_none_or(|rule| named.name == rule));
+        Ok(asked.filter_map(|(limit, named)| self.bucket_of(source, limit, named, now, reset)).collect())
+    }
+
+    /// The rule whose packets a limit counts.
+    fn rule_of(&self, limit: &wire::Rule) -> Option<&RuleInForce> {
+        let is_part = limit.group != 0;
+        self.rules().iter().find(|rule| is_part && u64::from(rule.number) == limit.counters)
+    }
+
+    fn bucket_of(
+        &self,
+        source: IpAddr,
+        limit: &wire::Rule,
+        rule: &RuleInForce,
+        now: Now,
+        reset: bool,
+    ) -> Option<BucketStatus> {
+        let address = Address::from(source);
+        let mask = &limit.masks[usize::from(source.is_ipv6())];
+        let bits = mask.source[0].count_ones() + mask.source[1].count_ones();
+        let is_global = rule.key == "global";
+        if mask.destination != [0; 2] || mask.ports != 0 || (bits == 0 && !is_global) {
+            return None;
+        }
+        let secret = &self.compiled().globals.secret;
+        let key = secret.key(limit.tag(mask.family), mask.identity(secret, address.bits, [0; 2], Ports(0)));
+        if reset {
+            self.buckets().reset(&key, now);
+        }
+        let state = self.buckets().state(&key).filter(|state| !algorithm::is_idle(*state, now));
+        let fresh = algorithm::fresh(now);
+        let (decision, _) = algorithm::decide(&limit.limit, state.unwrap_or(fresh), now, 0);
+        let seconds = |nanos: Nanos| nanos.0 as f64 / Nanos::SECOND.0 as f64;
+        Some(BucketStatus {
+            rule: rule.name.clone(),
+            key: if is_global { "all".to_owned() } else { prefix(source, bits)?.to_string() },
+            unit: if limit.takes_bytes == 0 { "packets" } else { "bytes" }.to_owned(),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
+            retry_after: decision.retry_after().map_or(0.0, seconds),
+            reset_after: seconds(decision.reset_after()),
+            in_use: state.is_some(),
+        })
+    }
+}
+
+fn prefix(address: IpAddr, bits: u32) -> Option<Prefix> {
+    Prefix::around(address, u8::try_from(bits).ok()?)
+}

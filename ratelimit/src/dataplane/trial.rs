@@ -1,0 +1,58 @@
+//! Rules on trial: the map that says until when, which the XDP program looks at by itself.
+
+use aya::maps::{Array, Map, MapData};
+use ratelimit_common::time::Nanos;
+
+use super::{Error, Generation, check, clock, notes::read_state, pins::Pins};
+use crate::policy::InstanceName;
+
+/// How a trial stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// The rules are not on trial, or have been confirmed.
+    None,
+    /// For so long still.
+    Left(Nanos),
+    /// Nobody has confirmed the rules in time: everything passes.
+    Failed,
+}
+
+/// Sets when the trial ends, and returns when it would have.
+pub(super) fn replace_end(generation: &mut Generation, end: Option<Nanos>) -> Result<Option<Nanos>, Error> {
+    let mut map: Array<&mut MapData, u64> = generation.map_mut("TRIAL")?.try_into()?;
+    let before = map.get(&0, 0)?;
+    map.set(0, end.map_or(0, |end| end.0), 0)?;
+    Ok((before != 0).then_some(Nanos(before)))
+}
+
+fn open(pins: &Pins) -> Result<Array<MapData, u64>, Error> {
+    Ok(Map::Array(MapData::from_pin(pins.maps().join("TRIAL"))?).try_into()?)
+}
+
+/// How the trial of what is in force stands.
+pub(super) fn trial(pins: &Pins, is_on_trial: bool) -> Result<Trial, Error> {
+    let end = if is_on_trial { open(pins)?.get(&0, 0)? } else { 0 };
+    let now = clock::monotonic()?;
+    Ok(match end {
+        0 => Trial::None,
+        end if end > now.0 => Trial::Left(Nanos(end - now.0)),
+        _ => Trial::Failed,
+    })
+}
+
+/// Says that the rules on trial are good: they stay. Needs no daemon. Returns how the trial stood.
+///
+/// # Errors
+/// The instance is not attached, or its pins can't be used.
+pub fn confirm(instance: &InstanceName) -> Result<Trial, Error> {
+    check("confirm rules")?;
+    let pins = Pins::new(instance)?;
+    let state = read_state(&pins)?;
+    let in_force = state.and_then(|state| state.in_force);
+    let in_force = in_force.ok_or_else(|| Error::NotAttached { instance: instance.to_string() })?;
+    let found = trial(&pins, in_force.is_on_trial)?;
+    if matches!(found, Trial::Left(_)) {
+        open(&pins)?.set(0, 0, 0)?;
+    }
+    Ok(found)
+}
