@@ -1,5 +1,5 @@
 //! Builds the XDP program (package `ratelimit-ebpf`) and puts its object at `$OUT_DIR/ratelimit-xdp`, where the crate
-//! embeds it from.
+//! embeds it from; and makes Rust of the protocol's files.
 //!
 //! It finds the compiler and the linker but installs neither: `cargo xtask setup` does.
 
@@ -13,6 +13,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result, bail};
 use toolchain::Toolchain;
 
+#[path = "build/proto.rs"]
+mod proto;
 #[path = "../xtask/src/toolchain.rs"]
 mod toolchain;
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let out_dir = PathBuf::from(variable("OUT_DIR")?);
     let package_dir = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    proto::compile(&package_dir, &out_dir)?;
     let workspace = package_dir.parent().context("the package is not in a workspace")?;
     let target_dir = target_dir(&out_dir)?;
 

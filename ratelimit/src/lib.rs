@@ -14,6 +14,8 @@ pub mod daemon;
 pub mod dataplane;
 pub mod limiter;
 pub mod policy;
+pub mod server;
 pub mod simulate;
 pub mod store;
 pub mod text;
+pub mod tower;

@@ -16,6 +16,8 @@ pub enum Bench {
     Table,
     /// What a packet costs in the XDP program; as root.
     Xdp,
+    /// Decisions a second over gRPC and HTTP, beside throttlecrab-server, and the daemon's memory.
+    Server,
     /// Packets a second over veth, beside nftables and iptables; as root, on two cores.
     Network,
 }
@@ -28,11 +30,15 @@ pub fn run(bench: Bench) -> Result<()> {
         Bench::Table => "table",
         Bench::Xdp => "xdp",
         Bench::Network => "network",
+        Bench::Server => "server",
     };
     let binary = build(name)?;
     println!("{}", machine());
     match bench {
         Bench::Counter | Bench::Table => command::run(&mut std::process::Command::new(binary)),
+        Bench::Server => {
+            command::run(std::process::Command::new(binary).env("THROTTLECRAB_SERVER", throttlecrab()?))
+        }
         Bench::Xdp | Bench::Network => command::run(&mut command::as_root(binary)),
     }
 }
@@ -65,6 +71,18 @@ fn build(name: &str) -> Result<PathBuf> {
             message["executable"].as_str().filter(|_| is_wanted).map(PathBuf::from)
         });
     executable.context("cargo built no benchmark")
+}
+
+/// The server to compare with, in a directory of its own; it is built once.
+fn throttlecrab() -> Result<PathBuf> {
+    let root = command::target_dir()?.join("throttlecrab");
+    let program = root.join("bin/throttlecrab-server");
+    if !program.is_file() {
+        let mut cargo = command::cargo();
+        cargo.args(["install", "--locked", "throttlecrab-server", "--root"]).arg(&root);
+        command::run(cargo.env("CARGO_TARGET_DIR", root.join("target")))?;
+    }
+    Ok(program)
 }
 
 /// Processor and kernel: a figure without them says little.

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod build;
+mod clients;
 mod command;
 mod demo;
 mod fuzz;

@@ -9,6 +9,7 @@ use installer::Installer;
 use crate::command;
 
 mod bpf;
+mod clients;
 mod installer;
 mod probe;
 
@@ -23,9 +24,14 @@ const KERNEL_TESTS: &[Program] = &[Program { name: "ip", package: "iproute2" }];
 const NETWORK_BENCHMARK: &[Program] =
     &[Program { name: "nft", package: "nftables" }, Program { name: "iptables", package: "iptables" }];
 
+/// throttlecrab-server needs it to be built.
+const SERVER_BENCHMARK: &[Program] = &[Program { name: "protoc", package: "protobuf-compiler" }];
+
 /// Sets up everything, and says for each item what is used.
 pub fn all() -> Result<()> {
-    ensure(Installer::new(true), &[KERNEL_TESTS, NETWORK_BENCHMARK])
+    let mut installer = Installer::new(true);
+    clients::ensure(&mut installer)?;
+    ensure(installer, &[KERNEL_TESTS, NETWORK_BENCHMARK, SERVER_BENCHMARK])
 }
 
 /// Sets up what `cargo build` needs; silent if all is there.
@@ -35,7 +41,9 @@ pub fn for_build() -> Result<()> {
 
 /// Sets up what `cargo xtask test` needs; silent if all is there.
 pub fn for_tests() -> Result<()> {
-    ensure(Installer::new(false), &[KERNEL_TESTS])
+    let mut installer = Installer::new(false);
+    clients::ensure(&mut installer)?;
+    ensure(installer, &[KERNEL_TESTS])
 }
 
 fn ensure(mut installer: Installer, groups: &[&[Program]]) -> Result<()> {

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use report::{Report, Summary};
 use tier::{Outcome, Tier, run_command, run_tests};
 
-use crate::{command, kernel, setup, tidy};
+use crate::{clients, command, kernel, setup, tidy};
 
 mod report;
 pub mod tier;
@@ -20,6 +20,7 @@ const TIERS: &[Tier] = &[
     Tier { name: "clippy", check: |filter| unfiltered(filter, clippy) },
     Tier { name: "tests", check: cargo_test },
     Tier { name: "models", check: models },
+    Tier { name: "clients", check: clients::run },
     Tier { name: "kernel", check: kernel::run },
 ];
 
@@ -60,7 +61,7 @@ fn format() -> Result<Outcome> {
 fn clippy() -> Result<Outcome> {
     let mut cargo = command::cargo();
     cargo.args(["clippy", "--workspace", "--exclude", "ratelimit-ebpf", "--all-targets"]);
-    cargo.args(["--features", "ratelimit/kernel-tests", "--", "--deny", "warnings"]);
+    cargo.args(["--features", "ratelimit/kernel-tests,ratelimit/client-tests", "--", "--deny", "warnings"]);
     run_command(&mut cargo)
 }
 

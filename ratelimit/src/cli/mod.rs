@@ -1,6 +1,7 @@
 //! The command line: what it understands, and one file for each command.
 
 mod bans;
+mod check;
 mod daemon;
 mod detach;
 mod failure;
@@ -51,6 +52,7 @@ enum Command {
     Observe(daemon::Observe),
     Reload(daemon::Reload),
     Confirm(bans::Confirm),
+    Check(check::Check),
     Detach(detach::Detach),
 }
 
@@ -81,6 +83,9 @@ impl Cli {
             Command::Observe(observe) => observe.run(self.output),
             Command::Reload(reload) => reload.run(self.output),
             Command::Confirm(confirm) => confirm.run(self.output),
+            Command::Check(check) => {
+                return check.run(self.output).unwrap_or_else(|failure| failure.report(self.output));
+            }
             Command::Detach(detach) => detach.run(self.output),
         };
         done.map_or_else(|failure| failure.report(self.output), |()| ExitCode::SUCCESS)

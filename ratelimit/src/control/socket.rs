@@ -62,7 +62,7 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned(), file })
     }
 
-    pub(super) fn listener(&self) -> &UnixListener {
+    pub(crate) fn listener(&self) -> &UnixListener {
         &self.listener
     }
 

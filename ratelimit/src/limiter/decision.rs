@@ -78,6 +78,12 @@ impl<'l> Decision<'l> {
         self.numbers().map_or(Nanos(0), |numbers| numbers.reset_after())
     }
 
+    /// How long until the next unit comes back; of a window, until it ends. 0 if none is missing.
+    #[must_use]
+    pub fn next_after(&self) -> Nanos {
+        self.numbers().map_or(Nanos(0), |numbers| numbers.next_after())
+    }
+
     /// How long the request is to be held before it goes on, if the limit delays requests.
     #[must_use]
     pub fn leaves_after(&self) -> Option<Nanos> {

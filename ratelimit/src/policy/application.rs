@@ -69,6 +69,8 @@ pub struct AnswerHeaders {
     pub retry_after: bool,
     /// `RateLimit` and `RateLimit-Policy`.
     pub ietf: bool,
+    /// Whether answers over gRPC bring them too.
+    pub grpc: bool,
 }
 
 /// Where counts are kept: in this process's memory.
@@ -116,7 +118,7 @@ impl Default for NearLimitRatio {
 
 impl Default for AnswerHeaders {
     fn default() -> Self {
-        Self { x_ratelimit: true, retry_after: true, ietf: true }
+        Self { x_ratelimit: true, retry_after: true, ietf: true, grpc: false }
     }
 }
 

@@ -36,16 +36,17 @@ fn every_setting() {
         "quota_mode: true",
         "near_limit_ratio: 0.5",
         "trusted_hops: 2",
-        "headers: {x_ratelimit: false, retry_after: false, ietf: false}",
-        "auth: {domain: edge, deny_status: 403, client: {ipv4: 24, ipv6: 48}, descriptors: [{a: \"{path}\", b: x}]}",
+        "headers: {x_ratelimit: false, retry_after: false, ietf: false, grpc: true}",
+        "auth: {domain: edge, deny_status: 429, client: {ipv4: 24, ipv6: 48}, descriptors: [{a: \"{path}\", b: x}]}",
         "store: {memory: {max_keys: 20k, state_file: s}}",
         "on_store_error: local",
     ]);
     assert!(section.shadow_mode && section.quota_mode);
     assert_eq!((section.near_limit_ratio, section.trusted_hops), (NearLimitRatio::new(0.5).unwrap(), 2));
-    assert_eq!(section.headers, AnswerHeaders { x_ratelimit: false, retry_after: false, ietf: false });
+    let headers = AnswerHeaders { x_ratelimit: false, retry_after: false, ietf: false, grpc: true };
+    assert_eq!(section.headers, headers);
     let auth = section.auth.unwrap();
-    assert_eq!((auth.domain.as_str(), auth.deny_status, auth.ipv4, auth.ipv6), ("edge", 403, 24, 48));
+    assert_eq!((auth.domain.as_str(), auth.deny_status, auth.ipv4, auth.ipv6), ("edge", 429, 24, 48));
     let keys: Vec<&str> = auth.descriptors[0].entries.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["a", "b"]);
     let StoreSettings { max_keys, state_file } = section.store;

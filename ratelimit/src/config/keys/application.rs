@@ -81,6 +81,13 @@ pub const KEYS: &[Key] = &[
         "headers: {ietf: false}",
     ),
     key(
+        "application.headers.grpc",
+        "`true` or `false`",
+        Is("false"),
+        "Whether answers over gRPC bring those headers too, for Envoy to add to what its client gets.",
+        "headers: {grpc: true}",
+    ),
+    key(
         "application.auth",
         "mapping",
         Said("`/v1/auth` answers that it is not configured"),
@@ -106,9 +113,10 @@ pub const KEYS: &[Key] = &[
     key(
         "application.auth.deny_status",
         "number from 400 to 599",
-        Is("429"),
-        "The status of a denied request. The `auth_request` of nginx knows no others than 401 and 403.",
-        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_status: 403}",
+        Is("403"),
+        "The status of a denied request. The `auth_request` of nginx knows no others than 401 and 403; Traefik and Caddy pass \
+         on any.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_status: 429}",
     ),
     key(
         "application.auth.client",

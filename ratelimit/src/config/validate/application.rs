@@ -157,14 +157,16 @@ fn number(text: &Text, least: u64, most: u64, report: &mut Report) -> Option<u64
 }
 
 fn headers(raw: &RawApplication, report: &mut Report) -> AnswerHeaders {
-    let mut header = |key: &str| {
+    let mut header = |key: &str, left_out: bool| {
         let text = raw.headers.iter().find(|(given, _)| *given == key).map(|(_, text)| text);
-        word(text, &BOOLEANS, report).unwrap_or(true)
+        word(text, &BOOLEANS, report).unwrap_or(left_out)
     };
+    let left_out = AnswerHeaders::default();
     AnswerHeaders {
-        x_ratelimit: header("x_ratelimit"),
-        retry_after: header("retry_after"),
-        ietf: header("ietf"),
+        x_ratelimit: header("x_ratelimit", left_out.x_ratelimit),
+        retry_after: header("retry_after", left_out.retry_after),
+        ietf: header("ietf", left_out.ietf),
+        grpc: header("grpc", left_out.grpc),
     }
 }
 
@@ -189,7 +191,7 @@ fn validate_auth(raw: &RawAuth, report: &mut Report) -> Option<Auth> {
     Some(Auth {
         domain: raw.domain.as_ref()?.text.clone(),
         descriptors,
-        deny_status: deny_status.map_or(429, |status| status as u16),
+        deny_status: deny_status.map_or(403, |status| status as u16),
         ipv4: ipv4.unwrap_or(32),
         ipv6: ipv6.unwrap_or(64),
     })

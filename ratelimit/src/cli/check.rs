@@ -1,0 +1,151 @@
+//! `ratelimit check`: asks a running daemon whether a request may go on, and charges it.
+
+mod ask;
+mod endpoint;
+
+use std::{
+    fmt::{self, Display, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+    str::FromStr,
+};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use self::endpoint::{Endpoint, EndpointError};
+use super::{answer_with, failure::Failure, output::Output};
+
+/// Exit status: the request is denied.
+const DENIED: u8 = 3;
+
+/// Asks a daemon's application layer for a decision; exit status 0 allowed, 3 denied.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Whose rules to ask.
+    #[arg(long, value_name = "NAME")]
+    domain: String,
+    /// A descriptor, as its entries in order; may be repeated.
+    #[arg(long, required = true, value_name = "KEY=VALUE,...")]
+    descriptor: Vec<Descriptor>,
+    /// What the request takes; 0 only asks.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    hits: u32,
+    /// Where the daemon answers: http://, https:// or grpc:// with host and port, or unix:PATH.
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    url: Option<Endpoint>,
+    /// The daemon's configuration, which says where it answers; without it and `--url`, http://127.0.0.1:8080.
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Who vouches for the daemon's certificate, in PEM format.
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
+    ca: PathBuf,
+}
+
+/// Entries of a descriptor, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Descriptor(Vec<(String, String)>);
+
+impl FromStr for Descriptor {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let entry = |entry: &str| {
+            let (key, value) =
+                entry.split_once('=').ok_or("write KEY=VALUE, and more of them after commas")?;
+            if key.is_empty() { Err("a key is empty") } else { Ok((key.to_owned(), value.to_owned())) }
+        };
+        text.split(',').map(entry).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl Check {
+    /// Asks, and answers with the exit status.
+    ///
+    /// # Errors
+    /// Nobody answers, or what was asked makes no sense.
+    pub fn run(self, output: Output) -> Result<ExitCode, Failure> {
+        let endpoint = self.endpoint()?;
+        let answer = ask::ask(&endpoint, &self.question()).map_err(Failure::failed)?;
+        answer_with(output, &Text(&answer), &answer)?;
+        let allowed = answer["allowed"].as_bool().unwrap_or_default();
+        Ok(if allowed { ExitCode::SUCCESS } else { ExitCode::from(DENIED) })
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, Failure> {
+        let endpoint = match (&self.url, &self.config) {
+            (Some(url), _) => url.clone(),
+            (None, None) => Endpoint::default(),
+            (None, Some(file)) => {
+                let policy = crate::config::check(file)?.policy;
+                let listen = policy.application.map(|application| application.listen).unwrap_or_default();
+                Endpoint::of(&listen)
+                    .ok_or_else(|| Failure::wrong_usage(EndpointError::Nowhere(file.clone())))?
+            }
+        };
+        Ok(endpoint.trusting(self.ca.clone()))
+    }
+
+    /// As `/v1/check` takes it. Hits stand in each descriptor, because there 0 is 0.
+    fn question(&self) -> Value {
+        let entry = |(key, value): &(String, String)| json!({"key": key, "value": value});
+        let descriptor = |Descriptor(entries): &Descriptor| json!({"entries": entries.iter().map(entry).collect::<Vec<_>>(), "hits_addend": self.hits});
+        let descriptors: Vec<Value> = self.descriptor.iter().map(descriptor).collect();
+        json!({"domain": self.domain, "descriptors": descriptors})
+    }
+}
+
+/// An answer for people: what was decided, then each descriptor in a line.
+struct Text<'a>(&'a Value);
+
+impl Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is = |value: &Value, name: &str| value[name].as_bool().unwrap_or_default();
+        writeln!(f, "{}", if is(self.0, "allowed") { "allowed" } else { "denied" })?;
+        for status in self.0["descriptors"].as_array().into_iter().flatten() {
+            f.write_str(if is(status, "allowed") { "  allowed" } else { "  denied" })?;
+            let mut numbers = String::new();
+            for name in ["rule", "limit", "remaining", "reset_after", "retry_after"] {
+                match &status[name] {
+                    Value::Null => {}
+                    Value::String(text) => write!(numbers, "  {name}={text}")?,
+                    number => write!(numbers, "  {name}={number}")?,
+                }
+            }
+            f.write_str(if numbers.is_empty() { "  no limit" } else { &numbers })?;
+            for name in ["never", "soft", "shadow", "quota"].into_iter().filter(|name| is(status, name)) {
+                write!(f, "  {name}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is typed, and what is shown.
+
+    use super::*;
+
+    #[test]
+    fn descriptors_are_read_in_order() {
+        let read = |text: &str| text.parse::<Descriptor>().map(|Descriptor(entries)| entries);
+        let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(read("b=1,a=x=y,c="), Ok(vec![entry("b", "1"), entry("a", "x=y"), entry("c", "")]));
+        for wrong in ["", "a", "a=1,", "=1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn answers_are_shown_a_descriptor_a_line() {
+        let answer = json!({"allowed": false, "descriptors": [
+            {"allowed": true},
+            {"allowed": false, "rule": "user", "limit": 5, "remaining": 0, "reset_after": 1.5, "retry_after": 1.5, "never": true},
+        ]});
+        let expected = "denied\n  allowed  no limit\n  \
+                        denied  rule=user  limit=5  remaining=0  reset_after=1.5  retry_after=1.5  never\n";
+        assert_eq!(Text(&answer).to_string(), expected);
+    }
+}

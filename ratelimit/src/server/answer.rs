@@ -1,0 +1,131 @@
+//! A decision as headers: `X-RateLimit-*`, `Retry-After`, and the pair `RateLimit-Policy` and `RateLimit` of the IETF's
+//! draft-ietf-httpapi-ratelimit-headers.
+
+use std::fmt::Write as _;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::{
+    application::{Code, CurrentLimit, Response, Status},
+    policy::application::AnswerHeaders,
+};
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
+const SOFT: HeaderName = HeaderName::from_static("x-ratelimit-soft");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const STATE: HeaderName = HeaderName::from_static("ratelimit");
+
+/// What a limit is called that a request brought along.
+const OF_REQUEST: &str = "request";
+
+/// What headers say of a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// Its numbers.
+    pub limit: CurrentLimit,
+    /// Requests left.
+    pub remaining: u64,
+    /// Whether the request is denied.
+    pub denied: bool,
+    /// Whole seconds after which a denied request passes; `None` if no waiting helps.
+    pub wait: Option<u64>,
+    /// Whole seconds until the next request comes back.
+    pub next: u64,
+}
+
+/// The headers of an answer, besides its type: which of them is for `wanted` to say.
+pub fn headers(response: &Response, wanted: AnswerHeaders) -> HeaderMap {
+    let mut headers =
+        of_limit(response.deciding().and_then(|status| figures(response, status)).as_ref(), wanted);
+    if response.soft() {
+        headers.insert(SOFT, HeaderValue::from_static("1"));
+    }
+    headers
+}
+
+fn figures<'r>(response: &Response, status: &'r Status) -> Option<Figures<'r>> {
+    Some(Figures {
+        name: name_of(status),
+        limit: status.limit?,
+        remaining: status.remaining,
+        denied: !response.allowed(),
+        wait: status.retry_after_seconds(),
+        next: status.next_after_seconds(),
+    })
+}
+
+/// The headers about a limit, if any applies. An answer is never to be kept for later, since the next request may get
+/// another.
+pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let Some(figures) = figures else { return headers };
+    let wait = figures.wait.filter(|_| figures.denied);
+    if wanted.x_ratelimit {
+        headers.insert(LIMIT, figures.limit.capacity.into());
+        headers.insert(REMAINING, figures.remaining.into());
+        headers.extend(wait.map(|wait| (X_RETRY_AFTER, wait.into())));
+    }
+    if wanted.retry_after {
+        headers.extend(wait.map(|wait| (header::RETRY_AFTER, wait.into())));
+    }
+    if wanted.ietf {
+        ietf(&mut headers, figures);
+    }
+    headers
+}
+
+fn ietf(headers: &mut HeaderMap, figures: &Figures<'_>) {
+    let name = quoted(figures.name);
+    let limit = figures.limit;
+    let policy = format!("{name};q={};w={}", integer(limit.capacity), integer(limit.window_seconds()));
+    let mut state = format!("{name};r={}", integer(figures.remaining));
+    let until = if figures.denied { figures.wait } else { Some(figures.next) };
+    if let Some(until) = until {
+        // Writing to a string does not fail.
+        let _ = write!(state, ";t={}", integer(until));
+    }
+    // Quoted names have nothing that a header can't have.
+    headers.extend(HeaderValue::try_from(policy).ok().map(|policy| (POLICY, policy)));
+    headers.extend(HeaderValue::try_from(state).ok().map(|state| (STATE, state)));
+}
+
+/// The name of the limit that a status is about.
+pub fn name_of(status: &Status) -> &str {
+    status.rule.as_ref().map_or(OF_REQUEST, |rule| rule.label())
+}
+
+/// The names of the limits that a denied request is over.
+pub fn violated(response: &Response) -> Vec<&str> {
+    let is_over = |status: &&Status| status.code == Code::OverLimit;
+    response.statuses.iter().filter(is_over).map(name_of).collect()
+}
+
+/// The largest integer that a structured field can have (RFC 9651, section 3.3.1).
+const MOST: u64 = 999_999_999_999_999;
+
+fn integer(number: u64) -> u64 {
+    number.min(MOST)
+}
+
+/// A string of structured fields (RFC 9651, section 3.3.3), which has visible ASCII characters and spaces only; others are
+/// shown by their bytes, as in addresses of the web.
+fn quoted(name: &str) -> String {
+    let mut quoted = String::with_capacity(name.len() + 2);
+    quoted.push('"');
+    for byte in name.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => quoted.push(byte.into()),
+            _ => {
+                let _ = write!(quoted, "%{byte:02X}");
+            }
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,123 @@
+//! One connection: HTTP/1 or HTTP/2, with limits on what a client may send and how long it may take.
+
+use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Instant};
+
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+};
+use tokio_io_timeout::TimeoutStream;
+use tower::ServiceExt as _;
+
+use super::{limits, stats::Stats};
+
+/// What the servers are doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Answering.
+    Serving,
+    /// Answering those who are connected, and telling them to go.
+    Leaving,
+    /// Answering what has been asked.
+    Ending,
+}
+
+/// Which protocols a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// gRPC, so HTTP/2 only.
+    Grpc,
+    /// HTTP/1 and HTTP/2.
+    Http,
+}
+
+impl Protocol {
+    /// As TLS names them, the preferred one first.
+    pub const fn alpn(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Grpc => &[b"h2"],
+            Self::Http => &[b"h2", b"http/1.1"],
+        }
+    }
+}
+
+/// The address at the other end; none on a Unix socket.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerAddress(pub Option<IpAddr>);
+
+/// What a connection is served with.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Who answers.
+    pub router: Router,
+    /// What is counted.
+    pub stats: Arc<Stats>,
+    /// What the servers are doing.
+    pub phase: watch::Receiver<Phase>,
+}
+
+/// Answers what is asked on a connection until it ends.
+pub async fn serve<I>(io: I, peer: PeerAddress, site: Site)
+where
+    I: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let mut io = TimeoutStream::new(io);
+    io.set_read_timeout(Some(limits::IDLE_TIME));
+    io.set_write_timeout(Some(limits::IDLE_TIME));
+    let (builder, mut phase) = (builder(site.protocol), site.phase.clone());
+    let service = hyper::service::service_fn(move |request| answer(site.clone(), request, peer));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Box::pin(io)), service));
+    tokio::select! {
+        // What a connection ends with, such as a client that is gone, is no news.
+        _ = connection.as_mut() => return,
+        ending = phase.wait_for(|phase| *phase == Phase::Ending) => drop(ending),
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.as_mut().await;
+}
+
+async fn answer(
+    site: Site,
+    mut request: Request<Incoming>,
+    peer: PeerAddress,
+) -> Result<Response<Body>, Infallible> {
+    let start = Instant::now();
+    request.extensions_mut().insert(peer);
+    let is_http1 = request.version() < http::Version::HTTP_2;
+    let mut response = site.router.oneshot(request).await?;
+    if is_http1 && *site.phase.borrow() > Phase::Serving {
+        let close = http::HeaderValue::from_static("close");
+        response.headers_mut().insert(http::header::CONNECTION, close);
+    }
+    site.stats.answered(site.protocol, start.elapsed());
+    Ok(response)
+}
+
+fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::HEADER_TIME)
+        .max_buf_size(limits::HEADERS as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(limits::HEADERS)
+        .max_concurrent_streams(limits::STREAMS)
+        .keep_alive_interval(limits::PING_INTERVAL)
+        .keep_alive_timeout(limits::PING_TIME);
+    match protocol {
+        Protocol::Grpc => builder.http2_only(),
+        Protocol::Http => builder,
+    }
+}

@@ -1,0 +1,81 @@
+//! Envoy's rate limit service over gRPC, with health and reflection.
+
+use std::sync::Arc;
+
+use axum::{Router, middleware};
+use tonic::{Request, Response, Status, async_trait, service::Routes};
+use tonic_health::{
+    ServingStatus,
+    pb::health_server::{Health, HealthServer},
+};
+use tracing::warn;
+
+use super::{
+    connection::Phase,
+    convert, deadline, limits,
+    proto::{
+        DESCRIPTORS,
+        envoy::service::ratelimit::v3::{
+            RateLimitRequest, RateLimitResponse,
+            rate_limit_service_server::{RateLimitService, RateLimitServiceServer},
+        },
+    },
+    state::State,
+};
+
+/// The service's name, as health is asked for it.
+const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
+
+/// Everything that is answered over gRPC. It is to be called in a runtime.
+pub fn router(state: &Arc<State>) -> Router {
+    let service = RateLimitServiceServer::new(Handler(Arc::clone(state)));
+    let mut routes = Routes::new(service.max_decoding_message_size(limits::BODY));
+    routes = routes.add_service(health(state));
+    routes = reflection(routes);
+    routes.into_axum_router().layer(middleware::from_fn(deadline::grpc))
+}
+
+/// It says NOT_SERVING as soon as the servers leave.
+fn health(state: &State) -> HealthServer<impl Health> {
+    let (reporter, service) = tonic_health::server::health_reporter();
+    let mut phase = state.phase();
+    tokio::spawn(async move {
+        reporter.set_service_status(SERVICE, ServingStatus::Serving).await;
+        // Without the servers nobody asks either.
+        let _ = phase.wait_for(|phase| *phase > Phase::Serving).await;
+        for name in ["", SERVICE] {
+            reporter.set_service_status(name, ServingStatus::NotServing).await;
+        }
+    });
+    service
+}
+
+fn reflection(routes: Routes) -> Routes {
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    match (builder().build_v1(), builder().build_v1alpha()) {
+        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
+        (Err(error), _) | (_, Err(error)) => {
+            warn!(%error, "no reflection");
+            routes
+        }
+    }
+}
+
+struct Handler(Arc<State>);
+
+#[async_trait]
+impl RateLimitService for Handler {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let request = convert::request(request.into_inner()).map_err(Status::invalid_argument)?;
+        // As Envoy's service answers what it can't make sense of.
+        let response = self.0.decide(&request).map_err(|error| Status::unknown(error.to_string()))?;
+        Ok(Response::new(convert::response(&request, &response, self.0.settings().headers)))
+    }
+}

@@ -1,0 +1,90 @@
+//! The application layer as a daemon has it: who decides, and the servers that ask.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tracing::error;
+
+use super::{Bound, ServerError, Servers};
+use crate::{
+    application::{Service, ServiceError},
+    policy::application::Application,
+    text::Shown,
+};
+
+/// The application layer can't do it.
+#[derive(Debug, Error)]
+pub enum LayerError {
+    /// The rules, or where counts are kept.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// The servers.
+    #[error(transparent)]
+    Servers(#[from] ServerError),
+}
+
+/// An application layer that has all that needs rights, and no threads yet: clients can connect, and wait.
+#[derive(Debug)]
+pub struct Prepared {
+    service: Arc<Service>,
+    bound: Bound,
+}
+
+impl Prepared {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The rules need more memory than there is, or an address can't be had.
+    pub fn new(application: &Application) -> Result<Self, LayerError> {
+        let service = Arc::new(Service::new(application)?);
+        Ok(Self { service, bound: Bound::bind(&application.listen)? })
+    }
+
+    /// Answers, by the same policy.
+    ///
+    /// # Errors
+    /// There can be no threads.
+    pub fn start(self, application: &Application) -> Result<Layer, LayerError> {
+        let servers = Servers::start_at(self.bound, application, Arc::clone(&self.service))?;
+        Ok(Layer { service: self.service, servers })
+    }
+}
+
+/// A running application layer.
+#[derive(Debug)]
+pub struct Layer {
+    service: Arc<Service>,
+    servers: Servers,
+}
+
+impl Layer {
+    /// Puts another policy in force; counts of rules that stay are kept.
+    ///
+    /// # Errors
+    /// It can't be; the old one stays in force then.
+    pub fn reload(&self, application: &Application) -> Result<(), LayerError> {
+        self.service.reload(application)?;
+        self.servers.reload(application);
+        Ok(())
+    }
+
+    /// Who decides.
+    #[must_use]
+    pub const fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub const fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// Stops without leaving a request unanswered, then saves what is counted, if there is a file for it.
+    pub async fn stop(self) {
+        self.servers.drain().await;
+        if let Err(error) = self.service.save() {
+            error!("counts are lost: {}", Shown(error));
+        }
+    }
+}

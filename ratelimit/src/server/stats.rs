@@ -1,0 +1,146 @@
+//! What the servers count about themselves, without a lock: how long answers take, and who was refused.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use super::connection::Protocol;
+
+/// Upper bounds of the counted times, in nanoseconds; what takes longer has a count of its own.
+pub const BOUNDS: [u64; 14] = [
+    20_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    100_000_000,
+    500_000_000,
+    1_000_000_000,
+    10_000_000_000,
+];
+
+/// Counters of all servers.
+#[derive(Debug, Default)]
+pub struct Stats {
+    grpc: Times,
+    http: Times,
+    refused: AtomicU64,
+    open: AtomicU64,
+}
+
+/// How long answers took.
+#[derive(Debug, Default)]
+pub struct Times {
+    /// Those up to each bound and above the one before; the last has no bound.
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    nanos: AtomicU64,
+}
+
+/// What was counted at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimesRead {
+    /// Up to each of [`BOUNDS`] and above the one before; the last has no bound.
+    pub counts: [u64; BOUNDS.len() + 1],
+    /// All of them together.
+    pub nanos: u64,
+}
+
+impl Stats {
+    pub(super) fn answered(&self, protocol: Protocol, time: Duration) {
+        self.times(protocol).add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn refused_one(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a connection for as long as it is held.
+    pub(super) fn opened(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Relaxed);
+        Open(Arc::clone(self))
+    }
+
+    const fn times(&self, protocol: Protocol) -> &Times {
+        match protocol {
+            Protocol::Grpc => &self.grpc,
+            Protocol::Http => &self.http,
+        }
+    }
+
+    /// How long answers over each protocol took, with its name.
+    #[must_use]
+    pub fn answer_times(&self) -> [(&'static str, TimesRead); 2] {
+        [("grpc", self.grpc.read()), ("http", self.http.read())]
+    }
+
+    /// Connections that were refused because there were too many.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.open.load(Relaxed)
+    }
+}
+
+impl Times {
+    fn add(&self, nanos: u64) {
+        let place = BOUNDS.partition_point(|bound| *bound < nanos);
+        if let Some(count) = self.counts.get(place) {
+            count.fetch_add(1, Relaxed);
+        }
+        self.nanos.fetch_add(nanos, Relaxed);
+    }
+
+    fn read(&self) -> TimesRead {
+        TimesRead {
+            counts: std::array::from_fn(|place| {
+                self.counts.get(place).map_or(0, |count| count.load(Relaxed))
+            }),
+            nanos: self.nanos.load(Relaxed),
+        }
+    }
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub(super) struct Open(Arc<Stats>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Times fall below their bounds.
+
+    use super::*;
+
+    #[test]
+    fn a_time_counts_once_below_its_bound() {
+        let stats = Stats::default();
+        for nanos in [0, BOUNDS[0], BOUNDS[0] + 1, BOUNDS[13], BOUNDS[13] + 1] {
+            stats.answered(Protocol::Http, Duration::from_nanos(nanos));
+        }
+        let [(_, grpc), (name, http)] = stats.answer_times();
+        assert_eq!((name, grpc), ("http", TimesRead::default()));
+        let mut expected = [0; BOUNDS.len() + 1];
+        (expected[0], expected[1], expected[13], expected[14]) = (2, 1, 1, 1);
+        assert_eq!(http.counts, expected);
+        assert_eq!(http.nanos, 2 * BOUNDS[0] + 2 * BOUNDS[13] + 2);
+    }
+}

@@ -1,0 +1,208 @@
+//! TLS for listeners, with certificates that are read again when their files change.
+//!
+//! Files are looked at when a client connects, at most once a second. So a certificate that was renewed, or the link that
+//! was turned to it, counts for the next connection; what can't be read or does not fit together leaves the old one in force.
+
+use std::{
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use thiserror::Error;
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, RootCertStore, ServerConfig,
+        pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _},
+        server::WebPkiClientVerifier,
+    },
+};
+use tracing::{error, info};
+
+use crate::{policy::application::Tls, text::Shown};
+
+/// How long files are taken for unchanged.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A certificate can't be used.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file can't be read.
+    #[error("{path}: can't read it ({source})", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{path}: no {what} in PEM format ({source})", path = path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What is looked for.
+        what: &'static str,
+        /// What is wrong.
+        source: pem::Error,
+    },
+    /// A file has none.
+    #[error("{path}: no certificate in PEM format", path = .0.display())]
+    Empty(PathBuf),
+    /// They don't fit together.
+    #[error("{path}: {source}", path = path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: rustls::Error,
+    },
+    /// Clients can't be checked by it.
+    #[error("{path}: {source}", path = path.display())]
+    ClientCa {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: rustls::server::VerifierBuilderError,
+    },
+}
+
+/// The TLS side of a listener.
+#[derive(Debug)]
+pub struct Certificates {
+    files: Tls,
+    protocols: &'static [&'static [u8]],
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    versions: Versions,
+    looked: Instant,
+}
+
+/// What tells one content of the files from another.
+type Versions = Vec<Option<(u64, u64, i64, i64, u64)>>;
+
+impl Certificates {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// They can't be read, or don't fit together.
+    pub fn load(files: Tls, protocols: &'static [&'static [u8]]) -> Result<Self, TlsError> {
+        // Before the files are read: if they change meanwhile, they are read again.
+        let versions = versions(&files);
+        let config = read(&files, protocols)?;
+        let loaded = Loaded { config, versions, looked: Instant::now() };
+        Ok(Self { files, protocols, loaded: Mutex::new(loaded) })
+    }
+
+    /// What takes the next connection.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let mut loaded = self.lock();
+        if loaded.looked.elapsed() >= LOOK_AGAIN {
+            self.look(&mut loaded);
+        }
+        TlsAcceptor::from(Arc::clone(&loaded.config))
+    }
+
+    /// Reads the files again now if they have changed.
+    pub fn reload(&self) {
+        self.look(&mut self.lock());
+    }
+
+    fn look(&self, loaded: &mut Loaded) {
+        loaded.looked = Instant::now();
+        let versions = versions(&self.files);
+        if versions == loaded.versions {
+            return;
+        }
+        // Also if they are bad: that is said once, not at each connection.
+        loaded.versions = versions;
+        match read(&self.files, self.protocols) {
+            Ok(config) => {
+                loaded.config = config;
+                info!(certificate = %Shown(self.files.cert.display()), "new certificate");
+            }
+            Err(error) => error!("the old certificate stays in force: {}", Shown(error)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
+        // It is whole at any time.
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn versions(files: &Tls) -> Versions {
+    let version = |file: Metadata| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec(), file.size());
+    let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
+    paths.iter().flatten().map(|path| fs::metadata(path).ok().map(version)).collect()
+}
+
+fn read(files: &Tls, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, TlsError> {
+    let certificates = certificates(&files.cert)?;
+    let key = PrivateKeyDer::from_pem_slice(&content(&files.key)?);
+    let key = key.map_err(|source| wrong_pem(&files.key, "private key", source))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+    let unusable = |source| TlsError::Unusable { path: files.cert.clone(), source };
+    let builder = builder.map_err(unusable)?;
+    let builder = match &files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider).build();
+            builder.with_client_cert_verifier(
+                verifier.map_err(|source| TlsError::ClientCa { path: path.clone(), source })?,
+            )
+        }
+    };
+    let mut config = builder.with_single_cert(certificates, key).map_err(unusable)?;
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|source| TlsError::Unusable { path: path.to_owned(), source })?;
+    }
+    Ok(roots)
+}
+
+/// All certificates of a file, at least one.
+///
+/// # Errors
+/// It can't be read, or has none.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let content = content(path)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
+    let certificates = certificates.map_err(|source| wrong_pem(path, "certificate", source))?;
+    if certificates.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(certificates) }
+}
+
+fn wrong_pem(path: &Path, what: &'static str, source: pem::Error) -> TlsError {
+    TlsError::Pem { path: path.to_owned(), what, source }
+}
+
+/// Files of certificates are small; one that is not is none.
+fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
+    use io::Read as _;
+    const MOST: u64 = 1 << 20;
+    let failed = |source| TlsError::Read { path: path.to_owned(), source };
+    let file = fs::File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other("not a regular file")));
+    }
+    let mut content = Vec::new();
+    if file.take(MOST + 1).read_to_end(&mut content).map_err(failed)? as u64 > MOST {
+        return Err(failed(io::Error::other("larger than 1 MiB")));
+    }
+    Ok(content)
+}

@@ -1,0 +1,58 @@
+//! `/v1/auth`: may the request go on that a proxy shows? For nginx (`auth_request`), Traefik (ForwardAuth) and Caddy
+//! (`forward_auth`).
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::State as Shared,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderValue, StatusCode, header, request::Parts};
+use serde_json::json;
+
+use super::{
+    super::{answer, connection::PeerAddress, state::State},
+    Problem,
+    facts::Shown,
+    problem,
+};
+use crate::{
+    application::{Descriptor, Request},
+    policy::application::Auth,
+};
+
+/// 200 with the headers of the decision, or the configured status with a problem. Whatever body comes is left unread.
+pub async fn answer(
+    Shared(state): Shared<Arc<State>>,
+    Extension(PeerAddress(peer)): Extension<PeerAddress>,
+    parts: Parts,
+) -> Result<Response, Problem> {
+    let settings = state.settings();
+    let auth = settings.auth.as_ref().ok_or_else(|| {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "this route asks what `application.auth` says, which is not configured",
+        )
+    })?;
+    let request = request(auth, &Shown::new(&parts, peer, settings.trusted_hops));
+    if request.descriptors.is_empty() {
+        // It has nothing that a limit is about.
+        return Ok(([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], "").into_response());
+    }
+    let response = state.decide(&request).map_err(Problem::bad)?;
+    let headers = answer::headers(&response, settings.headers);
+    let mut answer = if response.allowed() {
+        StatusCode::OK.into_response()
+    } else {
+        let status = StatusCode::from_u16(auth.deny_status).unwrap_or(StatusCode::FORBIDDEN);
+        problem::denied(status, &response, json!({}))
+    };
+    answer.headers_mut().extend(headers);
+    Ok(answer)
+}
+
+fn request(auth: &Auth, shown: &Shown<'_>) -> Request {
+    let descriptors = auth.descriptors(shown).into_iter().map(Descriptor::of).collect();
+    Request { domain: auth.domain.clone(), descriptors, hits_addend: 1 }
+}

@@ -1,0 +1,61 @@
+//! `POST /json`: Envoy's messages as JSON, by protobuf's mapping.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::{
+    extract::State as Shared,
+    response::{IntoResponse as _, Response},
+};
+use http::{StatusCode, header};
+use prost::Message as _;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+
+use super::{
+    super::{
+        answer, convert,
+        proto::{DESCRIPTORS, envoy::service::ratelimit::v3::RateLimitRequest},
+        state::State,
+    },
+    Body, JSON, Problem, body,
+};
+
+/// The messages' descriptors.
+struct Messages {
+    request: MessageDescriptor,
+    response: MessageDescriptor,
+}
+
+/// `None` only if the crate was built with other descriptors than its own.
+static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
+    let pool = DescriptorPool::decode(DESCRIPTORS).ok()?;
+    let message = |name: &str| pool.get_message_by_name(&format!("envoy.service.ratelimit.v3.{name}"));
+    Some(Messages { request: message("RateLimitRequest")?, response: message("RateLimitResponse")? })
+});
+
+/// 200 or 429 with the response; 400 for what makes no sense.
+pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Response, Problem> {
+    let text = body(text)?;
+    let messages = MESSAGES.as_ref().ok_or_else(|| internal("the messages have no descriptors"))?;
+    let request = read(messages, &text)?;
+    let request = convert::request(request).map_err(Problem::bad)?;
+    let response = state.decide(&request).map_err(Problem::bad)?;
+    let headers = state.settings().headers;
+    let message = convert::response(&request, &response, headers);
+    let mut written = DynamicMessage::new(messages.response.clone());
+    written.transcode_from(&message).map_err(internal)?;
+    let written = serde_json::to_string(&written).map_err(internal)?;
+    let status = if response.allowed() { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+    let headers = answer::headers(&response, headers);
+    Ok((status, [(header::CONTENT_TYPE, JSON)], headers, written).into_response())
+}
+
+fn read(messages: &Messages, text: &[u8]) -> Result<RateLimitRequest, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let request = DynamicMessage::deserialize(messages.request.clone(), &mut json).map_err(Problem::bad)?;
+    json.end().map_err(Problem::bad)?;
+    RateLimitRequest::decode(request.encode_to_vec().as_slice()).map_err(Problem::bad)
+}
+
+fn internal(error: impl std::fmt::Display) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+}

@@ -1,0 +1,213 @@
+//! Limits inside a program: a tower layer for axum, tonic and whatever else takes HTTP requests as a service.
+//!
+//! It decides in the program's own memory, by a [`Limiter`] and a key that is made of each request, or by a [`Service`] with
+//! rules by domain and descriptors. A denied request never reaches the service inside; it gets 429, over gRPC
+//! RESOURCE_EXHAUSTED, and all answers get the headers that the daemon's have.
+//!
+//! ```
+//! use std::num::NonZeroU64;
+//!
+//! use axum::{Router, body::Body, http::Request, routing::get};
+//! use ratelimit::{
+//!     limiter::{Algorithm, Limiter, LimitSpec, Nanos, Rate, Rule},
+//!     tower::RateLimitLayer,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let ten_an_hour = Rate { amount: NonZeroU64::MIN.saturating_add(9), per: Nanos::from_secs(3_600) };
+//! let limit = LimitSpec::new(Algorithm::FixedWindow, ten_an_hour);
+//! let limiter = Limiter::builder().rule(Rule::new("per-user", limit)).build()?;
+//!
+//! let by_user = |request: &Request<Body>| request.headers().get("x-user").cloned();
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(RateLimitLayer::by_key(limiter, by_user));
+//! # Ok(())
+//! # }
+//! ```
+
+mod client_address;
+mod judge;
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use ::tower::{Layer, Service as TowerService};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use pin_project_lite::pin_project;
+
+pub use self::{
+    client_address::ClientAddress,
+    judge::{ByDescriptors, ByKey, Judge, KeyExtractor, Verdict},
+};
+use crate::{
+    application::Service, clock::Clock, limiter::Limiter, policy::application::AnswerHeaders, store::Store,
+};
+
+/// Limits the requests to the services that it wraps, all of them together.
+#[derive(Debug)]
+pub struct RateLimitLayer<J> {
+    judge: Arc<J>,
+    headers: AnswerHeaders,
+}
+
+impl<F, C: Clock, S: Store> RateLimitLayer<ByKey<F, C, S>> {
+    /// By the rules of a limiter and the key of each request, such as a user, or a [`ClientAddress`]. What has no key is
+    /// not limited.
+    #[must_use]
+    pub fn by_key(limiter: Limiter<C, S>, key: F) -> Self {
+        Self::new(ByKey { limiter, key })
+    }
+}
+
+impl<F> RateLimitLayer<ByDescriptors<F>> {
+    /// By the rules of a service, which is asked what `describe` makes of each request. What it makes nothing of is not
+    /// limited, nor is what the service can't make sense of.
+    #[must_use]
+    pub fn by_descriptors(service: Arc<Service>, describe: F) -> Self {
+        Self::new(ByDescriptors { service, describe })
+    }
+}
+
+impl<J> RateLimitLayer<J> {
+    /// By a judge of your own.
+    #[must_use]
+    pub fn new(judge: J) -> Self {
+        Self { judge: Arc::new(judge), headers: AnswerHeaders::default() }
+    }
+
+    /// With other headers than all.
+    #[must_use]
+    pub const fn headers(mut self, headers: AnswerHeaders) -> Self {
+        self.headers = headers;
+        self
+    }
+}
+
+impl<J> Clone for RateLimitLayer<J> {
+    fn clone(&self) -> Self {
+        Self { judge: Arc::clone(&self.judge), headers: self.headers }
+    }
+}
+
+impl<I, J> Layer<I> for RateLimitLayer<J> {
+    type Service = RateLimit<I, J>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        RateLimit { inner, layer: self.clone() }
+    }
+}
+
+/// A service whose requests are limited.
+#[derive(Debug)]
+pub struct RateLimit<I, J> {
+    inner: I,
+    layer: RateLimitLayer<J>,
+}
+
+impl<I: Clone, J> Clone for RateLimit<I, J> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), layer: self.layer.clone() }
+    }
+}
+
+impl<I, J, B, R> TowerService<Request<B>> for RateLimit<I, J>
+where
+    I: TowerService<Request<B>, Response = Response<R>>,
+    J: Judge<B>,
+    R: Default,
+{
+    type Response = Response<R>;
+    type Error = I::Error;
+    type Future = Answering<I::Future, R>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let headers = match self.layer.judge.judge(&request, self.layer.headers) {
+            Verdict::Unlimited => None,
+            Verdict::Allowed(headers) => Some(headers),
+            Verdict::Denied(headers) => {
+                let response = Some(denied(is_grpc(request.headers()), headers));
+                return Answering { from: From::Layer { response } };
+            }
+        };
+        Answering { from: From::Inside { answering: self.inner.call(request), headers } }
+    }
+}
+
+pin_project! {
+    /// An answer to come.
+    #[derive(Debug)]
+    pub struct Answering<F, R> {
+        #[pin]
+        from: From<F, R>,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = Projected]
+    enum From<F, R> {
+        // The service inside; these headers come on top.
+        Inside { #[pin] answering: F, headers: Option<HeaderMap> },
+        // The layer; it is taken once.
+        Layer { response: Option<Response<R>> },
+    }
+}
+
+impl<F, R, E> Future for Answering<F, R>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().from.project() {
+            Projected::Inside { answering, headers } => {
+                let mut response = ready!(answering.poll(context))?;
+                if let Some(headers) = headers.take() {
+                    add(response.headers_mut(), headers);
+                }
+                Poll::Ready(Ok(response))
+            }
+            Projected::Layer { response } => {
+                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
+            }
+        }
+    }
+}
+
+/// What the service inside says itself stays, such as how long its answer may be kept.
+fn add(to: &mut HeaderMap, headers: HeaderMap) {
+    for (name, value) in headers {
+        if let Some(name) = name {
+            to.entry(name).or_insert(value);
+        }
+    }
+}
+
+fn denied<R: Default>(is_grpc: bool, headers: HeaderMap) -> Response<R> {
+    let mut response = Response::new(R::default());
+    *response.headers_mut() = headers;
+    if is_grpc {
+        // An answer without messages: all that it says is in its headers.
+        let mut insert =
+            |name: &'static str, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
+        insert("content-type", "application/grpc");
+        insert("grpc-status", "8");
+        insert("grpc-message", "too many requests");
+    } else {
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    }
+    response
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}

@@ -1,0 +1,47 @@
+//! The client's address as a key.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::ConnectInfo;
+use http::Request;
+use tonic::transport::server::TcpConnectInfo;
+
+use super::KeyExtractor;
+use crate::{policy::Prefix, server::client};
+
+/// The address of the client behind trusted proxies, or the network around it.
+///
+/// It needs to know who is connected: with axum serve `into_make_service_with_connect_info::<SocketAddr>()`; tonic's
+/// own server says so itself. A request without an address has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress {
+    /// How many proxies in front add the address of who speaks to them.
+    pub trusted_hops: u8,
+    /// How many bits of an IPv4 address count.
+    pub ipv4: u8,
+    /// How many bits of an IPv6 address count.
+    pub ipv6: u8,
+}
+
+impl Default for ClientAddress {
+    /// Without proxies; whole IPv4 addresses, and IPv6 by /64, which one client usually has to itself.
+    fn default() -> Self {
+        Self { trusted_hops: 0, ipv4: 32, ipv6: 64 }
+    }
+}
+
+impl<B> KeyExtractor<B> for ClientAddress {
+    type Key = Prefix;
+
+    fn key(&self, request: &Request<B>) -> Option<Prefix> {
+        let address = client::client(request.headers(), peer(request), self.trusted_hops)?;
+        Some(Prefix::around(address, if address.is_ipv4() { self.ipv4 } else { self.ipv6 }))
+    }
+}
+
+fn peer<B>(request: &Request<B>) -> Option<IpAddr> {
+    let extensions = request.extensions();
+    let of_axum = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| *address);
+    let of_tonic = || extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
+    of_axum.or_else(of_tonic).map(|address| address.ip())
+}

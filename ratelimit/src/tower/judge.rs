@@ -1,0 +1,114 @@
+//! Who decides for the layer.
+
+use std::{hash::Hash, sync::Arc};
+
+use http::{HeaderMap, Request};
+
+use crate::{
+    application::{self, CurrentLimit, Service},
+    clock::Clock,
+    limiter::{Decision, Limiter, Nanos},
+    policy::application::AnswerHeaders,
+    server::answer::{self, Figures},
+    store::Store,
+};
+
+/// What is to become of a request.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// No limit applies.
+    Unlimited,
+    /// It goes on, and its answer gets these headers.
+    Allowed(HeaderMap),
+    /// It does not.
+    Denied(HeaderMap),
+}
+
+/// Decides about requests with bodies of type `B`.
+pub trait Judge<B> {
+    /// Decides about one, and charges it.
+    fn judge(&self, request: &Request<B>, headers: AnswerHeaders) -> Verdict;
+}
+
+/// Makes keys of requests; any function or closure from a request to an optional key does.
+pub trait KeyExtractor<B> {
+    /// What has a bucket.
+    type Key: Hash;
+
+    /// The key of a request; `None` if it is not to be limited.
+    fn key(&self, request: &Request<B>) -> Option<Self::Key>;
+}
+
+impl<F, B, K> KeyExtractor<B> for F
+where
+    F: Fn(&Request<B>) -> Option<K>,
+    K: Hash,
+{
+    type Key = K;
+
+    fn key(&self, request: &Request<B>) -> Option<K> {
+        self(request)
+    }
+}
+
+/// A limiter with keys of requests.
+#[derive(Debug)]
+pub struct ByKey<F, C, S> {
+    pub(super) limiter: Limiter<C, S>,
+    pub(super) key: F,
+}
+
+impl<F, C, S, B> Judge<B> for ByKey<F, C, S>
+where
+    F: KeyExtractor<B>,
+    C: Clock,
+    S: Store,
+{
+    fn judge(&self, request: &Request<B>, headers: AnswerHeaders) -> Verdict {
+        let Some(key) = self.key.key(request) else { return Verdict::Unlimited };
+        let decision = self.limiter.check(&key, 1);
+        verdict(decision.allowed(), answer::of_limit(figures(&decision).as_ref(), headers))
+    }
+}
+
+fn figures<'d>(decision: &Decision<'d>) -> Option<Figures<'d>> {
+    let rule = decision.rule()?;
+    let rate = rule.spec().rate;
+    let seconds = |time: Nanos| time.0.div_ceil(Nanos::SECOND.0);
+    Some(Figures {
+        name: rule.name(),
+        limit: CurrentLimit {
+            requests_per_unit: rate.amount.get(),
+            unit: None,
+            per: rate.per,
+            capacity: decision.limit(),
+        },
+        remaining: decision.remaining(),
+        denied: !decision.allowed(),
+        wait: decision.retry_after().map(|wait| seconds(wait).max(1)),
+        next: seconds(decision.next_after()),
+    })
+}
+
+/// Rules by domain and descriptors.
+#[derive(Debug)]
+pub struct ByDescriptors<F> {
+    pub(super) service: Arc<Service>,
+    pub(super) describe: F,
+}
+
+impl<F, B> Judge<B> for ByDescriptors<F>
+where
+    F: Fn(&Request<B>) -> Option<application::Request>,
+{
+    fn judge(&self, request: &Request<B>, headers: AnswerHeaders) -> Verdict {
+        let response = (self.describe)(request).and_then(|question| self.service.decide(&question).ok());
+        response.map_or(Verdict::Unlimited, |response| {
+            verdict(response.allowed(), answer::headers(&response, headers))
+        })
+    }
+}
+
+fn verdict(allowed: bool, headers: HeaderMap) -> Verdict {
+    if allowed { Verdict::Allowed(headers) } else { Verdict::Denied(headers) }
+}

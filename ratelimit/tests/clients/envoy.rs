@@ -1,0 +1,261 @@
+//! Envoy with its HTTP rate limit filter.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    thread,
+};
+
+use crate::{
+    http::Answer,
+    process::{Daemon, Process, accepts, free_address, get, program, until},
+};
+
+const RULES: &str = "
+domain: edge
+descriptors:
+  - key: user
+    rate_limit: {name: per-user, unit: hour, requests_per_unit: 3}
+  - key: watched
+    shadow_mode: true
+    rate_limit: {unit: hour, requests_per_unit: 1}
+  - key: narrow
+    quota_mode: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: wide
+    quota_mode: true
+    rate_limit: {unit: day, requests_per_unit: 3}
+  - key: premium
+    rate_limit: {name: premium, unit: day, requests_per_unit: 4, replaces: [{name: basic}]}
+  - key: basic
+    rate_limit: {name: basic, unit: day, requests_per_unit: 1}
+";
+
+/// Each path asks about descriptors of its own, made from headers.
+const ROUTES: &[(&str, &[&str])] = &[
+    ("/user", &["user"]),
+    ("/watched", &["watched"]),
+    ("/quota", &["narrow", "wide"]),
+    ("/tiers", &["premium", "basic"]),
+];
+
+fn config(listen: SocketAddr, rls: SocketAddr, app: SocketAddr) -> String {
+    let routes: String = ROUTES.iter().map(route).collect();
+    let [listen, rls, app] = [listen, rls, app].map(place);
+    format!(
+        "static_resources:
+  listeners:
+  - address: {listen}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          '@type': type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: edge
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ['*']
+              routes:
+{routes}          http_filters:
+          - name: envoy.filters.http.ratelimit
+            typed_config:
+              '@type': type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
+              domain: edge
+              timeout: 5s
+              enable_x_ratelimit_headers: DRAFT_VERSION_03
+              rate_limit_service:
+                transport_api_version: V3
+                grpc_service: {{envoy_grpc: {{cluster_name: ratelimit}}}}
+          - name: envoy.filters.http.router
+            typed_config:
+              '@type': type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+  clusters:
+  - name: ratelimit
+    connect_timeout: 1s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        '@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {{http2_protocol_options: {{}}}}
+    load_assignment:
+      cluster_name: ratelimit
+      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {rls}}}}}]}}]
+  - name: app
+    connect_timeout: 1s
+    load_assignment:
+      cluster_name: app
+      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {app}}}}}]}}]
+"
+    )
+}
+
+fn place(address: SocketAddr) -> String {
+    format!("{{socket_address: {{address: {}, port_value: {}}}}}", address.ip(), address.port())
+}
+
+fn route((path, keys): &(&str, &[&str])) -> String {
+    let limit = |key: &&str| {
+        format!("{{actions: [{{request_headers: {{header_name: x-{key}, descriptor_key: {key}}}}}]}}")
+    };
+    let limits: Vec<String> = keys.iter().map(limit).collect();
+    let limits = limits.join(", ");
+    format!("              - {{match: {{path: {path}}}, route: {{cluster: app, rate_limits: [{limits}]}}}}\n")
+}
+
+/// Answers 200 to everything, as the application behind Envoy.
+fn application() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut stream = stream;
+                let mut line = String::new();
+                while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
+                    let is_end = line.trim_end().is_empty();
+                    line.clear();
+                    if is_end
+                        && stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npassed").is_err()
+                    {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+struct Envoy {
+    daemon: Daemon,
+    address: SocketAddr,
+    _process: Process,
+}
+
+impl Envoy {
+    fn start(lines: &str) -> Self {
+        let daemon = Daemon::start(RULES, lines);
+        let address = free_address();
+        let file = daemon.write("envoy.yaml", &config(address, daemon.grpc, application()));
+        let mut command = Command::new(program("RATELIMIT_ENVOY"));
+        command.args([
+            "--disable-hot-restart",
+            "--concurrency",
+            "1",
+            "--log-level",
+            "error",
+            "--config-path",
+        ]);
+        let process = Process::start(command.arg(file).stdout(Stdio::null()).stderr(Stdio::null()));
+        until("the start of Envoy", || accepts(address));
+        let envoy = Self { daemon, address, _process: process };
+        // Its connection to the daemon is made with the first question.
+        until("the first question", || envoy.get("/user", &[("x-user", "first")]).header(LIMIT).is_some());
+        envoy
+    }
+
+    fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        get(self.address, path, headers)
+    }
+
+    fn statuses(&self, count: usize, path: &str, headers: &[(&str, &str)]) -> Vec<u16> {
+        (0..count).map(|_| self.get(path, headers).status).collect()
+    }
+}
+
+/// As Envoy has it, from what the daemon says of the limit.
+const LIMIT: &str = "x-ratelimit-limit";
+
+#[test]
+fn limits_and_headers_reach_the_client() {
+    let envoy = Envoy::start("  headers: {grpc: true, x_ratelimit: false}\n");
+    let ask = || envoy.get("/user", &[("x-user", "alice")]);
+    for left in [2, 1, 0] {
+        let answer = ask();
+        assert_eq!((answer.status, answer.body.as_str()), (200, "passed"));
+        assert_eq!(answer.header(LIMIT), Some("3, 3;w=3600;name=\"per-user\""));
+        assert_eq!(answer.header("x-ratelimit-remaining"), Some(left.to_string().as_str()));
+        let ietf = answer.header("ratelimit").unwrap();
+        assert!(ietf.starts_with(&format!("\"per-user\";r={left};t=")), "{ietf}");
+    }
+    let denied = ask();
+    assert_eq!((denied.status, denied.header("x-envoy-ratelimited")), (429, Some("true")));
+    let wait: u64 = denied.header("retry-after").unwrap().parse().unwrap();
+    let reset: u64 = denied.header("x-ratelimit-reset").unwrap().parse().unwrap();
+    assert!((1..=3600).contains(&wait) && wait.abs_diff(reset) <= 1, "{denied:?}");
+    assert_eq!(envoy.get("/user", &[("x-user", "bob")]).status, 200);
+}
+
+#[test]
+fn shadow_and_quota_mode_and_replaced_limits_count() {
+    let envoy = Envoy::start("");
+    assert_eq!(envoy.statuses(3, "/watched", &[("x-watched", "a")]), [200; 3]);
+    // Denied only when both are over.
+    let both = [("x-narrow", "a"), ("x-wide", "a")];
+    assert_eq!(envoy.statuses(5, "/quota", &both), [200, 200, 200, 429, 429]);
+    assert_eq!(envoy.statuses(2, "/tiers", &[("x-basic", "a")]), [200, 429]);
+    // The limit of the better tier stands in place of the other, which is over already.
+    let tiers = [("x-premium", "a"), ("x-basic", "a")];
+    assert_eq!(envoy.statuses(5, "/tiers", &tiers), [200, 200, 200, 200, 429]);
+}
+
+#[test]
+fn requests_pass_while_the_daemon_is_dead_and_are_limited_when_it_is_back() {
+    let mut envoy = Envoy::start("");
+    let (address, ended) = (envoy.address, AtomicBool::new(false));
+    let (passed, other) = (AtomicU64::new(0), AtomicU64::new(0));
+    let ask = || {
+        while !ended.load(SeqCst) {
+            // Nobody else is this user, so it is denied as long as the daemon lives.
+            match get(address, "/user", &[("x-user", "load")]).status {
+                200 => passed.fetch_add(1, SeqCst),
+                429 => 0,
+                _ => other.fetch_add(1, SeqCst),
+            };
+        }
+    };
+    thread::scope(|scope| {
+        let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        until("the limit", || get(address, "/user", &[("x-user", "load")]).status == 429);
+        let before = passed.load(SeqCst);
+        envoy.daemon.kill();
+        until("100 requests without the daemon", || passed.load(SeqCst) >= before + 100);
+        envoy.daemon.start_again();
+        until("the limit again", || get(address, "/user", &[("x-user", "load")]).status == 429);
+        ended.store(true, SeqCst);
+        asking.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    assert_eq!(other.into_inner(), 0);
+}
+
+#[test]
+fn the_configuration_that_users_start_from_works() {
+    let at = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/envoy").join(name);
+    let rules = fs::read_to_string(at("rules.yaml")).unwrap();
+    let daemon = Daemon::start(&rules, "  headers: {grpc: true}\n");
+    let (edge, application) = (free_address(), free_address());
+    let mut text = fs::read_to_string(at("envoy.yaml")).unwrap();
+    for (from, to) in [("10000", edge.port()), ("10001", application.port()), ("8081", daemon.grpc.port())] {
+        let from = format!("port_value: {from}}}");
+        assert!(text.contains(&from), "{from}");
+        text = text.replace(&from, &format!("port_value: {to}}}"));
+    }
+    // A machine that runs all tests may be slow.
+    assert!(text.contains("timeout: 0.05s"));
+    let file = daemon.write("envoy.yaml", &text.replace("timeout: 0.05s", "timeout: 5s"));
+    let mut command = Command::new(program("RATELIMIT_ENVOY"));
+    command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "error", "--config-path"]);
+    let _envoy = Process::start(command.arg(file).stdout(Stdio::null()).stderr(Stdio::null()));
+    until("the start of Envoy", || accepts(edge));
+    let ask = |user: &str, path: &str| get(edge, path, &[("x-user", user)]);
+    until("the first question", || ask("first", "/").header("x-ratelimit-limit").is_some());
+    let statuses: Vec<u16> = (0..6).map(|_| ask("alice", "/").status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
+    assert_eq!(ask("alice", "/").header("retry-after").map(|wait| wait != "0"), Some(true));
+    assert!(ask("bob", "/search").header("ratelimit").unwrap().starts_with("\"per-user\""));
+}

@@ -1,0 +1,97 @@
+//! nginx with `auth_request`, configured as README.md says.
+
+use std::{net::SocketAddr, process::Command};
+
+use crate::process::{Daemon, Process, accepts, free_address, from_readme, get, program, until};
+
+/// What the README's configuration needs around it: an application, and files where this user may write them.
+fn around(server: &str, app: SocketAddr) -> String {
+    format!(
+        "daemon off; master_process off; pid nginx.pid; error_log stderr crit;
+events {{}}
+http {{
+access_log off; client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;
+server {{ listen {app}; location / {{ return 200 \"the application\"; }} location /own {{ return 403; }} }}
+{server}
+}}
+"
+    )
+}
+
+struct Nginx {
+    daemon: Daemon,
+    address: SocketAddr,
+    _process: Process,
+}
+
+impl Nginx {
+    fn start() -> Self {
+        let rules = from_readme("yaml", "# /etc/web.yaml");
+        let config = from_readme("yaml", "# /etc/ratelimit.yaml\napplication");
+        // All but where things are, which is each test's own.
+        let is_kept =
+            |line: &&str| ["trusted_hops:", "auth:"].iter().any(|key| line.trim_start().starts_with(key));
+        let lines: String = config.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
+        let daemon = Daemon::start(&rules, &lines);
+        let (address, app) = (free_address(), free_address());
+        let server = from_readme("nginx", "location = /_ratelimit");
+        for part in ["listen 80;", "127.0.0.1:8080", "127.0.0.1:3000"] {
+            assert!(server.contains(part), "{part}: {server}");
+        }
+        let server = server
+            .replace("listen 80;", &format!("listen {address};"))
+            .replace("127.0.0.1:8080", &daemon.http.to_string())
+            .replace("127.0.0.1:3000", &app.to_string());
+        daemon.write("nginx.conf", &around(&server, app));
+        let mut command = Command::new(program("RATELIMIT_NGINX"));
+        let prefix = format!("{}/", daemon.directory.path().display());
+        let process = Process::start(command.args(["-p", &prefix, "-c", "nginx.conf", "-e", "stderr"]));
+        until("the start of nginx", || accepts(address));
+        Self { daemon, address, _process: process }
+    }
+}
+
+#[test]
+fn limits_and_their_headers_reach_the_client() {
+    let nginx = Nginx::start();
+    let first = get(nginx.address, "/", &[]);
+    assert_eq!((first.status, first.body.as_str()), (200, "the application"));
+    let limit: u64 = first.header("x-ratelimit-limit").unwrap().parse().unwrap();
+    assert_eq!(first.header("x-ratelimit-remaining"), Some((limit - 1).to_string().as_str()));
+    assert_eq!(first.header("retry-after"), None);
+    for left in (0..limit - 1).rev() {
+        // What clients write themselves makes no other client of them.
+        let answer = get(nginx.address, "/page?x=1", &[("X-Forwarded-For", &format!("192.0.2.{left}"))]);
+        assert_eq!(
+            (answer.status, answer.header("x-ratelimit-remaining")),
+            (200, Some(left.to_string().as_str()))
+        );
+    }
+    let denied = get(nginx.address, "/", &[]);
+    assert_eq!(denied.status, 429);
+    assert_eq!(denied.header("x-ratelimit-remaining"), Some("0"));
+    let wait: u64 = denied.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=3600).contains(&wait), "{denied:?}");
+}
+
+#[test]
+fn an_answer_of_the_application_stays_its_own() {
+    let nginx = Nginx::start();
+    assert_eq!(get(nginx.address, "/own", &[]).status, 403);
+}
+
+#[test]
+fn requests_pass_while_the_daemon_is_dead_and_are_limited_when_it_is_back() {
+    let mut nginx = Nginx::start();
+    while get(nginx.address, "/", &[]).status == 200 {}
+    nginx.daemon.kill();
+    for _ in 0..20 {
+        let answer = get(nginx.address, "/", &[]);
+        assert_eq!((answer.status, answer.body.as_str()), (200, "the application"));
+        assert_eq!(answer.header("x-ratelimit-limit"), None);
+    }
+    nginx.daemon.start_again();
+    assert!(get(nginx.address, "/", &[]).header("x-ratelimit-limit").is_some());
+    while get(nginx.address, "/", &[]).status == 200 {}
+    assert_eq!(get(nginx.address, "/", &[]).status, 429);
+}

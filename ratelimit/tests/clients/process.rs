@@ -1,0 +1,139 @@
+//! Programs that tests start: the daemon, and clients of it. All end with the test.
+
+use std::{
+    env, fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use crate::http::{Answer, request};
+
+/// Far longer than anything takes.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A program that ends with its handle.
+pub struct Process(Child);
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// As `kill -9`.
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A program of other people, by the variable that says where it is.
+pub fn program(variable: &str) -> PathBuf {
+    env::var_os(variable)
+        .unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test clients`"))
+        .into()
+}
+
+/// An address that nobody else has now.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what} takes too long");
+        thread::sleep(Duration::from_millis(20)); // tidy: sleep, what another program does can only be polled
+    }
+}
+
+pub fn accepts(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_ok()
+}
+
+/// The daemon with a configuration of its own, and a directory for all files of a test.
+pub struct Daemon {
+    pub directory: TempDir,
+    pub grpc: SocketAddr,
+    pub http: SocketAddr,
+    process: Option<Process>,
+}
+
+impl Daemon {
+    /// With these rules, and these lines below `application:`.
+    pub fn start(rules: &str, lines: &str) -> Self {
+        Self::start_at(rules, lines, "")
+    }
+
+    /// The same with one more address for HTTP.
+    pub fn start_at(rules: &str, lines: &str, also: &str) -> Self {
+        let also = if also.is_empty() { String::new() } else { format!(", '{also}'") };
+        let directory = tempfile::tempdir().unwrap();
+        let (grpc, http) = (free_address(), free_address());
+        fs::write(directory.path().join("rules.yaml"), rules).unwrap();
+        let control = directory.path().join("control.sock");
+        let text = format!(
+            "control: {}\napplication:\n  rules: [rules.yaml]\n  listen: {{grpc: '{grpc}', http: ['{http}'{also}]}}\n{lines}",
+            control.display()
+        );
+        fs::write(directory.path().join("ratelimit.yaml"), text).unwrap();
+        let mut daemon = Self { directory, grpc, http, process: None };
+        daemon.start_again();
+        daemon
+    }
+
+    /// As another one with the same configuration, which knows nothing of what was counted.
+    pub fn start_again(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+        command.arg("run").arg("--config").arg(self.path("ratelimit.yaml"));
+        let process = self.process.insert(Process::start(&mut command));
+        until("the daemon's start", || {
+            assert!(process.is_running(), "the daemon has ended");
+            accepts(self.http) && accepts(self.grpc)
+        });
+    }
+
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Answer::read(stream, &request("GET", path, headers, b""))
+}
+
+/// What README.md has between three backticks, by the language and a part of the text.
+pub fn from_readme(language: &str, part: &str) -> String {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    let opening = format!("```{language}\n");
+    let blocks = readme.split(&opening).skip(1).filter_map(|rest| rest.split("\n```").next());
+    let found = blocks.into_iter().find(|block| block.contains(part)).map(|block| format!("{block}\n"));
+    found.unwrap_or_else(|| panic!("README.md has no {language} with {part}"))
+}

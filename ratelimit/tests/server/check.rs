@@ -1,0 +1,94 @@
+//! `POST /v1/check`: one request, many, and what is refused.
+
+use serde_json::json;
+
+use crate::support::{Fixture, question};
+
+#[test]
+fn the_decision_has_each_descriptor() {
+    let fixture = Fixture::new("");
+    let body = json!({"domain": "edge", "hits_addend": 2, "descriptors": [
+        {"entries": [{"key": "user", "value": "alice"}]},
+        {"entries": [{"key": "path", "value": "/login"}]},
+        {"entries": [{"key": "watched", "value": "x"}]},
+        {"entries": [{"key": "other"}]},
+    ]});
+    let answer = fixture.post("/v1/check", body.to_string());
+    assert_eq!(answer.status, 200);
+    let expected = json!({
+        "allowed": true, "soft": false,
+        "rule": "per-user", "limit": 2, "remaining": 0, "reset_after": 3600.0,
+        "descriptors": [
+            {"allowed": true, "rule": "per-user", "limit": 2, "remaining": 0, "reset_after": 3600.0},
+            {"allowed": true, "rule": "path_/login", "limit": 5, "remaining": 3, "reset_after": 60.0},
+            {"allowed": true, "rule": "watched", "limit": 1, "remaining": 0, "reset_after": 3600.0, "shadow": true},
+            {"allowed": true},
+        ],
+    });
+    assert_eq!(answer.json(), expected);
+}
+
+#[test]
+fn many_requests_get_an_answer_each() {
+    let fixture = Fixture::new("");
+    let one: serde_json::Value = serde_json::from_str(&question("user", "bob")).unwrap();
+    let empty = json!({"domain": "", "descriptors": []});
+    let answer = fixture.post("/v1/check", json!({"requests": [one, one, one, empty]}).to_string());
+    assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")));
+    let answers = answer.json()["answers"].clone();
+    let allowed: Vec<_> = (0..3).map(|index| answers[index]["allowed"].as_bool().unwrap()).collect();
+    assert_eq!(allowed, [true, true, false]);
+    assert_eq!(answers[2]["retry_after"], 3600.0);
+    assert!(answers[3]["error"].as_str().unwrap().contains("domain"), "{answers}");
+    assert_eq!(fixture.post("/v1/check", r#"{"requests": []}"#).json(), json!({"answers": []}));
+}
+
+#[test]
+fn limits_and_hits_of_a_request_count() {
+    let fixture = Fixture::new("");
+    let ask = |hits: u64, negative: bool| {
+        let body = json!({"domain": "edge", "descriptors": [{
+            "entries": [{"key": "user", "value": "dave"}], "hits_addend": hits, "is_negative_hits": negative,
+            "limit": {"requests_per_unit": 10, "unit": "day"},
+        }]});
+        let answer = fixture.post("/v1/check", body.to_string());
+        (answer.status, answer.json()["remaining"].clone())
+    };
+    assert_eq!(ask(7, false), (200, 3.into()));
+    assert_eq!(ask(2, true), (200, 5.into()));
+    assert_eq!(ask(0, false), (200, 5.into()));
+    assert_eq!(ask(6, false), (429, 0.into()));
+    let unit = r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "user"}], "limit": {"requests_per_unit": 1, "unit": "eon"}}]}"#;
+    assert_eq!(fixture.post("/v1/check", unit).status, 400);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_reason() {
+    let fixture = Fixture::new("");
+    let many = format!("{{\"requests\": [{}]}}", vec![question("user", "x"); 1001].join(","));
+    for (body, part) in [
+        ("", "EOF"),
+        ("[]", "invalid"),
+        ("{", "EOF"),
+        ("null", "invalid"),
+        (r#"{"domain": "edge"}"#, "descriptors"),
+        (r#"{"domain": "", "descriptors": [{"entries": [{"key": "a"}]}]}"#, "domain"),
+        (r#"{"domain": "edge", "descriptors": []}"#, "descriptor"),
+        (r#"{"domain": "edge", "descriptors": [{"entries": []}]}"#, "entry"),
+        (r#"{"domain": "edge", "descriptors": [{"entries": [{"key": ""}]}]}"#, "key"),
+        (r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "a"}]}], "hits": 1}"#, "hits"),
+        (r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "a"}], "hits_addend": -1}]}"#, "-1"),
+        (&many, "1001"),
+    ] {
+        let answer = fixture.post("/v1/check", body);
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (400, Some("application/problem+json")),
+            "{body}"
+        );
+        let problem = answer.json();
+        assert!(problem["detail"].as_str().unwrap().contains(part), "{body:.60}: {problem}");
+    }
+    assert_eq!(fixture.get("/v1/check", &[]).status, 405);
+    assert_eq!(fixture.get("/v2", &[]).status, 404);
+}

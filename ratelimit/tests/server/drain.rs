@@ -1,0 +1,123 @@
+//! A clean stop: what has been asked is answered, and who stays hears that it is over.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+};
+
+use ratelimit::server::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+
+use crate::{
+    grpc::{channel, descriptor, request},
+    support::{Fixture, PATIENCE, question},
+};
+
+/// One request on a connection that is to stay open; `None` if the server closed it without an answer. `Some(false)` is an
+/// answer after which it closes.
+fn ask(stream: &mut BufReader<TcpStream>) -> Option<bool> {
+    let body = question("other", "x");
+    let length = body.len();
+    let request = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.get_mut().write_all(request.as_bytes()).ok()?;
+    let (mut stays, mut length) = (true, 0);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let header = line.trim_end().to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        stays &= header != "connection: close";
+        if let Some(value) = header.strip_prefix("content-length: ") {
+            length = value.parse().unwrap();
+        }
+    }
+    stream.read_exact(&mut vec![0; length]).ok()?;
+    Some(stays)
+}
+
+#[test]
+fn no_request_is_left_without_an_answer() {
+    let fixture = Fixture::new("");
+    let address = fixture.http();
+    let (stopping, answered, lost) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+                loop {
+                    match ask(&mut stream) {
+                        Some(true) => {
+                            answered.fetch_add(1, SeqCst);
+                        }
+                        Some(false) => return assert!(stopping.load(SeqCst)),
+                        None => {
+                            lost.fetch_add(1, SeqCst);
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+        while answered.load(SeqCst) < 200 {
+            std::thread::yield_now();
+        }
+        stopping.store(true, SeqCst);
+        runtime.block_on(fixture.servers.drain());
+    });
+    assert_eq!(lost.into_inner(), 0);
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[tokio::test]
+async fn grpc_clients_get_what_they_asked_for() {
+    let fixture = Fixture::new("");
+    let channel = channel(&fixture).await;
+    let asking: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = RateLimitServiceClient::new(channel.clone());
+            tokio::spawn(async move {
+                let mut answered = 0_u64;
+                loop {
+                    match client.should_rate_limit(request(vec![descriptor(&[("other", "x")])])).await {
+                        Ok(_) => answered += 1,
+                        // Only for want of a server to connect to.
+                        Err(status) => return (answered, status),
+                    }
+                }
+            })
+        })
+        .collect();
+    let service = fixture.service.clone();
+    while service.domain_counts().iter().all(|(_, counts)| counts.allowed < 200) {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::timeout(PATIENCE, fixture.servers.drain()).await.unwrap();
+    for task in asking {
+        let (answered, status) = task.await.unwrap();
+        assert!(answered > 0);
+        // Nobody listens any more, or the connection ended before the request was sent.
+        let text = format!("{status:?}");
+        let expected = ["ConnectionRefused", "tcp connect error", "hyper::Error(Canceled"];
+        assert!(expected.iter().any(|part| text.contains(part)), "{text}");
+    }
+}
+
+#[test]
+fn clients_that_only_stay_do_not_hold_up_the_end() {
+    let fixture = Fixture::new("");
+    let mut idle = BufReader::new(TcpStream::connect(fixture.http()).unwrap());
+    assert_eq!(ask(&mut idle), Some(true));
+    let silent = TcpStream::connect(fixture.http()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(fixture.servers.drain());
+    for mut stream in [idle.into_inner(), silent] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! Clients that mean harm, or know no better: each gets an error answer or is cut off, and others are served meanwhile.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use proptest::prelude::*;
+
+use crate::{
+    grpc::send,
+    support::{Answer, Fixture, PATIENCE, question, request},
+};
+
+fn raw(fixture: &Fixture, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(fixture.http()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+fn is_served(fixture: &Fixture) {
+    assert_eq!(fixture.check("other", "x").status, 200);
+}
+
+#[test]
+fn huge_headers_and_bodies_are_refused() {
+    let fixture = Fixture::new("");
+    let megabyte = "x".repeat(1 << 20);
+    let answer = fixture.send("POST", "/v1/check", &[("x-large", &megabyte)], question("user", "a"));
+    assert_eq!(answer.status, 431);
+    let many: Vec<(String, &str)> = (0..1_000).map(|index| (format!("x-{index}"), "y")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    assert_eq!(fixture.send("POST", "/v1/check", &many, question("user", "a")).status, 431);
+    for path in ["/v1/check", "/json"] {
+        assert_eq!(fixture.post(path, format!("\"{megabyte}\"")).status, 413, "{path}");
+    }
+    is_served(&fixture);
+}
+
+#[test]
+fn more_than_a_request_may_have_is_refused() {
+    let fixture = Fixture::new("");
+    let entry = r#"{"key": "user", "value": "a"}"#;
+    let descriptor = format!(r#"{{"entries": [{entry}]}}"#);
+    let with = |descriptors: &str| format!(r#"{{"domain": "edge", "descriptors": [{descriptors}]}}"#);
+    for body in [
+        with(&vec![descriptor.as_str(); 10_000].join(",")),
+        with(&format!(r#"{{"entries": [{}]}}"#, vec![entry; 1_000].join(","))),
+        with(&format!(r#"{{"entries": [{{"key": "{}", "value": "a"}}]}}"#, "k".repeat(100_000))),
+        with(&format!(r#"{{"entries": [{{"key": "user", "value": "{}"}}]}}"#, "v".repeat(100_000))),
+        format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+    ] {
+        for path in ["/v1/check", "/json"] {
+            assert_eq!(fixture.post(path, &body).status, 400, "{path} {body:.60}");
+        }
+    }
+    is_served(&fixture);
+}
+
+#[test]
+fn what_is_no_text_is_refused() {
+    let fixture = Fixture::new("");
+    let body = b"{\"domain\": \"edge\", \"descriptors\": [{\"entries\": [{\"key\": \"\xff\xfe\", \"value\": \"x\"}]}]}";
+    for path in ["/v1/check", "/json"] {
+        assert_eq!(fixture.post(path, body).status, 400, "{path}");
+    }
+    for (bytes, status) in [
+        (&b"\0\0\0\0\r\n\r\n"[..], 400),
+        (b"GET /v1/auth HTTP/1.1\r\nhost: \xff\r\nbad header\r\n\r\n", 400),
+        (b"POST /json HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n", 400),
+    ] {
+        assert_eq!(Answer::parse(&raw(&fixture, bytes)).status, status, "{bytes:?}");
+    }
+    // HTTP/2 that breaks off, and TLS where there is none.
+    for bytes in [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff"[..],
+        b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
+    ] {
+        raw(&fixture, bytes);
+    }
+    is_served(&fixture);
+}
+
+#[test]
+fn idle_and_slow_clients_keep_nobody_from_being_served() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard.min(65_536), hard).unwrap();
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    // Both ends of each connection are in this process.
+    let count = usize::try_from(soft.saturating_sub(1_024) / 2).unwrap().min(10_000);
+    let fixture = Fixture::new("");
+    let idle: Vec<TcpStream> = (0..count)
+        .map(|index| {
+            let mut stream = TcpStream::connect(fixture.http()).unwrap();
+            if index % 2 == 0 {
+                stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: slow").unwrap();
+            }
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        is_served(&fixture);
+    }
+    // Those that were only slow get their answer after all.
+    let mut slow = idle.into_iter().next().unwrap();
+    let rest = request("POST", "/v1/check", &[], question("other", "x").as_bytes());
+    let rest = rest.split(|byte| *byte == b'\n').skip(2).collect::<Vec<_>>().join(&b'\n');
+    slow.write_all(b"\r\n").unwrap();
+    assert_eq!(Answer::read(slow, &rest).status, 200);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_body_gets_an_answer(body in prop::collection::vec(any::<u8>(), 0..300), json: bool) {
+        let fixture = shared();
+        let answer = fixture.post(if json { "/json" } else { "/v1/check" }, &body);
+        prop_assert_eq!(answer.status, 400);
+    }
+
+    #[test]
+    fn any_json_gets_an_answer(text in r#"(\{|\}|\[|\]|,|:|"domain"|"descriptors"|"entries"|"key"|"limit"|"unit"|"edge"|1|-1|1e99|null|true|" "){0,40}"#) {
+        let answer = shared().post("/v1/check", &text);
+        prop_assert!(answer.status == 400 || answer.status == 200, "{:?}", answer);
+    }
+
+    #[test]
+    fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 1..200)) {
+        let fixture = shared();
+        raw(fixture, &[&bytes[..], b"\r\n\r\n"].concat());
+        is_served(fixture);
+    }
+
+    #[test]
+    fn any_grpc_message_gets_an_answer(message in prop::collection::vec(any::<u8>(), 0..200)) {
+        let fixture = shared();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let status = runtime.block_on(send(fixture, &message, None));
+        // An answer, UNKNOWN, INVALID_ARGUMENT, or INTERNAL for what is no message.
+        prop_assert!(["0", "2", "3", "13"].contains(&status.as_str()), "{}", status);
+    }
+}
+
+fn shared() -> &'static Fixture {
+    static FIXTURE: std::sync::OnceLock<Fixture> = std::sync::OnceLock::new();
+    FIXTURE.get_or_init(|| Fixture::new(""))
+}

@@ -1,0 +1,18 @@
+//! The application layer's servers on loopback: what they answer, and what they bear.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
+
+mod auth;
+mod check;
+mod cli;
+mod drain;
+mod grpc;
+mod headers;
+mod hostile;
+mod json;
+mod openapi;
+mod reload;
+mod stats;
+mod support;
+mod tls;
+mod tower;
+mod unix;

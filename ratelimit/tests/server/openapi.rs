@@ -1,0 +1,115 @@
+//! The description of the HTTP routes is true: each route is there, and answers have the shape that it says.
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Fixture};
+
+fn description() -> Value {
+    let answer = Fixture::new("").get("/openapi.json", &[]);
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    answer.json()
+}
+
+/// The part of a document that a reference is to.
+fn resolved<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
+    match schema["$ref"].as_str() {
+        Some(reference) => document.pointer(reference.strip_prefix('#').unwrap()).unwrap(),
+        None => schema,
+    }
+}
+
+/// Whether a value has the shape; of the keywords those that the description uses for answers.
+fn fits(document: &Value, schema: &Value, value: &Value) -> bool {
+    let schema = resolved(document, schema);
+    let is_type = |name: &str| match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        other => panic!("type {other}"),
+    };
+    let each = |name: &str| schema[name].as_array().into_iter().flatten();
+    let one_of: Vec<bool> = each("oneOf").map(|schema| fits(document, schema, value)).collect();
+    schema["type"].as_str().is_none_or(is_type)
+        && schema.get("const").is_none_or(|constant| constant == value)
+        && schema.get("enum").is_none_or(|_| each("enum").any(|choice| choice == value))
+        && (one_of.is_empty() || one_of.iter().filter(|fits| **fits).count() == 1)
+        && each("required").all(|name| value.get(name.as_str().unwrap()).is_some())
+        && value.as_array().into_iter().flatten().all(|item| fits(document, &schema["items"], item))
+        && schema["properties"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .all(|(name, property)| value.get(name).is_none_or(|value| fits(document, property, value)))
+}
+
+#[test]
+fn every_route_answers_as_described() {
+    let document = description();
+    let fixture = Fixture::new("auth: {domain: edge, descriptors: [{none: '{header:X-User}'}]}");
+    let denied = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "none", "value": "x"}]}]});
+    let allowed = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "other", "value": "x"}]}]});
+    let limited = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]});
+    let many = json!({"requests": [allowed, denied, {"domain": "", "descriptors": []}]});
+    let large = "x".repeat(2 << 20);
+    let large = large.as_str();
+    let mut seen = Vec::new();
+    for (method, path, user, body, status) in [
+        ("post", "/v1/check", "", allowed.to_string().as_str(), "200"),
+        ("post", "/v1/check", "", limited.to_string().as_str(), "200"),
+        ("post", "/v1/check", "", many.to_string().as_str(), "200"),
+        ("post", "/v1/check", "", denied.to_string().as_str(), "429"),
+        ("post", "/v1/check", "", "{}", "400"),
+        ("post", "/v1/check", "", large, "413"),
+        ("get", "/v1/auth", "x", "", "403"),
+        ("post", "/v1/auth", "x", "", "403"),
+        ("get", "/v1/auth", "", "", "200"),
+        ("post", "/v1/auth", "", "", "200"),
+        ("post", "/json", "", allowed.to_string().as_str(), "200"),
+        ("post", "/json", "", limited.to_string().as_str(), "200"),
+        ("post", "/json", "", denied.to_string().as_str(), "429"),
+        ("post", "/json", "", "{}", "400"),
+        ("post", "/json", "", large, "413"),
+        ("get", "/healthcheck", "", "", "200"),
+        ("get", "/openapi.json", "", "", "200"),
+    ] {
+        let headers: &[(&str, &str)] = if user.is_empty() { &[] } else { &[("X-User", user)] };
+        let answer = fixture.send(&method.to_uppercase(), path, headers, body);
+        assert_eq!(answer.status.to_string(), status, "{method} {path}");
+        check(&document, &document["paths"][path][method]["responses"][status], &answer);
+        seen.push((path.to_owned(), method.to_owned()));
+    }
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            assert!(seen.contains(&(path.clone(), method.clone())), "{method} {path} is not tried");
+        }
+    }
+}
+
+fn check(document: &Value, described: &Value, answer: &Answer) {
+    assert!(described.is_object(), "not described: {answer:?}");
+    let Some(content) = described["content"].as_object() else { return };
+    let (kind, described) = content.iter().next().unwrap();
+    assert!(answer.header("content-type").unwrap().starts_with(kind.as_str()), "{answer:?}");
+    let body = if kind == "text/plain" { answer.body.clone().into() } else { answer.json() };
+    assert!(fits(document, &described["schema"], &body), "{body} is not {}", described["schema"]);
+    let headers = described["headers"].as_object();
+    for name in headers.into_iter().flat_map(|headers| headers.keys()) {
+        assert!(document["components"]["headers"][name].is_object(), "{name}");
+    }
+}
+
+#[test]
+fn shapes_are_told_apart() {
+    let document = description();
+    let decision = json!({"$ref": "#/components/schemas/Decision"});
+    let good = json!({"allowed": true, "soft": false, "descriptors": [{"allowed": true}]});
+    assert!(fits(&document, &decision, &good));
+    for (name, wrong) in [("allowed", json!("yes")), ("descriptors", json!([{}])), ("limit", json!(1.5))] {
+        let mut bad = good.clone();
+        bad[name] = wrong;
+        assert!(!fits(&document, &decision, &bad), "{bad}");
+    }
+}

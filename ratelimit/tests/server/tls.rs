@@ -1,0 +1,163 @@
+//! TLS and certificates of clients, and new certificates while the servers run.
+
+use std::{
+    fs,
+    net::TcpStream,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+use tokio_rustls::rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
+
+use crate::support::{Answer, Fixture, PATIENCE, RULES, request};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Writes a certificate for localhost and its key; returns both as PEM.
+fn issue(authority: &Authority, cert: &Path, key: &Path) -> (String, String) {
+    let own = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let issued = params.signed_by(&own, authority).unwrap();
+    let texts = (issued.pem(), own.serialize_pem());
+    fs::write(key, &texts.1).unwrap();
+    fs::write(cert, &texts.0).unwrap();
+    texts
+}
+
+fn directory(authority: &Authority) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("rules.yaml"), RULES).unwrap();
+    fs::write(at("ca.pem"), authority.pem()).unwrap();
+    issue(authority, &at("cert.pem"), &at("key.pem"));
+    directory
+}
+
+fn listen(directory: &Path, client_ca: bool) -> String {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let client_ca = if client_ca { format!(", client_ca: '{}'", at("ca.pem")) } else { String::new() };
+    let tls = format!("{{cert: '{}', key: '{}'{client_ca}}}", at("cert.pem"), at("key.pem"));
+    format!(
+        "listen:\n  http: {{address: '127.0.0.1:0', tls: {tls}}}\n  grpc: {{address: '127.0.0.1:0', tls: {tls}}}"
+    )
+}
+
+/// The status of a health check, if the handshake succeeds.
+fn ask(fixture: &Fixture, trusted: &Authority, own: Option<&(String, String)>) -> Option<u16> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.der().clone()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let config = match own {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+    };
+    let connection = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let stream = TcpStream::connect(fixture.http()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = StreamOwned::new(connection, stream);
+    // With TLS 1.3 a server says that it does not like the client only after that.
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).ok()?;
+    }
+    let mut answer = Vec::new();
+    std::io::Write::write_all(&mut stream, &request("GET", "/healthcheck", &[], b"")).ok()?;
+    let _ = std::io::Read::read_to_end(&mut stream, &mut answer);
+    (!answer.is_empty()).then(|| Answer::parse(&answer).status)
+}
+
+#[test]
+fn who_trusts_the_certificate_is_answered() {
+    let authority = authority();
+    let directory = directory(&authority);
+    let lines = listen(directory.path(), false);
+    let fixture = Fixture::in_directory(directory, &lines);
+    assert_eq!(ask(&fixture, &authority, None), Some(200));
+    assert_eq!(ask(&fixture, &self::authority(), None), None);
+    // Who speaks plainly gets nothing, and does no harm.
+    let mut plain = TcpStream::connect(fixture.http()).unwrap();
+    std::io::Write::write_all(&mut plain, &request("GET", "/healthcheck", &[], b"")).unwrap();
+    let mut answer = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut plain, &mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    assert_eq!(ask(&fixture, &authority, None), Some(200));
+}
+
+#[test]
+fn clients_need_a_certificate_if_somebody_must_vouch_for_them() {
+    let authority = authority();
+    let directory = directory(&authority);
+    let own = issue(&authority, &directory.path().join("own.pem"), &directory.path().join("own.key"));
+    let foreign =
+        issue(&self::authority(), &directory.path().join("other.pem"), &directory.path().join("other.key"));
+    let lines = listen(directory.path(), true);
+    let fixture = Fixture::in_directory(directory, &lines);
+    assert_eq!(ask(&fixture, &authority, Some(&own)), Some(200));
+    assert_eq!(ask(&fixture, &authority, None), None);
+    assert_eq!(ask(&fixture, &authority, Some(&foreign)), None);
+}
+
+#[test]
+fn a_new_certificate_counts_and_a_bad_one_does_not() {
+    let old = authority();
+    let directory = directory(&old);
+    let at = |name: &str| directory.path().join(name);
+    let (cert, key) = (at("cert.pem"), at("key.pem"));
+    let lines = listen(directory.path(), false);
+    let fixture = Fixture::in_directory(directory, &lines);
+    let policy = crate::support::application(fixture.directory.path(), &lines);
+
+    fs::write(&cert, "nonsense").unwrap();
+    fixture.servers.reload(&policy);
+    assert_eq!(ask(&fixture, &old, None), Some(200));
+
+    // Without anybody saying so: the files are looked at once a second.
+    let new = authority();
+    issue(&new, &cert, &key);
+    let start = Instant::now();
+    while ask(&fixture, &new, None).is_none() {
+        assert!(start.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(50)); // tidy: sleep, files are looked at by the system's clock
+    }
+    assert_eq!(ask(&fixture, &old, None), None);
+}
+
+#[test]
+fn files_that_are_no_certificates_are_refused_at_the_start() {
+    let authority = authority();
+    for (name, content, part) in [
+        ("cert.pem", Some("nonsense"), "no certificate"),
+        ("key.pem", Some(""), "no private key"),
+        ("key.pem", None, "can't read it"),
+    ] {
+        let directory = directory(&authority);
+        let lines = listen(directory.path(), false);
+        let policy = crate::support::application(directory.path(), &lines);
+        let path = directory.path().join(name);
+        match content {
+            Some(content) => fs::write(&path, content).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let service = Arc::new(ratelimit::application::Service::new(&policy).unwrap());
+        let error = ratelimit::server::Servers::start(&policy, service).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains(name), "{error}");
+    }
+}

@@ -1,0 +1,127 @@
+//! The tower layer: what reaches the service inside, and what callers get.
+
+use std::{convert::Infallible, net::SocketAddr, num::NonZeroU64, sync::Arc};
+
+use axum::{Router, body::Body, extract::ConnectInfo, routing::get};
+use http::{Request, Response};
+use ratelimit::{
+    application::{self, Descriptor, Service},
+    clock::FakeClock,
+    limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rate, Rule},
+    policy::application::AnswerHeaders,
+    tower::{ClientAddress, KeyExtractor, RateLimitLayer},
+};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::support::{RULES, START, application};
+
+fn limiter(clock: &FakeClock) -> Limiter<FakeClock> {
+    let rate = Rate { amount: NonZeroU64::new(2).unwrap(), per: Nanos::SECOND };
+    let spec = LimitSpec { burst: NonZeroU64::new(3), ..LimitSpec::new(Algorithm::TokenBucket, rate) };
+    Limiter::builder().rule(Rule::new("per-user", spec)).clock(clock.clone()).build().unwrap()
+}
+
+fn user(request: &Request<Body>) -> Option<String> {
+    Some(request.headers().get("x-user")?.to_str().ok()?.to_owned())
+}
+
+fn request(user: &str) -> Request<Body> {
+    let builder = Request::get("/");
+    let builder = if user.is_empty() { builder } else { builder.header("x-user", user) };
+    builder.body(Body::empty()).unwrap()
+}
+
+fn header<'r, B>(response: &'r Response<B>, name: &str) -> Option<&'r str> {
+    Some(response.headers().get(name)?.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn each_key_has_a_bucket_and_denied_requests_stay_outside() {
+    let clock = FakeClock::new(START);
+    let layer = RateLimitLayer::by_key(limiter(&clock), user);
+    let app: Router = Router::new().route("/", get(|| async { "inside" })).layer(layer);
+    let ask = |user: &'static str| app.clone().oneshot(request(user));
+    for left in ["2", "1", "0"] {
+        let response = ask("alice").await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), header(&response, "x-ratelimit-remaining")),
+            (200, Some(left))
+        );
+        assert_eq!(header(&response, "ratelimit-policy"), Some("\"per-user\";q=3;w=2"));
+    }
+    let denied = ask("alice").await.unwrap();
+    assert_eq!((denied.status().as_u16(), header(&denied, "retry-after")), (429, Some("1")));
+    assert_eq!(header(&denied, "ratelimit"), Some("\"per-user\";r=0;t=1"));
+    assert_eq!(axum::body::to_bytes(denied.into_body(), 100).await.unwrap(), "");
+    assert_eq!(ask("bob").await.unwrap().status().as_u16(), 200);
+    // What has no key is not limited, and says nothing of limits.
+    for _ in 0..5 {
+        let response = ask("").await.unwrap();
+        assert_eq!((response.status().as_u16(), header(&response, "x-ratelimit-limit")), (200, None));
+    }
+    clock.advance(Nanos::SECOND);
+    assert_eq!(ask("alice").await.unwrap().status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn grpc_callers_get_a_status() {
+    let clock = FakeClock::new(START);
+    let layer = RateLimitLayer::by_key(limiter(&clock), |_: &Request<Body>| Some(1));
+    let inside = service_fn(|_| async { Ok::<_, Infallible>(Response::new(tonic::body::Body::default())) });
+    let service = layer.layer(inside);
+    let ask = || {
+        let request =
+            Request::post("/a/b").header("content-type", "application/grpc+proto").body(Body::empty());
+        service.clone().oneshot(request.unwrap())
+    };
+    for _ in 0..3 {
+        assert_eq!(header(&ask().await.unwrap(), "grpc-status"), None);
+    }
+    let denied = ask().await.unwrap();
+    assert_eq!((denied.status().as_u16(), header(&denied, "grpc-status")), (200, Some("8")));
+    assert_eq!(
+        (header(&denied, "content-type"), header(&denied, "retry-after")),
+        (Some("application/grpc"), Some("1"))
+    );
+}
+
+#[tokio::test]
+async fn rules_by_descriptors_decide_too() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
+    let policy = application(directory.path(), "");
+    let service = Service::with_clock(&policy, Arc::new(FakeClock::new(START))).unwrap();
+    let describe = |request: &Request<Body>| {
+        let descriptors = vec![Descriptor::of([("user", user(request)?)])];
+        Some(application::Request { domain: "edge".to_owned(), descriptors, hits_addend: 1 })
+    };
+    let headers = AnswerHeaders { ietf: false, ..AnswerHeaders::default() };
+    let layer = RateLimitLayer::by_descriptors(Arc::new(service), describe).headers(headers);
+    let kept = || async { ([("cache-control", "max-age=60")], "inside") };
+    let app: Router = Router::new().route("/", get(kept)).layer(layer);
+    let ask = || app.clone().oneshot(request("alice"));
+    let first = ask().await.unwrap();
+    assert_eq!((header(&first, "x-ratelimit-limit"), header(&first, "ratelimit")), (Some("2"), None));
+    // What the service says itself stays.
+    assert_eq!(header(&first, "cache-control"), Some("max-age=60"));
+    assert_eq!(ask().await.unwrap().status().as_u16(), 200);
+    let denied = ask().await.unwrap();
+    assert_eq!((denied.status().as_u16(), header(&denied, "cache-control")), (429, Some("no-store")));
+}
+
+#[test]
+fn clients_are_found_behind_proxies() {
+    let request = |forwarded: &str| {
+        let mut request = request("x");
+        request.extensions_mut().insert(ConnectInfo::<SocketAddr>("10.0.0.1:80".parse().unwrap()));
+        request.headers_mut().insert("x-forwarded-for", forwarded.parse().unwrap());
+        request
+    };
+    let key = |client: ClientAddress, forwarded: &str| client.key(&request(forwarded)).unwrap().to_string();
+    let direct = ClientAddress::default();
+    let proxied = ClientAddress { trusted_hops: 1, ..direct };
+    assert_eq!(key(direct, "6.6.6.6"), key(direct, "7.7.7.7"));
+    assert_eq!(key(proxied, "6.6.6.6, 2001:db8::1"), key(proxied, "7.7.7.7, 2001:db8::2"));
+    assert_ne!(key(proxied, "2001:db8::1"), key(proxied, "2001:db8:0:1::1"));
+    assert!(direct.key(&self::request("x")).is_none());
+}
