@@ -81,6 +81,7 @@ async fn serve(mut running: Running, bans: Bans, socket: &ControlSocket, mut sig
     let mut links = Links::watch();
     let mut watch = Watch::new();
     watch.set(running.files());
+    running.announce();
     let mut sweep = time::interval(SWEEP);
     tell(&[sd_notify::NotifyState::Ready]);
     let (reason, wanted, asked_by) = loop {

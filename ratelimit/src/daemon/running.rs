@@ -61,12 +61,11 @@ impl Running {
         let trial_end = trial.map(|trial| trial.end);
         let wanted = Wanted { network: &network, config: &source.config, observes: None, trial_end };
         let dataplane = claim.start(&wanted, control)?;
-        let running = Self { source, policy, network, dataplane, trial };
-        running.announce();
-        Ok(running)
+        Ok(Self { source, policy, network, dataplane, trial })
     }
 
-    fn announce(&self) {
+    /// Says what is in force, and where.
+    pub fn announce(&self) {
         for attachment in self.dataplane.attachments() {
             info!(
                 interface = attachment.interface,

@@ -4,6 +4,7 @@
 //! other. Each test has a network, a BPF file system and a `/run` of its own besides, see [`net::isolated`].
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
+mod bans;
 mod bytes;
 mod captures;
 mod concurrency;
@@ -15,7 +16,9 @@ mod floods;
 mod foreign;
 mod frames;
 mod headers;
+mod interfaces;
 mod keys;
+mod kills;
 mod leftovers;
 mod lifecycle;
 mod limits;
@@ -23,6 +26,8 @@ mod matching;
 mod net;
 mod offline;
 mod packets;
+mod pressure;
+mod reload;
 mod sources;
 mod streams;
 mod stuck;
