@@ -25,6 +25,7 @@ use crate::{
     config::Checked,
     control::{self, Command, ControlSocket},
     dataplane::{Bans, Claim, in_one_line},
+    events::Hub,
     policy::OnExit,
 };
 
@@ -75,7 +76,7 @@ async fn serve(mut running: Running, bans: Bans, socket: &ControlSocket, mut sig
     }
     let bans = std::sync::Arc::new(bans);
     let instance = running.instance().clone();
-    let control = socket.serve(&instance, sender, std::sync::Arc::clone(&bans));
+    let control = socket.serve(&instance, sender, std::sync::Arc::clone(&bans), Hub::start(&instance));
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();

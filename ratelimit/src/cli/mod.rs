@@ -3,6 +3,7 @@
 mod bans;
 mod daemon;
 mod detach;
+mod events;
 mod failure;
 pub mod output;
 mod run;
@@ -48,6 +49,7 @@ enum Command {
     Observe(daemon::Observe),
     Reload(daemon::Reload),
     Confirm(bans::Confirm),
+    Events(events::Events),
     Detach(detach::Detach),
 }
 
@@ -76,6 +78,7 @@ impl Cli {
             Command::Observe(observe) => observe.run(self.output),
             Command::Reload(reload) => reload.run(self.output),
             Command::Confirm(confirm) => confirm.run(self.output),
+            Command::Events(events) => events.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
         };
         done.map_or_else(|failure| failure.report(self.output), |()| ExitCode::SUCCESS)

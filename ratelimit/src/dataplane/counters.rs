@@ -1,7 +1,7 @@
 //! Reading the program's counters: sums over all processors.
 
 use aya::maps::{Map, MapData, PerCpuArray};
-use ratelimit_common::wire::{Counter, Reason, RuleCounters, TableCounters};
+use ratelimit_common::wire::{Counter, EventCounters, Reason, RuleCounters, Sampled, TableCounters};
 use serde::{Deserialize, Serialize};
 
 use super::{Error, kernel::Wire};
@@ -25,7 +25,7 @@ impl std::ops::AddAssign<Counter> for Count {
 /// Packets for one reason.
 pub(super) fn reason(map: &Map, reason: Reason) -> Result<Count, Error> {
     let mut sum = Count::default();
-    each(map, reason as u32, |counter: Counter| sum += counter)?;
+    each(map, reason as u32, |counters: Sampled| sum += counters.count)?;
     Ok(sum)
 }
 
@@ -49,6 +49,16 @@ pub(super) fn table(map: &Map) -> Result<TableCounters, Error> {
         sum.bans_replaced = sum.bans_replaced.wrapping_add(counters.bans_replaced);
     })?;
     Ok(sum)
+}
+
+/// Events that were handed over and that were lost.
+pub(super) fn events(map: &Map) -> Result<(u64, u64), Error> {
+    let (mut written, mut lost) = (0_u64, 0_u64);
+    each(map, 0, |counters: EventCounters| {
+        written = written.wrapping_add(counters.written);
+        lost = lost.wrapping_add(counters.lost);
+    })?;
+    Ok((written, lost))
 }
 
 /// Starts a rule number's counters at zero.
