@@ -6,10 +6,12 @@ mod detach;
 mod events;
 mod failure;
 pub mod output;
+mod rules;
 mod run;
 mod simulate;
 mod status;
 mod table;
+mod top;
 pub mod validate;
 
 use std::{fmt::Display, path::PathBuf, process::ExitCode};
@@ -49,6 +51,8 @@ enum Command {
     Observe(daemon::Observe),
     Reload(daemon::Reload),
     Confirm(bans::Confirm),
+    Rules(rules::Rules),
+    Top(top::Top),
     Events(events::Events),
     Detach(detach::Detach),
 }
@@ -78,6 +82,8 @@ impl Cli {
             Command::Observe(observe) => observe.run(self.output),
             Command::Reload(reload) => reload.run(self.output),
             Command::Confirm(confirm) => confirm.run(self.output),
+            Command::Rules(rules) => rules.run(self.output),
+            Command::Top(top) => top.run(self.output),
             Command::Events(events) => events.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
         };

@@ -39,7 +39,7 @@ pub use self::{
     sketch::{SeenSet, Sketch, current_window},
     start::{Claim, Dataplane, Wanted},
     state::{Daemon, InForce, RuleInForce},
-    status::{ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
+    status::{EventStatus, ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
     trial::{Trial, confirm},
 };
 pub(crate) use self::{clock::monotonic, error::in_one_line};
