@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod dataplane;
 pub mod events;
 pub mod limiter;
+pub mod metrics;
 pub mod policy;
 pub mod simulate;
 pub mod store;

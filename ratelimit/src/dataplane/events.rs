@@ -65,5 +65,5 @@ pub fn unix_offset() -> Result<u64, Error> {
 /// The name of the interface with this index.
 #[must_use]
 pub fn interface_name(index: u32) -> Option<String> {
-    if_indextoname(index).ok()?.into_string().ok()
+    if_indextoname(index).ok()?.into_string().ok().filter(|name| !name.is_empty())
 }
