@@ -4,7 +4,7 @@ use aya::maps::{Map, MapData, PerCpuArray};
 use ratelimit_common::wire::{Counter, EventCounters, Reason, RuleCounters, Sampled, TableCounters};
 use serde::{Deserialize, Serialize};
 
-use super::{Error, kernel::Wire};
+use super::{Error, EventStatus, kernel::Wire};
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,13 +52,13 @@ pub(super) fn table(map: &Map) -> Result<TableCounters, Error> {
 }
 
 /// Events that were handed over and that were lost.
-pub(super) fn events(map: &Map) -> Result<(u64, u64), Error> {
-    let (mut written, mut lost) = (0_u64, 0_u64);
+pub(super) fn events(map: &Map) -> Result<EventStatus, Error> {
+    let mut sum = EventStatus { written: 0, lost: 0 };
     each(map, 0, |counters: EventCounters| {
-        written = written.wrapping_add(counters.written);
-        lost = lost.wrapping_add(counters.lost);
+        sum.written = sum.written.wrapping_add(counters.written);
+        sum.lost = sum.lost.wrapping_add(counters.lost);
     })?;
-    Ok((written, lost))
+    Ok(sum)
 }
 
 /// Starts a rule number's counters at zero.

@@ -24,7 +24,7 @@ use ratelimit_common::{
     },
 };
 
-use super::{Count, Error, Log, Sketch, counters, kernel::Wire, pins::Pins, system::check};
+use super::{Count, Error, EventStatus, Log, Sketch, counters, kernel::Wire, pins::Pins, system::check};
 use crate::compile::Compiled;
 
 /// Embedded, so that the binary needs no other file.
@@ -207,6 +207,14 @@ impl Generation {
         let program: &Xdp = program.try_into().map_err(|_| Error::Object("an XDP program"))?;
         let result = program.test_run(options).map_err(|error| Error::load(&error))?;
         Ok(Judged { passed: result.return_value == 2, time: Nanos(result.duration.as_nanos() as u64) })
+    }
+
+    /// Events that it has handed over, and that were lost.
+    ///
+    /// # Errors
+    /// The map can't be read.
+    pub fn event_counts(&self) -> Result<EventStatus, Error> {
+        counters::events(self.map("EVENT_COUNTERS")?)
     }
 
     /// The sources that it has seen most of.

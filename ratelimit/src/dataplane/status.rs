@@ -192,8 +192,7 @@ fn rule_status(map: &Map, rule: RuleInForce) -> Result<RuleStatus, Error> {
 }
 
 fn events(pins: &Pins) -> Result<EventStatus, Error> {
-    let (written, lost) = counters::events(&open(pins, "EVENT_COUNTERS")?)?;
-    Ok(EventStatus { written, lost })
+    counters::events(&open(pins, "EVENT_COUNTERS")?)
 }
 
 fn table(pins: &Pins, sets: u32) -> Result<TableStatus, Error> {
