@@ -19,7 +19,11 @@ pub struct Rules {
 }
 
 /// The answer.
-struct Answer(Vec<RuleStatus>);
+struct Answer {
+    rules: Vec<RuleStatus>,
+    /// Whether none of them drops for the time being.
+    observes: bool,
+}
 
 impl Rules {
     /// Lists them.
@@ -28,14 +32,14 @@ impl Rules {
     /// The instance is not attached, or can't be looked at.
     pub fn run(self, output: Output) -> Result<(), Failure> {
         let status = dataplane::status(&self.instance.instance).map_err(Failure::failed)?;
-        let json = json!({"rules": status.rules});
-        answer_with(output, &Answer(status.rules), &json)
+        let json = json!({"rules": status.rules, "observes": status.observes});
+        answer_with(output, &Answer { rules: status.rules, observes: status.observes }, &json)
     }
 }
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
+        if self.rules.is_empty() {
             return writeln!(f, "no rules: every packet passes");
         }
         let mut table = Table::new([
@@ -49,10 +53,11 @@ impl fmt::Display for Answer {
             "KEY",
             "MATCH",
         ]);
-        for RuleStatus { rule, passed, dropped } in &self.0 {
+        for RuleStatus { rule, passed, dropped } in &self.rules {
+            let action = if self.observes { "observe" } else { &rule.action };
             table.row([
                 rule.name.clone(),
-                rule.action.clone(),
+                action.to_owned(),
                 Thousands(passed.packets).to_string(),
                 Thousands(dropped.packets).to_string(),
                 share(dropped.packets, passed.packets.saturating_add(dropped.packets)),
@@ -63,7 +68,9 @@ impl fmt::Display for Answer {
             ]);
         }
         write!(f, "{table}")?;
-        if self.0.iter().any(|rule| rule.rule.action == "observe") {
+        if self.observes {
+            writeln!(f, "\nAll rules only observe, until `ratelimit observe off`.")?;
+        } else if self.rules.iter().any(|rule| rule.rule.action == "observe") {
             writeln!(f, "\nA rule that observes drops nothing: what it would have dropped is shown.")?;
         }
         Ok(())
@@ -109,14 +116,16 @@ mod tests {
 
     #[test]
     fn rules_are_shown_with_their_shares() {
-        let answer = Answer(vec![rule("every", "drop", 3_000, 1_000), rule("watch", "observe", 0, 0)]);
-        let text = answer.to_string();
+        let rules = vec![rule("every", "drop", 3_000, 1_000), rule("watch", "observe", 0, 0)];
+        let text = Answer { rules: rules.clone(), observes: false }.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
             "every  drop      3,000    1,000  25.0 %        100,000  rate=5/s  source v4/32 v6/64  any packet"
         );
         assert_eq!(lines.last().unwrap().split(':').next(), Some("A rule that observes drops nothing"));
+        let text = Answer { rules, observes: true }.to_string();
+        assert!(text.contains("every  observe") && text.contains("`ratelimit observe off`"), "{text}");
     }
 
     #[test]

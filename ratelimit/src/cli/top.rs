@@ -6,7 +6,6 @@ mod windows;
 use std::{
     fmt,
     io::{IsTerminal as _, stdin, stdout},
-    path::PathBuf,
 };
 
 use clap::Args;
@@ -47,9 +46,6 @@ pub struct Top {
     /// Take IPv6 sources of one network of 64 bits together.
     #[arg(long)]
     networks: bool,
-    /// The daemon's control socket, if it is not where the daemon has noted it: for bans from the screen.
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
 }
 
 impl Top {

@@ -50,6 +50,8 @@ impl Encoder<'_> {
         self.reasons(status)?;
         self.rules(status)?;
         self.gauge("rules", "Rules in force", status.rules.len() as u64)?;
+        self.gauge("bans", "Bans in force", status.bans as u64)?;
+        self.gauge("observes", "Whether all rules only observe for the time being", status.observes)?;
         let interfaces = status.interfaces.iter().map(|interface| {
             let labels =
                 [("interface", interface.interface.clone()), ("mode", interface.mode.name().to_owned())];
@@ -96,7 +98,8 @@ impl Encoder<'_> {
     fn rules(&mut self, status: &Status) -> fmt::Result {
         let labeled = |of: fn(&Count) -> u64| {
             status.rules.iter().flat_map(move |rule| {
-                let denied = if rule.rule.action == "observe" { "observe" } else { "drop" };
+                let observes = status.observes || rule.rule.action == "observe";
+                let denied = if observes { "observe" } else { "drop" };
                 [("pass", &rule.passed), (denied, &rule.dropped)].map(|(verdict, count)| {
                     ([("rule", rule.rule.name.clone()), ("verdict", verdict.to_owned())], of(count))
                 })
@@ -149,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::dataplane::{
-        Attachment, EventStatus, Mode, ReasonStatus, RuleInForce, RuleStatus, TableStatus,
+        Attachment, EventStatus, Mode, ReasonStatus, RuleInForce, RuleStatus, TableStatus, TrialStatus,
     };
 
     #[derive(Debug)]
@@ -186,15 +189,16 @@ mod tests {
             interfaces: vec![Attachment { interface: "eth0".to_owned(), index: 2, mode: Mode::Native }],
             table,
             events: EventStatus { written: 5, lost: 6 },
-            ..empty()
+            instance: "x".to_owned(),
+            config: String::new(),
+            since: 0,
+            on_exit: "detach".to_owned(),
+            allow: 0,
+            deny: 0,
+            bans: 3,
+            observes: false,
+            trial: TrialStatus::None,
         }
-    }
-
-    fn empty() -> Status {
-        let text = r#"{"instance": "x", "config": "", "since": 0, "on_exit": "detach", "interfaces": [], "allow": 0,
-            "reasons": [], "rules": [], "table": {"buckets": 0, "bytes": 0, "live_evictions": 0, "exhausted_tries": 0},
-            "events": {"written": 0, "lost": 0}}"#;
-        serde_json::from_str(text).unwrap()
     }
 
     #[test]

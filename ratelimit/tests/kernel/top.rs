@@ -1,7 +1,8 @@
 //! `ratelimit top`: the heaviest sources among very many, exact numbers of few, and no daemon needed.
 
 use std::{
-    process::{Command, Stdio},
+    io::{Read as _, Write as _},
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
@@ -74,6 +75,63 @@ fn ten_sources_of_a_hundredth_each_among_a_million_are_the_ten_heaviest() {
     });
 }
 
+#[test]
+fn the_screen_shows_sources_and_bans_the_one_that_is_chosen() {
+    isolated(|| {
+        let link = Link::silent();
+        let _daemon = Daemon::start(&config(&[], &["{name: every, rate: 1/h}"]));
+        let raw = Raw::new(&link);
+        let frame = packets::v4(packets::UDP, &PORTS);
+        // A terminal of its own.
+        let inside =
+            format!("stty cols 120 rows 20; exec {} top --by drops", env!("CARGO_BIN_EXE_ratelimit"));
+        let mut terminal = Command::new("script");
+        terminal
+            .args(["--quiet", "--return", "--flush", "--command", &inside, "/dev/null"])
+            .env("TERM", "xterm");
+        let mut screen =
+            Screen(terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script"));
+        let mut out = screen.0.stdout.take().unwrap();
+        let (shown, shows) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = out.read(&mut bytes) {
+                shown.send(String::from_utf8_lossy(&bytes[..length]).into_owned()).unwrap();
+            }
+        });
+        let mut text = String::new();
+        wait::until("the source is on the screen", || {
+            raw.send(&frame);
+            text.extend(shows.try_iter());
+            text.contains("10.1.0.2").then_some(())
+        });
+        assert!(!run(&["bans"]).contains("10.1.0.2"));
+        // Down, ban, yes. What is drawn after that are only the cells that differ.
+        screen.press(b"jxy");
+        wait::until("the source is banned", || run(&["bans"]).contains("10.1.0.2/32").then_some(()));
+        screen.press(b"q");
+        assert!(wait::until("it has ended", || screen.0.try_wait().unwrap()).success());
+    });
+}
+
+/// Ends with the test.
+struct Screen(Child);
+
+impl Screen {
+    fn press(&mut self, key: &[u8]) {
+        let keys = self.0.stdin.as_mut().unwrap();
+        keys.write_all(key).and_then(|()| keys.flush()).unwrap();
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Stops a flood however the test ends.
 struct StopsAtEnd<'s>(&'s AtomicBool);
 
@@ -102,7 +160,7 @@ fn few_packets_are_counted_exactly_by_source_and_by_network() {
             (0..count).for_each(|_| raw.send(&frame));
         }
         judged(82);
-        let table = |child: std::process::Child| -> Value {
+        let table = |child: Child| -> Value {
             serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap()
         };
         let table_by_address = table(by_address);

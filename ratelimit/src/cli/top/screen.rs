@@ -1,6 +1,6 @@
 //! The live screen of `ratelimit top`: sorted by a key's press, with a ban for the source that is chosen.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ratatui::{
     DefaultTerminal, Frame,
@@ -10,10 +10,13 @@ use ratatui::{
     text::Line,
     widgets::{Cell, Paragraph, Row, Table, TableState},
 };
+use ratelimit_common::time::Nanos;
 
 use super::{HEADINGS, Top, cells, total, windows::Windows};
 use crate::{
     cli::failure::Failure,
+    dataplane::Bans,
+    policy::{InstanceName, Prefix},
     top::{By, Ipv6By, Sums, Top as Heaviest},
 };
 
@@ -21,7 +24,7 @@ use crate::{
 const MOST_ROWS: usize = 200;
 
 /// How long a source is banned from here.
-const BAN_FOR: Duration = Duration::from_secs(600);
+const BAN_FOR: Nanos = Nanos(600 * Nanos::SECOND.0);
 
 /// Shows the screen until the user ends it.
 pub fn run(args: &Top, windows: Windows) -> Result<(), Failure> {
@@ -48,7 +51,7 @@ fn show(args: &Top, mut windows: Windows, terminal: &mut DefaultTerminal) -> Res
         let Event::Key(key) = event::read().map_err(Failure::failed)? else { continue };
         match screen.press(key) {
             Wish::Quit => return Ok(()),
-            Wish::Ban(source) => screen.message = ban(args, &source),
+            Wish::Ban(source) => screen.message = ban(&args.instance.instance, &source),
             Wish::Nothing => {}
         }
     }
@@ -180,10 +183,17 @@ impl Screen {
     }
 }
 
-/// Asks the daemon to ban a source; returns what to tell the user.
-fn ban(args: &Top, source: &str) -> String {
-    let _ = (args, source, BAN_FOR);
-    String::new()
+/// Bans a source; returns what to tell the user.
+fn ban(instance: &InstanceName, source: &str) -> String {
+    let done = || {
+        let prefix = source.parse::<Prefix>().map_err(|error| error.to_string())?;
+        let bans = Bans::open(instance).map_err(|error| error.to_string())?;
+        bans.ban(prefix, BAN_FOR).map_err(|error| error.to_string())
+    };
+    match done() {
+        Ok(()) => format!("banned {source} for 10 minutes; `ratelimit unban {source}` ends that"),
+        Err(error) => format!("not banned: {error}"),
+    }
 }
 
 #[cfg(test)]
