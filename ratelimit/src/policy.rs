@@ -12,7 +12,7 @@ mod name;
 mod prefix;
 mod sets;
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 pub use ban::{Ban, BanError};
 pub use key::{Key, KeyPart, PrefixLength, PrefixLengths};
@@ -29,6 +29,8 @@ pub struct Policy {
     pub instance: InstanceName,
     /// What to do with packets.
     pub network: Option<Network>,
+    /// Where metrics are served, if they are.
+    pub metrics: Option<SocketAddr>,
     /// The control socket, if not at its default place.
     pub control: Option<PathBuf>,
 }

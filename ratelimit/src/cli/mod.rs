@@ -3,12 +3,15 @@
 mod bans;
 mod daemon;
 mod detach;
+mod events;
 mod failure;
 pub mod output;
+mod rules;
 mod run;
 mod simulate;
 mod status;
 mod table;
+mod top;
 pub mod validate;
 
 use std::{fmt::Display, path::PathBuf, process::ExitCode};
@@ -48,6 +51,9 @@ enum Command {
     Observe(daemon::Observe),
     Reload(daemon::Reload),
     Confirm(bans::Confirm),
+    Rules(rules::Rules),
+    Top(top::Top),
+    Events(events::Events),
     Detach(detach::Detach),
 }
 
@@ -76,6 +82,9 @@ impl Cli {
             Command::Observe(observe) => observe.run(self.output),
             Command::Reload(reload) => reload.run(self.output),
             Command::Confirm(confirm) => confirm.run(self.output),
+            Command::Rules(rules) => rules.run(self.output),
+            Command::Top(top) => top.run(self.output),
+            Command::Events(events) => events.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
         };
         done.map_or_else(|failure| failure.report(self.output), |()| ExitCode::SUCCESS)

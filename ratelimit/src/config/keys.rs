@@ -56,7 +56,7 @@ const fn key(
     Key { path, kind, default, meaning, example }
 }
 
-const TOP: [Key; 3] = [
+const TOP: [Key; 5] = [
     key(
         "instance",
         "letters, digits, - and _, at most 63 bytes",
@@ -70,6 +70,20 @@ const TOP: [Key; 3] = [
         Required,
         "What is done with packets.",
         "network:\n  rules:\n    - {name: every-source, rate: 10k/s}",
+    ),
+    key(
+        "metrics",
+        "mapping",
+        Said("none are served"),
+        "Metrics for Prometheus at `/metrics`, and at `/healthz` whether limits are in force.",
+        "metrics: {listen: 127.0.0.1:9102}",
+    ),
+    key(
+        "metrics.listen",
+        "IP address and port",
+        Required,
+        "Where they are served, over HTTP. Anybody who can reach it can read them.",
+        "metrics: {listen: \"[::1]:9102\"}",
     ),
     key(
         "control",

@@ -27,6 +27,8 @@ pub struct RawConfig {
     pub instance: Option<Text>,
     /// `network`
     pub network: Option<RawNetwork>,
+    /// `metrics.listen`
+    pub metrics: Option<Text>,
     /// `control`
     pub control: Option<Text>,
 }
@@ -85,8 +87,14 @@ pub fn read(node: &Node, report: &mut Report) -> Option<RawConfig> {
     Some(RawConfig {
         instance: top.text("instance", report),
         network: top.get("network").and_then(|network| read_network(&network, report)),
+        metrics: top.get("metrics").and_then(|metrics| read_metrics(&metrics, report)),
         control: top.text("control", report),
     })
+}
+
+fn read_metrics(field: &Field<'_>, report: &mut Report) -> Option<Text> {
+    let metrics = field.mapping(&keys::names("metrics"), report)?;
+    metrics.required_text("listen", "127.0.0.1:9102", report)
 }
 
 fn read_network(field: &Field<'_>, report: &mut Report) -> Option<RawNetwork> {
