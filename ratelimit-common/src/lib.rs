@@ -11,6 +11,8 @@ pub mod classify;
 pub mod limit;
 pub mod lists;
 pub mod packet;
+pub mod sample;
+pub mod sketch;
 pub mod table;
 pub mod time;
 pub mod verifier;

@@ -151,6 +151,24 @@ pub const FIRST: u64 = 1;
 pub const LATER: u64 = 2;
 
 impl Packet {
+    /// Of nothing.
+    pub const EMPTY: Self = {
+        const NOWHERE: Address = Address { bits: [0; 2], family: 0 };
+        Self {
+            source: NOWHERE,
+            destination: NOWHERE,
+            vlans: [NO_VLAN; 2],
+            protocol: NO_PROTOCOL,
+            source_port: NO_PORT,
+            destination_port: NO_PORT,
+            tcp_flags: NO_FLAGS,
+            icmp_type: NO_TYPE,
+            fragment: WHOLE,
+            malformed: 0,
+            is_neighbour_discovery: 0,
+        }
+    };
+
     /// What besides the addresses makes a flow: IP version, ports and protocol.
     #[must_use]
     #[inline(always)]
@@ -171,6 +189,24 @@ impl Ports {
     #[inline(always)]
     pub const fn family(self) -> Flag {
         self.0 >> 63
+    }
+
+    /// The source port, as in [`Packet::source_port`].
+    #[must_use]
+    pub const fn source(self) -> u64 {
+        self.0 >> 40 & 0x1_ffff
+    }
+
+    /// The destination port, as in [`Packet::destination_port`].
+    #[must_use]
+    pub const fn destination(self) -> u64 {
+        self.0 >> 16 & 0x1_ffff
+    }
+
+    /// The transport's number, as in [`Packet::protocol`].
+    #[must_use]
+    pub const fn protocol(self) -> u64 {
+        self.0 & 0xffff
     }
 }
 

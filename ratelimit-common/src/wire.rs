@@ -4,7 +4,9 @@
 
 use crate::{
     limit::Limit,
-    packet::{Flag, NotIp, Packet, Ports},
+    packet::{Flag, Packet, Ports},
+    sample::Sampler,
+    sketch,
     table::{SLOTS, Secret, Tag},
 };
 
@@ -30,6 +32,16 @@ pub struct Counter {
     pub packets: u64,
     /// Their wire bytes: Ethernet header included, check sequence not.
     pub bytes: u64,
+}
+
+/// Packets that are counted and of which some are sampled, on one processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sampled {
+    /// All of them.
+    pub count: Counter,
+    /// Which are sampled.
+    pub sampler: Sampler,
 }
 
 /// What one rule did, on one processor.
@@ -90,11 +102,11 @@ impl Reason {
         if number < Self::ALL.len() as u64 { Some(Self::ALL[number as usize]) } else { None }
     }
 
-    /// Of a frame without addresses: it passes, unless it hides something.
+    /// Of a frame without addresses: it passes, unless it hides something, see [`crate::packet::NotIp::hides`].
     #[must_use]
     #[inline(always)]
-    pub const fn of_not_ip(not_ip: NotIp) -> Self {
-        if not_ip.hides == 0 { Self::NotIp } else { Self::MalformedDropped }
+    pub const fn of_not_ip(hides: Flag) -> Self {
+        if hides == 0 { Self::NotIp } else { Self::MalformedDropped }
     }
 
     /// Whether packets with this reason were dropped.
@@ -135,6 +147,48 @@ pub struct TableCounters {
     /// Bans in force that had to give way to others, because the table of bans was full.
     pub bans_replaced: u64,
 }
+
+/// A packet that was dropped, or that a rule that observes would have dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Event {
+    /// CLOCK_MONOTONIC in nanoseconds.
+    pub time: u64,
+    /// Its addresses, as in [`crate::packet::Address`].
+    pub source: [u64; 2],
+    /// See above.
+    pub destination: [u64; 2],
+    /// IP version, ports and protocol.
+    pub ports: Ports,
+    /// Its wire bytes.
+    pub bytes: u64,
+    /// The index of the interface that it came on.
+    pub interface: u32,
+    /// The [`Reason`] for its verdict.
+    pub reason: u32,
+    /// The number of the first rule that denied it, or 0.
+    pub rule: u32,
+    /// 1 if what is above could be read: not if it is not IP.
+    pub is_ip: u32,
+}
+
+/// Events of one processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct EventCounters {
+    /// Until when the events so far have used up what they may.
+    pub busy_until: u64,
+    /// Events that were handed over.
+    pub written: u64,
+    /// Events for which the daemon left no room: it is not there, or too slow.
+    pub lost: u64,
+}
+
+/// Bytes of the buffer from which the daemon reads events.
+pub const EVENT_BYTES: u32 = 1 << 18;
+
+/// Nanoseconds for each event: 100 a second and processor, a second's worth at once.
+pub const EACH_EVENT: u64 = 10_000_000;
 
 /// One set of the bucket table, as the map holds it: key and state by turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,8 +237,8 @@ pub struct Globals {
     pub bans: u32,
     /// 1 if the rules are on trial: then a map says until when.
     pub is_on_trial: u32,
-    /// Must be zero.
-    pub reserved: u32,
+    /// 1 if packets are sampled, for events and for the heaviest sources.
+    pub samples: u32,
 }
 
 /// What of a packet of one IP version makes a rule's key.
@@ -291,6 +345,10 @@ pub struct DryRun {
 
 const _: () = {
     assert!(size_of::<Counter>() == 16);
+    assert!(size_of::<Sampled>() == 40);
+    assert!(size_of::<Event>() == 72);
+    assert!(size_of::<EventCounters>() == 24);
+    assert!(size_of::<sketch::Set>() == 512);
     assert!(size_of::<RuleCounters>() == 32);
     assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);

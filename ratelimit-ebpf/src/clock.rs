@@ -7,10 +7,15 @@ use crate::{dry_run, globals::globals};
 
 #[inline(always)]
 pub fn now() -> Now {
-    let time = match dry_run::clock() {
+    Now(Nanos(monotonic().wrapping_sub(globals().epoch)))
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+#[inline(always)]
+pub fn monotonic() -> u64 {
+    match dry_run::clock() {
         Some(time) => time,
         // SAFETY: the helper takes nothing.
         None => unsafe { bpf_ktime_get_ns() },
-    };
-    Now(Nanos(time.wrapping_sub(globals().epoch)))
+    }
 }

@@ -3,7 +3,7 @@
 
 use aya_ebpf::{macros::map, maps::Array};
 use ratelimit_common::{
-    packet::{self, NotIp, Packet},
+    packet::{self, Packet},
     wire::{DryRun, Reason},
 };
 
@@ -51,10 +51,10 @@ pub fn note_denied(rules: u64) {
 
 /// Notes the VLAN tags of what is not IP.
 #[inline(always)]
-pub fn note_not_ip(not_ip: NotIp) {
+pub fn note_not_ip(packet: &Packet) {
     if let Some(value) = value() {
         // SAFETY: as above.
-        unsafe { ((*value).packet.vlans, (*value).packet.protocol) = (not_ip.vlans, packet::NOT_IP) };
+        unsafe { ((*value).packet.vlans, (*value).packet.protocol) = (packet.vlans, packet::NOT_IP) };
     }
 }
 

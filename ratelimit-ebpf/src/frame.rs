@@ -4,10 +4,11 @@ use core::{arch::asm, ffi::c_void, hint::assert_unchecked, mem::MaybeUninit};
 
 use aya_ebpf::{
     EbpfContext as _,
+    bindings::xdp_md,
     helpers::generated::{bpf_xdp_get_buff_len, bpf_xdp_load_bytes},
     programs::XdpContext,
 };
-use ratelimit_common::packet::Frame;
+use ratelimit_common::packet::{self, Flag, Frame, Packet};
 
 use crate::dry_run;
 
@@ -66,6 +67,37 @@ impl<const WHOLE: bool> Frame for XdpFrame<WHOLE> {
         };
         // SAFETY: they are written.
         if failed == 0 { Some(unsafe { bytes.assume_init() }) } else { None }
+    }
+}
+
+/// Reads all that rules and people may ask of a packet into `packet`. An error says whether what is not IP hides something;
+/// then `packet` has its VLAN tags.
+#[inline(always)]
+pub fn parse_whole(context: *mut xdp_md, packet: &mut Packet) -> Result<(), Flag> {
+    match parse_into(context, packet) {
+        IS_IP => Ok(()),
+        hides => Err(hides),
+    }
+}
+
+const IS_IP: u64 = 2;
+
+/// A function with a symbol, so that it is verified once for all who call it. Returns [`IS_IP`], or whether what is not IP
+/// hides something.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn parse_into(context: *mut xdp_md, packet: *mut Packet) -> u64 {
+    // SAFETY: the caller's, or null, which it never is.
+    let Some(packet) = (unsafe { packet.as_mut() }) else { return 0 };
+    match packet::parse(&XdpFrame::<true>::new(&XdpContext::new(context))) {
+        Ok(found) => {
+            *packet = found;
+            IS_IP
+        }
+        Err(not_ip) => {
+            packet.vlans = not_ip.vlans;
+            not_ip.hides
+        }
     }
 }
 

@@ -19,6 +19,8 @@ mod lists;
 mod meta;
 mod pipeline;
 mod rules;
+mod sight;
+mod sketch;
 mod stats;
 mod table;
 mod trial;
@@ -31,13 +33,17 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::debug;
 
+use self::pipeline::Found;
+
 /// Judges one packet.
 #[xdp(frags)]
 pub fn ratelimit(ctx: XdpContext) -> u32 {
-    let pipeline::Judged { reason, bytes } = pipeline::judge(&ctx);
-    stats::count(reason, bytes);
+    let mut found = Found::NOTHING;
+    let reason = pipeline::judge(&ctx, &mut found);
+    let is_sample = stats::count(reason, found.bytes());
+    sight::look(&ctx, reason, &found, is_sample);
     dry_run::note_reason(reason);
-    debug!(&ctx, "{} bytes: {}", bytes, reason.name());
+    debug!(&ctx, "{} bytes: {}", found.bytes(), reason.name());
     if reason.is_drop() { XDP_DROP } else { XDP_PASS }
 }
 

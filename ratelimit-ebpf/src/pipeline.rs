@@ -9,23 +9,47 @@ use ratelimit_common::{
 };
 
 use crate::{
-    bans, bucket::Subject, classify::Maps, dry_run, frame::XdpFrame, globals::globals, lists, rules, trial,
+    bans,
+    bucket::Subject,
+    classify::Maps,
+    dry_run,
+    frame::{self, XdpFrame},
+    globals::globals,
+    lists, rules, trial,
 };
 
-/// A packet's verdict.
-pub struct Judged {
-    pub reason: Reason,
-    pub bytes: u64,
+/// What is known of a packet. In one place, because the kernel has little stack.
+#[repr(C)]
+pub struct Found {
+    subject: Subject,
+    /// The bits of the rules that match; once it is judged, of those that denied it, whether they drop or observe.
+    rules: u64,
 }
 
+impl Found {
+    /// Nothing.
+    pub const NOTHING: Self = Self { subject: Subject::EMPTY, rules: 0 };
+
+    /// Its wire bytes.
+    #[inline(always)]
+    pub fn bytes(&self) -> u64 {
+        self.subject.bytes
+    }
+
+    /// The bits of the rules that denied it.
+    #[inline(always)]
+    pub fn denied(&self) -> u64 {
+        self.rules
+    }
+}
+
+/// Judges a packet.
 #[inline(always)]
-pub fn judge(ctx: &XdpContext) -> Judged {
-    let mut found = Found { subject: Subject::EMPTY, matching: 0 };
-    let early = examine(ctx.ctx, &mut found);
-    let bytes = found.subject.bytes;
-    let reason = match Reason::of(early) {
+pub fn judge(ctx: &XdpContext, found: &mut Found) -> Reason {
+    let early = examine(ctx.ctx, found);
+    match Reason::of(early) {
         Some(reason) => reason,
-        None => match rules::denying(&mut found.subject, found.matching) {
+        None => match rules::denying(&mut found.subject, &mut found.rules) {
             rules::NONE if early == WHOLE_HEADERS => Reason::Passed,
             rules::NONE if globals().drop_malformed == 0 => Reason::Malformed,
             rules::NONE => Reason::MalformedDropped,
@@ -34,16 +58,7 @@ pub fn judge(ctx: &XdpContext) -> Judged {
                 Reason::Limited
             }
         },
-    };
-    Judged { reason, bytes }
-}
-
-/// What the rules must know of a packet.
-#[repr(C)]
-struct Found {
-    subject: Subject,
-    /// The bits of the rules that match.
-    matching: u64,
+    }
 }
 
 /// No reason yet, and no broken header; one less if there is one.
@@ -56,31 +71,48 @@ const WHOLE_HEADERS: u64 = u64::MAX;
 extern "C" fn examine(context: *mut xdp_md, found: *mut Found) -> u64 {
     // SAFETY: the caller's, or null, which it never is.
     let Some(found) = (unsafe { found.as_mut() }) else { return Reason::NotIp as u64 };
+    found.subject.bytes = XdpFrame::<true>::new(&XdpContext::new(context)).wire_length();
+    if trial::has_failed() {
+        return Reason::Reverted as u64;
+    }
     if globals().reads_whole == 0 && globals().dry_run == 0 {
-        examine_frame::<false>(context, found)
-    } else {
-        examine_frame::<true>(context, found)
+        return examine_source(context, found);
+    }
+    let mut packet = Packet::EMPTY;
+    match frame::parse_whole(context, &mut packet) {
+        Ok(()) => examine_packet(&packet, found),
+        Err(hides) => {
+            dry_run::note_not_ip(&packet);
+            Reason::of_not_ip(hides) as u64
+        }
+    }
+}
+
+/// Of a packet of which nobody wants more than the source.
+#[inline(never)]
+fn examine_source(context: *mut xdp_md, found: &mut Found) -> u64 {
+    match packet::parse(&XdpFrame::<false>::new(&XdpContext::new(context))) {
+        Ok(packet) => examine_parsed(&packet, found),
+        Err(not_ip) => Reason::of_not_ip(not_ip.hides) as u64,
+    }
+}
+
+/// A function with a symbol, so that it is not verified again for each way through the headers.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn examine_packet(packet: *const Packet, found: *mut Found) -> u64 {
+    // SAFETY: the caller's, or null, which they never are.
+    match unsafe { (packet.as_ref(), found.as_mut()) } {
+        (Some(packet), Some(found)) => examine_parsed(packet, found),
+        _ => Reason::NotIp as u64,
     }
 }
 
 #[inline(always)]
-fn examine_frame<const WHOLE: bool>(context: *mut xdp_md, found: &mut Found) -> u64 {
-    let ctx = XdpContext::new(context);
-    let frame = XdpFrame::<WHOLE>::new(&ctx);
-    let bytes = frame.wire_length();
-    found.subject.bytes = bytes;
-    if trial::has_failed() {
-        return Reason::Reverted as u64;
-    }
-    let packet = match packet::parse(&frame) {
-        Ok(packet) => packet,
-        Err(not_ip) => {
-            dry_run::note_not_ip(not_ip);
-            return Reason::of_not_ip(not_ip) as u64;
-        }
-    };
-    if WHOLE && globals().dry_run != 0 {
-        dry_run::note_packet(&packet, classify(&packet, bytes));
+fn examine_parsed(packet: &Packet, found: &mut Found) -> u64 {
+    let bytes = found.subject.bytes;
+    if globals().dry_run != 0 {
+        dry_run::note_packet(packet, classify(packet, bytes));
     }
     match lists::find(&packet.source) {
         Listed::Allowed => return Reason::Allowed as u64,
@@ -92,7 +124,7 @@ fn examine_frame<const WHOLE: bool>(context: *mut xdp_md, found: &mut Found) -> 
     if packet.is_neighbour_discovery != 0 {
         return Reason::NeighbourDiscovery as u64;
     }
-    *found = Found { subject: Subject::new(&packet, bytes), matching: classify(&packet, bytes) };
+    *found = Found { subject: Subject::new(packet, bytes), rules: classify(packet, bytes) };
     WHOLE_HEADERS - packet.malformed
 }
 

@@ -17,10 +17,11 @@ use crate::{
 /// No rule denies it.
 pub const NONE: u64 = u64::MAX;
 
-/// Asks, charges and counts. `matching` are the bits of the rules. Returns where the rule is that denies the packet, or
-/// [`NONE`].
+/// Asks, charges and counts. Of the bits of the rules that match those are left that deny, whether they drop or observe.
+/// Returns where the rule is that denies the packet, or [`NONE`].
 #[inline(always)]
-pub fn denying(subject: &mut Subject, matching: u64) -> u64 {
+pub fn denying(subject: &mut Subject, bits: &mut u64) -> u64 {
+    let matching = *bits;
     if matching == 0 {
         return NONE;
     }
@@ -30,19 +31,23 @@ pub fn denying(subject: &mut Subject, matching: u64) -> u64 {
         let index = if globals().rules == 1 { 0 } else { index_of(matching) };
         let allowed = bucket::charge_first(subject, index);
         stats::count_rule(globals::rule(index).counters, !allowed, subject.bytes);
-        if !allowed {
+        if allowed {
+            *bits = 0;
+        } else {
             dry_run::note_denied(matching);
         }
         return if allowed || matching & enforced == 0 { NONE } else { index };
     }
     let mut walk = Walk { subject, left: 0, denied: 0 };
     if !enforce(&mut walk, matching & enforced) {
+        *bits = walk.denied;
         return index_of(walk.denied);
     }
     let observed = matching & !enforced;
     if observed != 0 {
         observe_all(&mut walk, observed);
     }
+    *bits = walk.denied;
     NONE
 }
 

@@ -1,10 +1,10 @@
 //! Counters, one copy for each processor.
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
-use ratelimit_common::wire::{Counter, RULE_NUMBERS, Reason, RuleCounters, TableCounters};
+use ratelimit_common::wire::{Counter, RULE_NUMBERS, Reason, RuleCounters, Sampled, TableCounters};
 
 #[map]
-static REASONS: PerCpuArray<Counter> = PerCpuArray::with_max_entries(Reason::ALL.len() as u32, 0);
+static REASONS: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(Reason::ALL.len() as u32, 0);
 
 #[map]
 static RULE_COUNTERS: PerCpuArray<RuleCounters> = PerCpuArray::with_max_entries(RULE_NUMBERS as u32, 0);
@@ -12,13 +12,19 @@ static RULE_COUNTERS: PerCpuArray<RuleCounters> = PerCpuArray::with_max_entries(
 #[map]
 static TABLE_COUNTERS: PerCpuArray<TableCounters> = PerCpuArray::with_max_entries(1, 0);
 
-/// Counts a packet under the reason for its verdict.
+/// Counts a packet under the reason for its verdict; returns whether it is a sample.
 #[inline(always)]
-pub fn count(reason: Reason, bytes: u64) {
-    if let Some(counter) = REASONS.get_ptr_mut(reason as u32) {
-        // SAFETY: the map's own memory, which only this processor writes.
-        add(unsafe { &mut *counter }, bytes);
-    }
+pub fn count(reason: Reason, bytes: u64) -> bool {
+    let Some(counters) = with_reason(reason as u64) else { return false };
+    add(&mut counters.count, bytes);
+    counters.sampler.is_due(counters.count.packets)
+}
+
+/// The counters of a reason's number.
+#[inline(always)]
+pub fn with_reason(reason: u64) -> Option<&'static mut Sampled> {
+    // SAFETY: the map's own memory, which only this processor writes.
+    REASONS.get_ptr_mut(reason as u32).map(|counters| unsafe { &mut *counters })
 }
 
 /// Counts a packet that a rule allowed and that passed, or that it denied.

@@ -121,7 +121,7 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         reads_whole: flag(reads_whole(&tables, &prefixes[1], &limits)),
         bans: flag(rules.iter().any(|rule| rule.ban.is_some())),
         is_on_trial: 0,
-        reserved: 0,
+        samples: 1,
     };
     Compiled { globals, index: index(&limits), limits, tables, prefixes, lists }
 }

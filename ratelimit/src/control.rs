@@ -1,6 +1,7 @@
 //! The control socket: HTTP and JSON on a Unix socket that only its owner may open. The daemon serves it, the command
 //! line asks it.
 
+mod listen;
 mod peer;
 mod routes;
 mod socket;
@@ -13,13 +14,18 @@ use std::{
 };
 
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Request, body::Bytes};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    http::request::Builder,
+};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::{net::UnixStream, sync::oneshot};
 
+pub use self::listen::listen;
 use self::peer::{Peer, peer};
 pub use self::socket::{ControlSocket, remove_left_over};
 use crate::policy::InstanceName;
@@ -151,8 +157,11 @@ pub fn ask(
 }
 
 async fn post(path: &Path, what: &str, asked: &Value) -> Result<Value, ControlError> {
-    const MOST_ANSWER: usize = 64 << 20;
-    let broken = |error: &dyn std::fmt::Display| ControlError::Broken(error.to_string());
+    read(send(path, Request::post(what), asked.to_string()).await?).await
+}
+
+/// Sends a request, and returns the answer of a daemon that does what it is asked.
+async fn send(path: &Path, request: Builder, asked: String) -> Result<Response<Incoming>, ControlError> {
     let stream = UnixStream::connect(path).await.map_err(|source| match source.kind() {
         // So many wait for an answer that there is no place for another.
         io::ErrorKind::WouldBlock => ControlError::Stuck(path.to_owned()),
@@ -161,15 +170,23 @@ async fn post(path: &Path, what: &str, asked: &Value) -> Result<Value, ControlEr
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     tokio::spawn(connection);
-    let request = Request::post(what).header("host", "ratelimit").header("content-type", "application/json");
-    let request = request.body(Full::new(Bytes::from(asked.to_string()))).map_err(|error| broken(&error))?;
+    let request = request.header("host", "ratelimit").header("content-type", "application/json");
+    let request = request.body(Full::new(Bytes::from(asked))).map_err(|error| broken(&error))?;
     let answer = sender.send_request(request).await.map_err(|error| broken(&error))?;
-    let status = answer.status();
-    let body =
-        Limited::new(answer.into_body(), MOST_ANSWER).collect().await.map_err(|error| broken(&error))?;
-    let answer: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-    if status.is_success() {
+    if answer.status().is_success() {
         return Ok(answer);
     }
+    let answer = read(answer).await?;
     Err(ControlError::Refused(answer["error"].as_str().unwrap_or("?").to_owned()))
+}
+
+async fn read(answer: Response<Incoming>) -> Result<Value, ControlError> {
+    const MOST_ANSWER: usize = 64 << 20;
+    let body = Limited::new(answer.into_body(), MOST_ANSWER).collect().await;
+    let body = body.map_err(|error| broken(&error))?;
+    Ok(serde_json::from_slice(&body.to_bytes()).unwrap_or_default())
+}
+
+fn broken(error: &dyn std::fmt::Display) -> ControlError {
+    ControlError::Broken(error.to_string())
 }

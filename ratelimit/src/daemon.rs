@@ -25,7 +25,9 @@ use crate::{
     config::Checked,
     control::{self, Command, ControlSocket},
     dataplane::{Bans, Claim, in_one_line},
-    policy::OnExit,
+    events::Hub,
+    metrics::{self, Metrics},
+    policy::{InstanceName, OnExit},
 };
 
 /// Runs until a signal or a command ends it. `checked` is what `source` has said first; with `revert_after` its rules are on
@@ -39,9 +41,11 @@ pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Res
     let claim = Claim::take(&instance)?;
     let path = checked.policy.control.clone().map_or_else(|| control::default_path(&instance), Ok)?;
     let socket = ControlSocket::bind(&path)?;
+    let server = checked.policy.metrics.map(metrics::Server::bind).transpose()?;
+    let metrics = Metrics::new(&instance);
     // Before anything is attached: a signal that comes meanwhile waits, and then takes it off again.
     let blocked = signals::block().context("blocking signals")?;
-    let running = Running::start(claim, source, checked, revert_after, &path)?;
+    let running = Running::start(claim, source, checked, revert_after, &path, metrics.reloads())?;
     let bans = Bans::open(&instance)?;
     // Before there are other threads, which would keep theirs.
     rights::keep_few();
@@ -50,8 +54,17 @@ pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Res
     runtime.block_on(async {
         let signals = Signals::catch().context("catching signals")?;
         signals::unblock(&blocked).context("unblocking signals")?;
+        if let Some(server) = server {
+            tokio::spawn(serve_metrics(server, metrics, instance));
+        }
         serve(running, bans, &socket, signals).await
     })
+}
+
+/// Serves metrics for as long as the runtime lives.
+async fn serve_metrics(server: metrics::Server, metrics: Metrics, instance: InstanceName) {
+    let ended = server.serve(metrics, instance).await;
+    error!(?ended, "no more metrics");
 }
 
 /// How often prefix lengths that have no ban any more are taken out of the kernel's look-ups.
@@ -75,12 +88,13 @@ async fn serve(mut running: Running, bans: Bans, socket: &ControlSocket, mut sig
     }
     let bans = std::sync::Arc::new(bans);
     let instance = running.instance().clone();
-    let control = socket.serve(&instance, sender, std::sync::Arc::clone(&bans));
+    let control = socket.serve(&instance, sender, std::sync::Arc::clone(&bans), Hub::start(&instance));
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();
     let mut watch = Watch::new();
     watch.set(running.files());
+    running.announce();
     let mut sweep = time::interval(SWEEP);
     tell(&[sd_notify::NotifyState::Ready]);
     let (reason, wanted, asked_by) = loop {

@@ -13,7 +13,7 @@ mod name;
 mod prefix;
 mod sets;
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 pub use application::Application;
 pub use ban::{Ban, BanError};
@@ -33,6 +33,8 @@ pub struct Policy {
     pub network: Option<Network>,
     /// What to answer about requests.
     pub application: Option<Application>,
+    /// Where metrics are served, if they are.
+    pub metrics: Option<SocketAddr>,
     /// The control socket, if not at its default place.
     pub control: Option<PathBuf>,
 }

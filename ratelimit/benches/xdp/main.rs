@@ -46,6 +46,7 @@ fn main() {
     let mut cases = references();
     cases.extend(shapes());
     cases.extend(rules());
+    cases.extend(samples());
     for (name, algorithm, refill) in ALGORITHMS {
         for sources in [1, 1_000, 100_000, 1_000_000, 10_000_000] {
             cases.push(case(name, algorithm, refill, sources, false));
@@ -132,6 +133,19 @@ fn rules() -> Vec<Case> {
         let name =
             format!("{all} rule{} on ports, {matching} of them match", if all == 1 { "" } else { "s" });
         loaded(name, compiled_rules(rules.collect()), None)
+    });
+    cases.collect()
+}
+
+/// What it costs that some packets are sampled, of one source and of many, of those that pass and of those that do not.
+fn samples() -> Vec<Case> {
+    let wanted = [("one source", 0, false), ("1,000,000 sources", 1_000_000, false), ("denied", 0, true)];
+    let cases = wanted.into_iter().flat_map(|(what, sources, is_denied)| {
+        [("", 1), ("not ", 0)].map(|(not, samples)| {
+            let mut compiled = compiled(Algorithm::TokenBucket, Refill::Continuous, is_denied);
+            (compiled.globals.random_sources, compiled.globals.samples) = (sources, samples);
+            loaded(format!("{not}sampled, {what}"), compiled, None)
+        })
     });
     cases.collect()
 }

@@ -4,12 +4,15 @@ mod bans;
 mod check;
 mod daemon;
 mod detach;
+mod events;
 mod failure;
 pub mod output;
+mod rules;
 mod run;
 mod simulate;
 mod status;
 mod table;
+mod top;
 pub mod validate;
 
 use std::{fmt::Display, path::PathBuf, process::ExitCode};
@@ -53,6 +56,9 @@ enum Command {
     Reload(daemon::Reload),
     Confirm(bans::Confirm),
     Check(check::Check),
+    Rules(rules::Rules),
+    Top(top::Top),
+    Events(events::Events),
     Detach(detach::Detach),
 }
 
@@ -86,6 +92,9 @@ impl Cli {
             Command::Check(check) => {
                 return check.run(self.output).unwrap_or_else(|failure| failure.report(self.output));
             }
+            Command::Rules(rules) => rules.run(self.output),
+            Command::Top(top) => top.run(self.output),
+            Command::Events(events) => events.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
         };
         done.map_or_else(|failure| failure.report(self.output), |()| ExitCode::SUCCESS)

@@ -17,10 +17,18 @@ pub enum Output {
 /// # Errors
 /// It can't be written for another reason.
 pub fn write(answer: &dyn Display) -> std::io::Result<()> {
+    write_on(answer).map(drop)
+}
+
+/// The same for a part of an answer without end; returns whether anybody reads on.
+///
+/// # Errors
+/// See [`write`].
+pub fn write_on(part: &dyn Display) -> std::io::Result<bool> {
     let mut out = std::io::stdout().lock();
-    match write!(out, "{answer}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        done => done,
+    match write!(out, "{part}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        done => done.map(|()| true),
     }
 }
 

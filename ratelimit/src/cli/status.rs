@@ -1,15 +1,20 @@
 //! `ratelimit status`: what is in force and what it has done.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
+use super::{InstanceArgs, answer_with, failure::Failure, output::Output, rules::share, table::Table};
 use crate::{
     control,
-    dataplane::{self, Error, Status, TrialStatus},
+    dataplane::{self, Error, ReasonStatus, Status, TrialStatus},
+    text::Thousands,
 };
 
 /// Shows what is in force, where, and how many packets passed and were dropped.
@@ -75,7 +80,7 @@ impl fmt::Display for Answer {
             }
             (None, None) => writeln!(f, "daemon      not running; the limits are in force all the same")?,
         }
-        writeln!(f, "config      {}", status.config)?;
+        writeln!(f, "config      {}, in force for {}", status.config, age(status.since))?;
         for attachment in &status.interfaces {
             writeln!(f, "interface   {} ({})", attachment.interface, attachment.mode.name())?;
         }
@@ -87,7 +92,7 @@ impl fmt::Display for Answer {
         }
         writeln!(f, "lists       {} allowed, {} denied, {} banned", status.allow, status.deny, status.bans)?;
         let table = &status.table;
-        writeln!(f, "table       {} buckets, {} MiB", table.buckets, table.bytes >> 20)?;
+        writeln!(f, "table       {} buckets, {} MiB", Thousands(table.buckets), table.bytes >> 20)?;
         if table.live_evictions + table.exhausted_tries > 0 {
             writeln!(f, "            {} buckets in use gave way to others", table.live_evictions)?;
             writeln!(
@@ -95,6 +100,9 @@ impl fmt::Display for Answer {
                 "            {} packets denied because processors met at a bucket",
                 table.exhausted_tries
             )?;
+        }
+        if status.events.lost > 0 {
+            writeln!(f, "events      {} lost: the daemon was not there or too slow", status.events.lost)?;
         }
         writeln!(f, "\n{}", packets(status))?;
         write!(f, "{}", rules(status))
@@ -118,11 +126,27 @@ fn warning(status: &Status) -> Option<String> {
     }
 }
 
+/// How long ago this was, in seconds since the Unix epoch.
+fn age(since: u64) -> humantime::FormattedDuration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    humantime::format_duration(Duration::from_secs(now.as_secs().saturating_sub(since)))
+}
+
 fn packets(status: &Status) -> Table {
-    let mut table = Table::new(["PACKETS", "VERDICT", "COUNT", "BYTES"]);
-    for reason in &status.reasons {
-        let (packets, bytes) = (reason.count.packets.to_string(), reason.count.bytes.to_string());
-        table.row([reason.reason.clone(), reason.verdict.clone(), packets, bytes]);
+    let mut table = Table::new(["PACKETS", "VERDICT", "COUNT", "SHARE", "BYTES"]);
+    let all: u64 = status.reasons.iter().map(|reason| reason.count.packets).sum();
+    // There are many reasons, of which few ever happen; these two are what one looks for.
+    let is_shown = |reason: &&ReasonStatus| {
+        reason.count.packets > 0 || matches!(reason.reason.as_str(), "passed" | "limited")
+    };
+    for ReasonStatus { reason, verdict, count } in status.reasons.iter().filter(is_shown) {
+        table.row([
+            reason.clone(),
+            verdict.clone(),
+            Thousands(count.packets).to_string(),
+            share(count.packets, all),
+            Thousands(count.bytes).to_string(),
+        ]);
     }
     table
 }
@@ -130,14 +154,14 @@ fn packets(status: &Status) -> Table {
 fn rules(status: &Status) -> Table {
     let mut table = Table::new(["RULE", "LIMIT", "KEY", "ACTION", "PASSED", "DROPPED"]);
     for rule in &status.rules {
-        let observes = if rule.rule.action == "observe" { " (observed)" } else { "" };
+        let observes = if status.observes || rule.rule.action == "observe" { " (observed)" } else { "" };
         table.row([
             rule.rule.name.clone(),
             rule.rule.limit.clone(),
             rule.rule.key.clone(),
             rule.rule.action.clone(),
-            rule.passed.packets.to_string(),
-            format!("{}{observes}", rule.dropped.packets),
+            Thousands(rule.passed.packets).to_string(),
+            format!("{}{observes}", Thousands(rule.dropped.packets)),
         ]);
     }
     table

@@ -75,7 +75,7 @@ const fn key(
     Key { path, kind, default, meaning, example }
 }
 
-const TOP: [Key; 4] = [
+const TOP: [Key; 6] = [
     key(
         "instance",
         "letters, digits, - and _, at most 63 bytes",
@@ -96,6 +96,20 @@ const TOP: [Key; 4] = [
         Said("nothing is answered about requests"),
         "What is answered about requests.",
         "application:\n  rules: domains/*.yaml\n  listen: {grpc: 127.0.0.1:8081}",
+    ),
+    key(
+        "metrics",
+        "mapping",
+        Said("none are served"),
+        "Metrics for Prometheus at `/metrics`, and at `/healthz` whether limits are in force.",
+        "metrics: {listen: 127.0.0.1:9102}",
+    ),
+    key(
+        "metrics.listen",
+        "IP address and port",
+        Required,
+        "Where they are served, over HTTP. Anybody who can reach it can read them.",
+        "metrics: {listen: \"[::1]:9102\"}",
     ),
     key(
         "control",

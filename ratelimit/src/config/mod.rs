@@ -8,6 +8,7 @@ mod error;
 mod fields;
 pub mod keys;
 pub mod limit;
+pub mod match_text;
 pub mod numbers;
 mod pending;
 mod rate;

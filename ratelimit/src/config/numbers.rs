@@ -37,6 +37,12 @@ pub const PROTOCOLS: [(&str, u8); 31] = [
     ("rohc", 142),
 ];
 
+/// The name of a protocol, if it has one here.
+#[must_use]
+pub fn protocol_name(number: u8) -> Option<&'static str> {
+    PROTOCOLS.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
+}
+
 /// ICMP
 pub const ICMP: u8 = 1;
 /// TCP

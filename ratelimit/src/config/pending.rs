@@ -6,7 +6,7 @@
 use super::error::FieldPath;
 
 /// Keys by path, list indices left out.
-const PENDING: &[&str] = &["application.store.redis", "metrics"];
+const PENDING: &[&str] = &["application.store.redis"];
 
 /// What an error says of something pending.
 pub const NOT_SUPPORTED_YET: &str = "not supported yet";

@@ -31,6 +31,8 @@ pub struct RawConfig {
     pub network: Option<RawNetwork>,
     /// `application`
     pub application: Option<RawApplication>,
+    /// `metrics.listen`
+    pub metrics: Option<Text>,
     /// `control`
     pub control: Option<Text>,
 }
@@ -99,8 +101,14 @@ pub fn read(node: &Node, report: &mut Report) -> Option<RawConfig> {
         instance: top.text("instance", report),
         network: top.get("network").and_then(|network| read_network(&network, report)),
         application: top.get("application").and_then(|section| application::read(&section, report)),
+        metrics: top.get("metrics").and_then(|metrics| read_metrics(&metrics, report)),
         control: top.text("control", report),
     })
+}
+
+fn read_metrics(field: &Field<'_>, report: &mut Report) -> Option<Text> {
+    let metrics = field.mapping(&keys::names("metrics"), report)?;
+    metrics.required_text("listen", "127.0.0.1:9102", report)
 }
 
 fn read_network(field: &Field<'_>, report: &mut Report) -> Option<RawNetwork> {

@@ -9,6 +9,7 @@ mod rules;
 
 use std::{
     fmt,
+    net::SocketAddr,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -45,7 +46,20 @@ pub fn validate(raw: &RawConfig, directory: &Path, report: &mut Report) -> Optio
         Some(application) => Some(application::validate(application, directory, report)?),
         None => None,
     };
-    Some(Policy { instance: instance.unwrap_or_default(), network, application, control })
+    let metrics = raw.metrics.as_ref().and_then(|text| listen_address(text, report));
+    Some(Policy { instance: instance.unwrap_or_default(), network, application, metrics, control })
+}
+
+/// Numbers only: what a name means can change, and with it who may reach what listens there.
+fn listen_address(text: &Text, report: &mut Report) -> Option<SocketAddr> {
+    let address = text.text.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
+    if address.is_none() {
+        let shown = quoted(&text.text);
+        let error =
+            format!("{shown} is no address with a port; write one such as 127.0.0.1:9102 or \"[::1]:9102\"");
+        report.error(&text.at, error);
+    }
+    address
 }
 
 fn socket_path(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {

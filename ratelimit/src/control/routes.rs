@@ -4,8 +4,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
+    body::Body,
     extract::{DefaultBodyLimit, Path as PathPart, Request, State, rejection::JsonRejection},
-    http::StatusCode,
+    http::{StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
     routing,
@@ -21,6 +22,7 @@ use tokio::{
 use super::{Answer, AskedBuckets, Command, ControlSocket};
 use crate::{
     dataplane::{BanError, BanStatus, Bans, around},
+    events::{Hub, MOST_CLIENTS},
     policy::{InstanceName, Prefix},
 };
 
@@ -36,6 +38,7 @@ struct Daemon {
     instance: Arc<str>,
     commands: mpsc::Sender<Command>,
     bans: Arc<Bans>,
+    events: Hub,
 }
 
 impl ControlSocket {
@@ -48,14 +51,16 @@ impl ControlSocket {
         instance: &InstanceName,
         commands: mpsc::Sender<Command>,
         bans: Arc<Bans>,
+        events: Hub,
     ) -> io::Result<()> {
         let listener = UnixListener::from_std(self.listener().try_clone()?)?;
-        let daemon = Daemon { instance: instance.as_str().into(), commands, bans };
+        let daemon = Daemon { instance: instance.as_str().into(), commands, bans, events };
         let routes = Router::new()
             .route("/detach", routing::post(detach))
             .route("/reload", routing::post(reload))
             .route("/observe", routing::post(observe))
             .route("/buckets", routing::post(buckets))
+            .route("/events", routing::get(listen))
             .route("/bans", routing::get(list).post(ban).delete(unban))
             .layer(DefaultBodyLimit::max(MOST_REQUEST))
             .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
@@ -91,6 +96,19 @@ async fn ask(daemon: &Daemon, command: impl FnOnce(Answer) -> Command) -> Respon
     match done {
         Ok(answer) => Json(answer).into_response(),
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
+}
+
+/// Events of packets, one JSON object a line, until the client goes.
+async fn listen(State(daemon): State<Daemon>) -> Response {
+    match daemon.events.lines() {
+        Some(lines) => {
+            ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+        }
+        None => {
+            let error = format!("{MOST_CLIENTS} clients listen to events already");
+            refused(StatusCode::SERVICE_UNAVAILABLE, error)
+        }
     }
 }
 

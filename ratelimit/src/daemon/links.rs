@@ -18,7 +18,11 @@ const QUIET: Duration = Duration::from_millis(50);
 const RTNLGRP_LINK: u32 = 1;
 
 /// Announcements of the kernel.
-pub struct Links(Option<AsyncFd<Announcements>>);
+pub struct Links {
+    announcements: Option<AsyncFd<Announcements>>,
+    /// Something has changed, and nobody has been told yet.
+    has_changed: bool,
+}
 
 struct Announcements(Socket);
 
@@ -32,7 +36,10 @@ impl Links {
     /// Listens. If the system refuses, it says so once, and nothing is ever noticed.
     #[must_use]
     pub fn watch() -> Self {
-        Self(Self::try_watch().inspect_err(|error| warn!(%error, "interfaces can't be watched")).ok())
+        let announcements =
+            Self::try_watch().inspect_err(|error| warn!(%error, "interfaces can't be watched")).ok();
+        // Before it was heard, something may have.
+        Self { announcements, has_changed: true }
     }
 
     fn try_watch() -> io::Result<AsyncFd<Announcements>> {
@@ -45,15 +52,18 @@ impl Links {
     }
 
     /// Returns when something has changed. What that is has to be looked up, so that nothing is missed if announcements
-    /// are lost.
+    /// are lost. It may be given up at any time; nothing is missed then either.
     pub async fn changed(&mut self) {
-        let Some(announcements) = &mut self.0 else { return std::future::pending().await };
-        if let Err(error) = drained(announcements).await {
-            warn!(%error, "interfaces can't be watched any more");
-            self.0 = None;
-            return;
+        if !self.has_changed {
+            let Some(announcements) = &mut self.announcements else { return std::future::pending().await };
+            if let Err(error) = drained(announcements).await {
+                warn!(%error, "interfaces can't be watched any more");
+                self.announcements = None;
+            }
+            self.has_changed = true;
         }
         time::sleep(QUIET).await;
+        self.has_changed = false;
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     config::Checked,
     control::AskedBuckets,
     dataplane::{self, Claim, Dataplane, Error, Log, Trial, Wanted, in_one_line},
+    metrics::Reloads,
     policy::{InstanceName, Network, OnExit, Policy},
     text::{Shown, ShownLines},
 };
@@ -26,6 +27,7 @@ pub struct Running {
     network: Network,
     dataplane: Dataplane,
     trial: Option<OnTrial>,
+    reloads: Reloads,
 }
 
 /// Rules that nobody has confirmed yet.
@@ -53,6 +55,7 @@ impl Running {
         checked: Checked,
         revert_after: Option<Nanos>,
         control: &Path,
+        reloads: Reloads,
     ) -> Result<Self> {
         let Checked { policy, warnings } = checked;
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));
@@ -61,12 +64,12 @@ impl Running {
         let trial_end = trial.map(|trial| trial.end);
         let wanted = Wanted { network: &network, config: &source.config, observes: None, trial_end };
         let dataplane = claim.start(&wanted, control)?;
-        let running = Self { source, policy, network, dataplane, trial };
-        running.announce();
-        Ok(running)
+        reloads.started();
+        Ok(Self { source, policy, network, dataplane, trial, reloads })
     }
 
-    fn announce(&self) {
+    /// Says what is in force, and where.
+    pub fn announce(&self) {
         for attachment in self.dataplane.attachments() {
             info!(
                 interface = attachment.interface,
@@ -118,8 +121,14 @@ impl Running {
     pub fn reload(&mut self, reason: &str) -> Result<Value, String> {
         let done = self.try_reload();
         match &done {
-            Ok(()) => info!(reason, rules = self.network.rules.len(), "reloaded"),
-            Err(why) => error!(reason, "not reloaded, what was in force stays: {}", ShownLines(why)),
+            Ok(()) => {
+                self.reloads.succeeded();
+                info!(reason, rules = self.network.rules.len(), "reloaded");
+            }
+            Err(why) => {
+                self.reloads.failed();
+                error!(reason, "not reloaded, what was in force stays: {}", ShownLines(why));
+            }
         }
         done.map(|()| json!({"reloaded": true, "rules": self.network.rules.len()}))
     }
@@ -136,6 +145,9 @@ impl Running {
         }
         if policy.control != self.policy.control {
             return Err(fixed("control"));
+        }
+        if policy.metrics != self.policy.metrics {
+            return Err(fixed("metrics.listen"));
         }
         let Some(network) = policy.network.clone() else { return Err(fixed("network")) };
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));

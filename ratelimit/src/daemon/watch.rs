@@ -21,6 +21,8 @@ pub struct Watch {
     events: Receiver<()>,
     files: BTreeMap<PathBuf, Option<Stamp>>,
     directories: BTreeSet<PathBuf>,
+    /// Something has happened in the directories that has not been looked at.
+    is_stirred: bool,
 }
 
 /// What changes when a file does.
@@ -52,7 +54,7 @@ impl Watch {
             }
         });
         let watcher = watcher.inspect_err(cannot_watch).ok();
-        Self { watcher, events, files: BTreeMap::new(), directories: BTreeSet::new() }
+        Self { watcher, events, files: BTreeMap::new(), directories: BTreeSet::new(), is_stirred: false }
     }
 
     /// Watches these files, or whether they come to be, from now on, and no others.
@@ -76,14 +78,17 @@ impl Watch {
         self.files = files.into_iter().map(|file| (file.clone(), Stamp::of(&file))).collect();
     }
 
-    /// Returns when one of the files has changed and nothing changes any more.
+    /// Returns when one of the files has changed and nothing changes any more. It may be given up at any time; nothing is
+    /// missed then either.
     pub async fn changed(&mut self) {
         loop {
-            if self.events.recv().await.is_none() {
+            if !self.is_stirred && self.events.recv().await.is_none() {
                 // There is no watcher.
                 std::future::pending::<()>().await;
             }
+            self.is_stirred = true;
             while tokio::time::timeout(QUIET, self.events.recv()).await.is_ok_and(|event| event.is_some()) {}
+            self.is_stirred = false;
             let mut is_changed = false;
             for (file, stamp) in &mut self.files {
                 let now = Stamp::of(file);

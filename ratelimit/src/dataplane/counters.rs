@@ -1,10 +1,10 @@
 //! Reading the program's counters: sums over all processors.
 
 use aya::maps::{Map, MapData, PerCpuArray};
-use ratelimit_common::wire::{Counter, Reason, RuleCounters, TableCounters};
+use ratelimit_common::wire::{Counter, EventCounters, Reason, RuleCounters, Sampled, TableCounters};
 use serde::{Deserialize, Serialize};
 
-use super::{Error, kernel::Wire};
+use super::{Error, EventStatus, kernel::Wire};
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ impl std::ops::AddAssign<Counter> for Count {
 /// Packets for one reason.
 pub(super) fn reason(map: &Map, reason: Reason) -> Result<Count, Error> {
     let mut sum = Count::default();
-    each(map, reason as u32, |counter: Counter| sum += counter)?;
+    each(map, reason as u32, |counters: Sampled| sum += counters.count)?;
     Ok(sum)
 }
 
@@ -47,6 +47,16 @@ pub(super) fn table(map: &Map) -> Result<TableCounters, Error> {
         sum.exhausted_tries = sum.exhausted_tries.wrapping_add(counters.exhausted_tries);
         sum.bans_made = sum.bans_made.wrapping_add(counters.bans_made);
         sum.bans_replaced = sum.bans_replaced.wrapping_add(counters.bans_replaced);
+    })?;
+    Ok(sum)
+}
+
+/// Events that were handed over and that were lost.
+pub(super) fn events(map: &Map) -> Result<EventStatus, Error> {
+    let mut sum = EventStatus { written: 0, lost: 0 };
+    each(map, 0, |counters: EventCounters| {
+        sum.written = sum.written.wrapping_add(counters.written);
+        sum.lost = sum.lost.wrapping_add(counters.lost);
     })?;
     Ok(sum)
 }

@@ -2,7 +2,8 @@
 
 use aya::Pod;
 use ratelimit_common::wire::{
-    Counter, DryRun, Globals, META_BYTES, MOST_LIMITS, Rule, RuleCounters, TableCounters,
+    DryRun, Event, EventCounters, Globals, META_BYTES, MOST_LIMITS, Rule, RuleCounters, Sampled,
+    TableCounters,
 };
 
 /// A type that crosses the kernel boundary.
@@ -13,8 +14,9 @@ pub(super) struct Wire<T>(pub T);
 /// Types without padding, of which any bytes that the kernel holds are a value.
 trait Plain: Copy + 'static {}
 
-impl Plain for Counter {}
 impl Plain for RuleCounters {}
+impl Plain for Sampled {}
+impl Plain for EventCounters {}
 impl Plain for TableCounters {}
 impl Plain for Globals {}
 impl Plain for Rule {}
@@ -24,6 +26,13 @@ impl Plain for [u8; MOST_LIMITS * size_of::<Rule>()] {}
 
 // SAFETY: a transparent wrapper of a type without padding. `Rule` is only written, never read back.
 unsafe impl<T: Plain> Pod for Wire<T> {}
+
+/// An event, as it lies in the ring; `None` if it is none.
+pub(super) fn event(bytes: &[u8]) -> Option<Event> {
+    let is_whole = bytes.len() == size_of::<Event>();
+    // SAFETY: it is as long as an event, which is made of numbers without padding; it need not be aligned.
+    is_whole.then(|| unsafe { bytes.as_ptr().cast::<Event>().read_unaligned() })
+}
 
 impl Wire<Rule> {
     pub(super) fn as_bytes(&self) -> &[u8] {

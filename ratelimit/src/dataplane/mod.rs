@@ -9,6 +9,7 @@ mod buckets;
 mod clock;
 mod counters;
 mod error;
+mod events;
 mod kernel;
 mod log;
 mod lookup;
@@ -18,6 +19,7 @@ mod object;
 mod pins;
 mod raw;
 mod sets;
+mod sketch;
 mod start;
 mod state;
 mod status;
@@ -29,13 +31,15 @@ pub use self::{
     bans::{BanError, BanInForce, BanStatus, Bans, around},
     counters::Count,
     error::Error,
+    events::{Events, interface_name, unix_offset},
     log::Log,
     lookup::BucketStatus,
     netlink::Mode,
     object::{Generation, Judged},
+    sketch::{SeenSet, Sketch, current_window},
     start::{Claim, Dataplane, Wanted},
     state::{Daemon, InForce, RuleInForce},
-    status::{ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
+    status::{EventStatus, ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
     trial::{Trial, confirm},
 };
 pub(crate) use self::{clock::monotonic, error::in_one_line};

@@ -15,15 +15,16 @@ use ratelimit_common::{
     bans,
     classify::Dimension,
     packet::{Address, Packet},
+    sketch,
     table::SLOTS,
     time::Nanos,
     wire::{
-        Counter, DryRun, Globals, META_BYTES, MOST_LIMITS, RULE_NUMBERS, Reason, Rule, RuleCounters,
-        SetWords, TableCounters,
+        DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, MOST_LIMITS, RULE_NUMBERS, Reason, Rule,
+        RuleCounters, Sampled, SetWords, TableCounters,
     },
 };
 
-use super::{Count, Error, Log, counters, kernel::Wire, pins::Pins, system::check};
+use super::{Count, Error, EventStatus, Log, Sketch, counters, kernel::Wire, pins::Pins, system::check};
 use crate::compile::Compiled;
 
 /// Embedded, so that the binary needs no other file.
@@ -32,27 +33,40 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ra
 const PROGRAM: &str = "ratelimit";
 
 /// The maps that outlive a generation, and the sizes of their values.
-const SHARED_MAPS: [(&str, usize); 9] = [
+const SHARED_MAPS: [(&str, usize); 13] = [
     ("BUCKETS", size_of::<SetWords>()),
     ("BANS", size_of::<SetWords>()),
     ("BAN_PREFIXES", size_of::<[u64; SLOTS]>()),
     ("BAN_LENGTHS", size_of::<bans::Lengths>()),
     ("TRIAL", size_of::<u64>()),
-    ("REASONS", size_of::<Counter>()),
+    ("REASONS", size_of::<Sampled>()),
     ("RULE_COUNTERS", size_of::<RuleCounters>()),
     ("TABLE_COUNTERS", size_of::<TableCounters>()),
     ("META", META_BYTES),
+    ("EVENTS", 0),
+    ("EVENT_COUNTERS", size_of::<EventCounters>()),
+    ("OBSERVED", size_of::<Sampled>()),
+    ("SKETCH", size_of::<sketch::Set>()),
 ];
 
 /// How many values a shared map has.
-fn entries(name: &str, sets: u32) -> u32 {
-    match name {
+fn entries(name: &str, sets: u32) -> Result<u32, Error> {
+    Ok(match name {
         "BUCKETS" => sets,
         "BANS" | "BAN_PREFIXES" => bans::SETS,
+        "EVENTS" => EVENT_BYTES,
+        "SKETCH" => sketch_sets()?,
         "REASONS" => Reason::ALL.len() as u32,
         "RULE_COUNTERS" => RULE_NUMBERS as u32,
         _ => 1,
-    }
+    })
+}
+
+/// Sets of the sketch, for all processors that there may be.
+pub(super) fn sketch_sets() -> Result<u32, Error> {
+    let processors = aya::util::nr_cpus()
+        .map_err(|(_, source)| Error::System { what: "the number of processors", source })?;
+    Ok(sketch::all_sets(processors as u32))
 }
 
 /// Whether what is pinned is what this version would pin: the loader takes whatever is there.
@@ -61,13 +75,17 @@ pub(super) fn check_pinned(pins: &Pins, sets: u32) -> Result<(), Error> {
         let path = pins.maps().join(name);
         let info = MapInfo::from_pin(&path)?;
         let (kind, flags) = match name {
-            "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" => (MapType::Array, BPF_F_MMAPABLE),
+            "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" | "SKETCH" => {
+                (MapType::Array, BPF_F_MMAPABLE)
+            }
             "META" | "TRIAL" => (MapType::Array, 0),
+            "EVENTS" => (MapType::RingBuf, 0),
             _ => (MapType::PerCpuArray, 0),
         };
+        let key_size = if kind == MapType::RingBuf { 0 } else { 4 };
         let found =
             (info.map_type()?, info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
-        let wanted = (kind, 4, value_size as u32, entries(name, sets), flags);
+        let wanted = (kind, key_size, value_size as u32, entries(name, sets)?, flags);
         if found != wanted {
             let what = format!("the map is {found:?} where this version needs {wanted:?}");
             return Err(Error::Pinned { path, what, instance: pins.instance().to_string() });
@@ -108,6 +126,7 @@ impl Generation {
             .override_global("RULES", &rules, true)
             .override_global("RULE_INDEX", &compiled.index, true)
             .map_max_entries("BUCKETS", sets)
+            .map_max_entries("SKETCH", sketch_sets()?)
             .map_max_entries("LISTS", room(&compiled.lists.words));
         for table in &compiled.tables {
             loader.map_max_entries(map_of(table.dimension), table.rows.len() as u32);
@@ -188,6 +207,22 @@ impl Generation {
         let program: &Xdp = program.try_into().map_err(|_| Error::Object("an XDP program"))?;
         let result = program.test_run(options).map_err(|error| Error::load(&error))?;
         Ok(Judged { passed: result.return_value == 2, time: Nanos(result.duration.as_nanos() as u64) })
+    }
+
+    /// Events that it has handed over, and that were lost.
+    ///
+    /// # Errors
+    /// The map can't be read.
+    pub fn event_counts(&self) -> Result<EventStatus, Error> {
+        counters::events(self.map("EVENT_COUNTERS")?)
+    }
+
+    /// The sources that it has seen most of.
+    ///
+    /// # Errors
+    /// The map can't be read.
+    pub fn sketch(&self) -> Result<Sketch, Error> {
+        Sketch::map(self.map("SKETCH")?)
     }
 
     /// Packets that the rule of this number passed and dropped.

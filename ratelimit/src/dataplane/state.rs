@@ -80,6 +80,9 @@ pub struct RuleInForce {
     pub key: String,
     /// What it does above the limit.
     pub action: String,
+    /// Which packets it is about.
+    #[serde(default, rename = "match")]
+    pub matches: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -216,5 +219,6 @@ pub(super) fn describe(rule: &policy::Rule, number: u32) -> RuleInForce {
             policy::Action::Observe => "observe",
         }
         .to_owned(),
+        matches: config::match_text::format_match(&rule.matches),
     }
 }

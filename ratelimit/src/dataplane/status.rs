@@ -39,6 +39,17 @@ pub struct Status {
     pub rules: Vec<RuleStatus>,
     /// The bucket table.
     pub table: TableStatus,
+    /// Events of packets that were dropped, or would have been.
+    pub events: EventStatus,
+}
+
+/// Events of packets.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct EventStatus {
+    /// Handed over to the daemon.
+    pub written: u64,
+    /// Lost, because the daemon was not there or too slow.
+    pub lost: u64,
 }
 
 /// How a trial stands.
@@ -131,6 +142,7 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
             .map(|rule| rule_status(&rule_counters, rule))
             .collect::<Result<_, _>>()?,
         table: table(&pins, state.sets)?,
+        events: events(&pins)?,
     })
 }
 
@@ -177,6 +189,10 @@ fn reasons(pins: &Pins) -> Result<Vec<ReasonStatus>, Error> {
 fn rule_status(map: &Map, rule: RuleInForce) -> Result<RuleStatus, Error> {
     let (passed, dropped) = counters::rule(map, rule.number)?;
     Ok(RuleStatus { rule, passed, dropped })
+}
+
+fn events(pins: &Pins) -> Result<EventStatus, Error> {
+    counters::events(&open(pins, "EVENT_COUNTERS")?)
 }
 
 fn table(pins: &Pins, sets: u32) -> Result<TableStatus, Error> {

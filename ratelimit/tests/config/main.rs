@@ -152,6 +152,15 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
+fn metrics_listen_at_an_address() {
+    for address in ["127.0.0.1:9102", "[::1]:9102", "0.0.0.0:65535"] {
+        let policy = policy(&format!("metrics: {{listen: \"{address}\"}}\nnetwork: {{}}\n"));
+        assert_eq!(policy.metrics.map(|metrics| metrics.to_string()).as_deref(), Some(address));
+    }
+    assert_eq!(policy("network: {}\n").metrics, None);
+}
+
+#[test]
 fn paths_are_relative_to_the_file() {
     let file = file("control: run/a.sock\nnetwork: {}\n");
     let expected = file.path.parent().unwrap().join("run/a.sock");

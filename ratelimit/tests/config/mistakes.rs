@@ -164,7 +164,18 @@ fn mistakes_at_the_top() {
         ("control: /\u{202e}x", "1:10 control: must be the path of a socket"),
         (&format!("control: /{long}"), "1:10 control: 108 bytes long; a socket's path has at most 107"),
         ("contorl: /x", "1:1 contorl: unknown key `contorl`, did you mean `control`?"),
-        ("metrics: {}", "1:1 metrics: `metrics` is not supported yet"),
+        ("metrics: {}", "1:10 metrics.listen: missing"),
+        ("metrics: {listen: 9102}", "1:19 metrics.listen: `9102` is no address with a port"),
+        (
+            "metrics: {listen: \"localhost:9102\"}",
+            "1:19 metrics.listen: `localhost:9102` is no address with a port",
+        ),
+        ("metrics: {listen: \"::1:9102\"}", "1:19 metrics.listen: `::1:9102` is no address with a port"),
+        (
+            "metrics: {listen: \"127.0.0.1:0\"}",
+            "1:19 metrics.listen: `127.0.0.1:0` is no address with a port",
+        ),
+        ("metrics: {listen: \"[::1]:1\", port: 2}", "1:30 metrics.port: unknown key `port`"),
     ];
     for (line, expected) in cases {
         assert_errors(format!("{line}\n{}", network(&[])), &[expected]);
@@ -180,7 +191,7 @@ fn files_of_another_shape() {
         ("network:", "1:1 network: must be a mapping (of interfaces"),
         ("network: {rules: {name: a}}", "1:18 network.rules: must be a list"),
         ("network: {rules: [a]}", "1:19 network.rules[0]: must be a mapping (of name"),
-        ("[a, b]", "1:1 : must be a mapping (of instance, network, application, control), not a list"),
+        ("[a, b]", "1:1 : must be a mapping (of instance, network, application, metrics, control), not a list"),
         ("rules", "1:1 : must be a mapping"),
         ("<<: 5\nnetwork: {}", "1:5 : `<<` takes a mapping"),
         ("network: {rules: [{name: öäü, rate: 0/s}]}", "1:37 network.rules[0].rate: a rate of 0"),
@@ -206,7 +217,7 @@ network:
     - rate: 10/fortnight
     - {name: one, rate: 1/s, action: block}
     - {name: log, rate: 0/s, algorithm: sliding_window_log, burst: 5}
-metrics: {listen: 127.0.0.1:9102}
+application: {}
 ";
     assert_errors(
         content,
@@ -226,7 +237,7 @@ metrics: {listen: 127.0.0.1:9102}
             "14:25 network.rules[3].rate: a rate of 0",
             "14:41 network.rules[3].algorithm: sliding_window_log keeps",
             "14:68 network.rules[3].burst: sliding_window_log has none",
-            "15:1 metrics: `metrics` is not supported yet",
+            "15:1 application: `application` is not supported yet",
         ],
     );
 }

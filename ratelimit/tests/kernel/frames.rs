@@ -53,7 +53,12 @@ pub struct Raw(OwnedFd);
 impl Raw {
     /// Protocol 0: it receives nothing.
     pub fn new(link: &Link) -> Self {
-        Self(link.client.enter(|| packet_socket(client_interface(), 0)))
+        Self::on(link, client_interface())
+    }
+
+    /// On another interface of the client.
+    pub fn on(link: &Link, interface: &str) -> Self {
+        Self(link.client.enter(|| packet_socket(interface, 0)))
     }
 
     pub fn send(&self, frame: &[u8]) {

@@ -4,28 +4,36 @@
 //! other. Each test has a network, a BPF file system and a `/run` of its own besides, see [`net::isolated`].
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
+mod bans;
 mod bytes;
 mod captures;
 mod concurrency;
 mod counters;
 mod daemon;
 mod errors;
+mod events;
 mod flood;
 mod floods;
 mod foreign;
 mod frames;
 mod headers;
+mod interfaces;
 mod keys;
+mod kills;
 mod leftovers;
 mod lifecycle;
 mod limits;
 mod matching;
+mod metrics;
 mod net;
 mod offline;
 mod packets;
+mod pressure;
+mod reload;
 mod sources;
 mod streams;
 mod stuck;
+mod top;
 mod unprivileged;
 mod vectors;
 mod wait;

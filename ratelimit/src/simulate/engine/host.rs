@@ -125,7 +125,7 @@ impl Engine for Host {
         let packet = match packet::parse(frame) {
             Ok(packet) => packet,
             Err(not_ip) => {
-                let reason = Reason::of_not_ip(not_ip);
+                let reason = Reason::of_not_ip(not_ip.hides);
                 return Ok(Verdict { packet: Err(not_ip), matching: 0, denied: 0, reason });
             }
         };

@@ -1,0 +1,146 @@
+//! `ratelimit events`: packets that are dropped, while they are.
+
+use std::{
+    fmt::Display,
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::{
+    InstanceArgs,
+    failure::Failure,
+    output::{self, Output, complain},
+};
+use crate::{
+    control, dataplane,
+    events::Description,
+    policy::{InstanceName, RuleName},
+    text::Shown,
+};
+
+/// Shows packets that are dropped, or would be, one a line, until it is interrupted: of many a sample, at most 100 a second
+/// for each processor.
+#[derive(Debug, Args)]
+pub struct Events {
+    #[command(flatten)]
+    instance: InstanceArgs,
+    /// The daemon's control socket, if it is not where the daemon has noted it.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Stop after so many.
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Only those that this rule denied first.
+    #[arg(long, value_name = "NAME")]
+    rule: Option<RuleName>,
+}
+
+/// What the daemon sends.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Event(Box<Description>),
+    /// This client was too slow for so many.
+    Missed {
+        missed: u64,
+    },
+}
+
+/// Why nothing more is shown.
+enum End {
+    Enough,
+    Unwritable(io::Error),
+}
+
+impl Events {
+    /// Shows them.
+    ///
+    /// # Errors
+    /// There is no daemon to ask, or no such rule.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let instance = &self.instance.instance;
+        if let Some(rule) = &self.rule {
+            check_rule(instance, rule)?;
+        }
+        let path = self.path(instance)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Failure::failed)?;
+        runtime.block_on(async {
+            tokio::select! {
+                done = self.show(&path, instance, output) => done,
+                _ = tokio::signal::ctrl_c() => Ok(()),
+            }
+        })
+    }
+
+    async fn show(&self, path: &Path, instance: &InstanceName, output: Output) -> Result<(), Failure> {
+        let mut left = self.count;
+        let ended = control::listen(path, instance, |line| self.show_line(line, output, &mut left)).await;
+        match ended.map_err(Failure::failed)? {
+            Some(End::Enough) => Ok(()),
+            Some(End::Unwritable(error)) => Err(Failure::failed(format_args!("writing an event: {error}"))),
+            None => Err(Failure::failed("the daemon has ended")),
+        }
+    }
+
+    fn show_line(&self, line: &[u8], output: Output, left: &mut Option<u64>) -> ControlFlow<End> {
+        let written = match serde_json::from_slice(line) {
+            Ok(Line::Event(event)) if self.is_wanted(&event) => {
+                *left = left.map(|left| left - 1);
+                match output {
+                    Output::Text => write(&Shown(&event)),
+                    Output::Json => write(&Shown(String::from_utf8_lossy(line))),
+                }
+            }
+            Ok(Line::Missed { missed }) => {
+                complain(&format_args!("ratelimit: too slow for {missed} events, which are not shown"));
+                Ok(true)
+            }
+            // Another rule's; or a newer daemon's, of a kind that is not known here.
+            Ok(Line::Event(_)) | Err(_) => Ok(true),
+        };
+        match written {
+            Err(error) => ControlFlow::Break(End::Unwritable(error)),
+            Ok(true) if *left != Some(0) => ControlFlow::Continue(()),
+            Ok(_) => ControlFlow::Break(End::Enough),
+        }
+    }
+
+    fn is_wanted(&self, event: &Description) -> bool {
+        self.rule.as_ref().is_none_or(|rule| event.rule.as_deref() == Some(rule.as_str()))
+    }
+
+    /// Where the daemon is asked.
+    fn path(&self, instance: &InstanceName) -> Result<PathBuf, Failure> {
+        if let Some(path) = &self.control {
+            return Ok(path.clone());
+        }
+        match dataplane::daemon(instance).map_err(Failure::failed)? {
+            (Some(daemon), true) => Ok(daemon.control),
+            (_, true) => control::default_path(instance).map_err(Failure::failed),
+            (_, false) => Err(Failure::failed(format_args!(
+                "no daemon serves instance `{instance}`, and events come through it: start it with `ratelimit run --config \
+                 FILE`"
+            ))),
+        }
+    }
+}
+
+fn write(line: &dyn Display) -> io::Result<bool> {
+    output::write_on(&format_args!("{line}\n"))
+}
+
+/// Whether there is such a rule: one would wait long for events of another.
+fn check_rule(instance: &InstanceName, rule: &RuleName) -> Result<(), Failure> {
+    let status = dataplane::status(instance).map_err(Failure::failed)?;
+    let names: Vec<&str> = status.rules.iter().map(|rule| rule.rule.name.as_str()).collect();
+    if names.contains(&rule.as_str()) {
+        return Ok(());
+    }
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(Failure::failed(format_args!("no rule `{rule}` is in force; there are: {known}")))
+}

@@ -1,0 +1,144 @@
+//! `ratelimit rules`: the rules in force, what each is about and what it has done.
+
+use std::fmt;
+
+use clap::Args;
+use serde_json::json;
+
+use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
+use crate::{
+    dataplane::{self, RuleStatus},
+    text::Thousands,
+};
+
+/// Lists the rules in force: what they match, their limits, and what they have done.
+#[derive(Debug, Args)]
+pub struct Rules {
+    #[command(flatten)]
+    instance: InstanceArgs,
+}
+
+/// The answer.
+struct Answer {
+    rules: Vec<RuleStatus>,
+    /// Whether none of them drops for the time being.
+    observes: bool,
+}
+
+impl Rules {
+    /// Lists them.
+    ///
+    /// # Errors
+    /// The instance is not attached, or can't be looked at.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let status = dataplane::status(&self.instance.instance).map_err(Failure::failed)?;
+        let json = json!({"rules": status.rules, "observes": status.observes});
+        answer_with(output, &Answer { rules: status.rules, observes: status.observes }, &json)
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rules.is_empty() {
+            return writeln!(f, "no rules: every packet passes");
+        }
+        let mut table = Table::new([
+            "RULE",
+            "ACTION",
+            "PASSED",
+            "DROPPED",
+            "SHARE",
+            "DROPPED BYTES",
+            "LIMIT",
+            "KEY",
+            "MATCH",
+        ]);
+        for RuleStatus { rule, passed, dropped } in &self.rules {
+            let action = if self.observes { "observe" } else { &rule.action };
+            table.row([
+                rule.name.clone(),
+                action.to_owned(),
+                Thousands(passed.packets).to_string(),
+                Thousands(dropped.packets).to_string(),
+                share(dropped.packets, passed.packets.saturating_add(dropped.packets)),
+                Thousands(dropped.bytes).to_string(),
+                rule.limit.clone(),
+                rule.key.clone(),
+                rule.matches.clone(),
+            ]);
+        }
+        write!(f, "{table}")?;
+        if self.observes {
+            writeln!(f, "\nAll rules only observe, until `ratelimit observe off`.")?;
+        } else if self.rules.iter().any(|rule| rule.rule.action == "observe") {
+            writeln!(f, "\nA rule that observes drops nothing: what it would have dropped is shown.")?;
+        }
+        Ok(())
+    }
+}
+
+/// A part of a whole in percent.
+#[must_use]
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "0 %".to_owned();
+    }
+    let percent = part as f64 * 100.0 / whole as f64;
+    match percent {
+        _ if part == 0 => "0 %".to_owned(),
+        _ if part == whole => "100 %".to_owned(),
+        small if small < 0.1 => "0.1 %".to_owned(),
+        large if large > 99.9 => "99.9 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataplane::{Count, RuleInForce};
+
+    fn rule(name: &str, action: &str, passed: u64, dropped: u64) -> RuleStatus {
+        let count = |packets| Count { packets, bytes: packets * 100 };
+        RuleStatus {
+            rule: RuleInForce {
+                number: 1,
+                name: name.to_owned(),
+                limit: "rate=5/s".to_owned(),
+                key: "source v4/32 v6/64".to_owned(),
+                action: action.to_owned(),
+                matches: "any packet".to_owned(),
+            },
+            passed: count(passed),
+            dropped: count(dropped),
+        }
+    }
+
+    #[test]
+    fn rules_are_shown_with_their_shares() {
+        let rules = vec![rule("every", "drop", 3_000, 1_000), rule("watch", "observe", 0, 0)];
+        let text = Answer { rules: rules.clone(), observes: false }.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[1],
+            "every  drop      3,000    1,000  25.0 %        100,000  rate=5/s  source v4/32 v6/64  any packet"
+        );
+        assert_eq!(lines.last().unwrap().split(':').next(), Some("A rule that observes drops nothing"));
+        let text = Answer { rules, observes: true }.to_string();
+        assert!(text.contains("every  observe") && text.contains("`ratelimit observe off`"), "{text}");
+    }
+
+    #[test]
+    fn a_share_is_all_or_nothing_only_if_it_is() {
+        for (part, whole, expected) in [
+            (0, 0, "0 %"),
+            (0, 5, "0 %"),
+            (5, 5, "100 %"),
+            (1, 1_000_000, "0.1 %"),
+            (999_999, 1_000_000, "99.9 %"),
+            (1, 3, "33.3 %"),
+        ] {
+            assert_eq!(share(part, whole), expected);
+        }
+    }
+}

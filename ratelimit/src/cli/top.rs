@@ -1,0 +1,168 @@
+//! `ratelimit top`: the heaviest sources, as tables or on a live screen.
+
+mod screen;
+mod windows;
+
+use std::{
+    fmt,
+    io::{IsTerminal as _, stdin, stdout},
+};
+
+use clap::Args;
+use serde_json::json;
+
+use self::windows::Windows;
+use super::{
+    InstanceArgs,
+    failure::Failure,
+    output::{self, Output},
+    table::Table,
+};
+use crate::{
+    text::Thousands,
+    top::{By, Estimate, Ipv6By, Source, Top as Heaviest, of},
+};
+
+/// Shows the heaviest sources, estimated from samples, each second: on a terminal as a live screen, else as a table.
+#[derive(Debug, Args)]
+pub struct Top {
+    #[command(flatten)]
+    instance: InstanceArgs,
+    /// What sources are sorted by.
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    /// Print one table and end.
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
+    /// Print so many tables, one after the other, and end.
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Seconds that each table is about.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+    /// How many sources are shown.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rows: u16,
+    /// Take IPv6 sources of one network of 64 bits together.
+    #[arg(long)]
+    networks: bool,
+}
+
+impl Top {
+    /// Shows them.
+    ///
+    /// # Errors
+    /// The instance is not attached, or can't be looked at.
+    pub fn run(self, output: Output) -> Result<(), Failure> {
+        let mut windows = Windows::open(&self.instance.instance, self.interval)?;
+        let count = match self.count {
+            _ if self.once => 1,
+            Some(count) => count,
+            None if output == Output::Text && stdout().is_terminal() && stdin().is_terminal() => {
+                return screen::run(&self, windows);
+            }
+            None => 1,
+        };
+        for turn in 0..count {
+            let sums = windows.next()?;
+            let top = sums.top(self.by, self.ipv6(), self.rows.into());
+            let separator = if turn == 0 { "" } else { "\n" };
+            let written = match output {
+                Output::Text => {
+                    output::write_on(&format_args!("{separator}{}", Shown { top: &top, by: self.by }))
+                }
+                Output::Json => output::write_on(&format_args!("{}\n", json!(top))),
+            };
+            if !written.map_err(|error| Failure::failed(format_args!("writing the answer: {error}")))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    const fn ipv6(&self) -> Ipv6By {
+        if self.networks { Ipv6By::Network } else { Ipv6By::Address }
+    }
+}
+
+/// The heaviest sources as text.
+struct Shown<'t> {
+    top: &'t Heaviest,
+    by: By,
+}
+
+/// The headings of [`cells`].
+const HEADINGS: [&str; 6] = ["SOURCE", "PACKETS/S", "BYTES/S", "DROPS/S", "SHARE", "95 % SURE"];
+
+/// A source's cells.
+fn cells(source: &Source, by: By) -> [String; 6] {
+    [
+        source.source.clone(),
+        about(source.packets),
+        about(source.bytes),
+        about(source.drops),
+        format!("{:.1} %", source.share * 100.0),
+        bounds(of(source, by)),
+    ]
+}
+
+fn about(estimate: Estimate) -> String {
+    Thousands(estimate.about.round() as u64).to_string()
+}
+
+/// Between what the truth lies in all likelihood.
+fn bounds(estimate: Estimate) -> String {
+    let [low, high] = [estimate.low.floor(), estimate.high.ceil()].map(|bound| Thousands(bound as u64));
+    if estimate.low == estimate.high { "exact".to_owned() } else { format!("{low} to {high}") }
+}
+
+/// The sums over all sources.
+fn total(top: &Heaviest) -> String {
+    let [packets, bytes, drops] =
+        [top.packets, top.bytes, top.drops].map(|sum| Thousands(sum.round() as u64));
+    let seconds = if top.seconds == 1 { "1 second".to_owned() } else { format!("{} seconds", top.seconds) };
+    format!("all sources, {seconds}: about {packets} packets/s, {bytes} bytes/s, {drops} drops/s")
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", total(self.top))?;
+        let mut table = Table::new(HEADINGS);
+        self.top.sources.iter().for_each(|source| table.row(cells(source, self.by)));
+        write!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_say_how_sure_they_are() {
+        let exact = |about| Estimate { low: about, about, high: about };
+        let source = |name: &str, packets, share| Source {
+            source: name.to_owned(),
+            packets,
+            bytes: exact(6_400.0),
+            drops: exact(0.0),
+            share,
+        };
+        let top = Heaviest {
+            seconds: 1,
+            packets: 2_000.0,
+            bytes: 12_800.0,
+            drops: 0.0,
+            sources: vec![
+                source("192.0.2.1", Estimate { low: 1_100.2, about: 1_234.0, high: 1_400.5 }, 0.617),
+                source("2001:db8::1", exact(100.0), 0.05),
+            ],
+        };
+        assert_eq!(
+            Shown { top: &top, by: By::Packets }.to_string(),
+            "all sources, 1 second: about 2,000 packets/s, 12,800 bytes/s, 0 drops/s\n\n\
+             SOURCE       PACKETS/S  BYTES/S  DROPS/S   SHARE  95 % SURE\n\
+             192.0.2.1        1,234    6,400        0  61.7 %  1,100 to 1,401\n\
+             2001:db8::1        100    6,400        0   5.0 %  exact\n"
+        );
+    }
+}

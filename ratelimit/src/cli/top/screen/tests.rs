@@ -1,0 +1,89 @@
+//! The screen without a terminal: what keys do, and what is drawn.
+
+use ratatui::{Terminal, backend::TestBackend};
+use ratelimit_common::sketch::{Group, SETS, Sample, Set, WINDOW, stamp};
+
+use super::*;
+use crate::dataplane::SeenSet;
+
+/// Three sources: one with many packets, one with many bytes, one that is dropped.
+fn screen() -> Screen {
+    let mut sums = Sums::default();
+    let sample = |source: u64, bytes| Sample {
+        stamp: stamp(WINDOW, if source == 0 { Group::All } else { Group::V4 }),
+        source: [source << 32, 0],
+        weight: 1,
+        bytes,
+    };
+    let set = |place, dropped, samples: &[Sample]| {
+        let mut set = Set::default();
+        samples.iter().for_each(|sample| set.count(sample));
+        SeenSet { place, dropped, slots: set.0 }
+    };
+    sums.add(&[
+        set(0, false, &[[sample(1, 60); 9].as_slice(), &[sample(2, 1_500)]].concat()),
+        set(0, true, &[sample(3, 60); 2]),
+        set(SETS, false, &[sample(0, 204); 10]),
+        set(SETS, true, &[sample(0, 60); 2]),
+    ]);
+    let mut screen = Screen::new(By::Packets, Ipv6By::Address);
+    screen.update(sums);
+    screen
+}
+
+fn press(screen: &mut Screen, code: KeyCode) -> Wish {
+    screen.press(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+fn first(screen: &Screen) -> &str {
+    &screen.top.sources[0].source
+}
+
+#[test]
+fn keys_sort_and_what_is_chosen_stays_chosen() {
+    let mut screen = screen();
+    assert_eq!(first(&screen), "0.0.0.1");
+    press(&mut screen, KeyCode::Down);
+    press(&mut screen, KeyCode::Char('b'));
+    assert_eq!((first(&screen), screen.place()), ("0.0.0.2", Some(1)));
+    press(&mut screen, KeyCode::Char('d'));
+    assert_eq!((first(&screen), screen.place()), ("0.0.0.3", None));
+    for _ in 0..5 {
+        press(&mut screen, KeyCode::Down);
+    }
+    assert_eq!(screen.chosen.as_deref(), Some("0.0.0.3"));
+    for code in [KeyCode::Char('q'), KeyCode::Esc] {
+        assert_eq!(press(&mut screen, code), Wish::Quit);
+    }
+    assert_eq!(screen.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Wish::Quit);
+}
+
+#[test]
+fn a_ban_is_asked_for_and_made_only_with_a_yes() {
+    let mut screen = screen();
+    assert_eq!(press(&mut screen, KeyCode::Char('x')), Wish::Nothing);
+    assert!(!screen.asks);
+    press(&mut screen, KeyCode::Down);
+    press(&mut screen, KeyCode::Char('x'));
+    assert!(screen.foot().starts_with("ban 0.0.0.1 for 10 minutes?"));
+    assert_eq!(press(&mut screen, KeyCode::Char('n')), Wish::Nothing);
+    assert_eq!(press(&mut screen, KeyCode::Char('y')), Wish::Nothing);
+    press(&mut screen, KeyCode::Char('x'));
+    assert_eq!(press(&mut screen, KeyCode::Char('y')), Wish::Ban("0.0.0.1".to_owned()));
+}
+
+#[test]
+fn what_is_drawn_fits_narrow_and_low_screens() {
+    let mut screen = screen();
+    press(&mut screen, KeyCode::Down);
+    for (width, height) in [(110, 10), (80, 24), (20, 3), (1, 1)] {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        if width == 110 {
+            let text = terminal.backend().to_string();
+            for expected in ["SOURCE", "0.0.0.1", "exact", "about 12 packets/s", "75.0 %", "x ban"] {
+                assert!(text.contains(expected), "no {expected:?} in\n{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The windows that the program fills, read one after the other as they end.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use super::super::failure::Failure;
+use crate::{
+    dataplane::{SeenSet, Sketch, current_window},
+    policy::InstanceName,
+    top::Sums,
+};
+
+/// How long after its end a window is read: whoever judged a packet at its very end has counted it by then.
+const SETTLING: Duration = Duration::from_millis(5);
+
+/// The windows of an instance.
+pub struct Windows {
+    sketch: Sketch,
+    /// How many are taken together.
+    together: u64,
+    /// The next one to read.
+    next: u64,
+    /// Those read so far of the ones that are taken together.
+    read: VecDeque<Vec<SeenSet>>,
+}
+
+impl Windows {
+    /// Those of an instance. The first one is over already.
+    pub fn open(instance: &InstanceName, together: u64) -> Result<Self, Failure> {
+        let sketch = Sketch::open(instance).map_err(Failure::failed)?;
+        let (current, _) = current_window().map_err(Failure::failed)?;
+        Ok(Self { sketch, together, next: current.saturating_sub(1), read: VecDeque::new() })
+    }
+
+    /// The sums of the next windows, waiting for their end.
+    pub fn next(&mut self) -> Result<Sums, Failure> {
+        self.read.clear();
+        loop {
+            if let Some(sums) = self.poll()?.filter(|_| self.read.len() as u64 == self.together) {
+                return Ok(sums);
+            }
+            let wait = self.wait()?;
+            std::thread::sleep(wait);
+        }
+    }
+
+    /// How long until the next window can be read.
+    pub fn wait(&self) -> Result<Duration, Failure> {
+        let (current, left) = current_window().map_err(Failure::failed)?;
+        Ok(if self.next < current { Duration::ZERO } else { Duration::from_nanos(left.0) + SETTLING })
+    }
+
+    /// The sums of the last windows if another one has ended, without waiting: of fewer at the beginning.
+    pub fn poll(&mut self) -> Result<Option<Sums>, Failure> {
+        let (current, _) = current_window().map_err(Failure::failed)?;
+        if self.next >= current {
+            return Ok(None);
+        }
+        // Who was stopped for a while has missed some: they are overwritten.
+        let window = current - 1;
+        self.next = current;
+        let seen = self.sketch.window(window);
+        // It took so long that the window may have been overwritten meanwhile.
+        if current_window().map_err(Failure::failed)?.0 > current {
+            return Ok(None);
+        }
+        self.read.push_back(seen);
+        while self.read.len() as u64 > self.together {
+            self.read.pop_front();
+        }
+        let mut sums = Sums::default();
+        self.read.iter().for_each(|seen| sums.add(seen));
+        Ok(Some(sums))
+    }
+
+    /// When the next window can be read, if the clock can.
+    pub fn next_at(&self) -> Result<Instant, Failure> {
+        Ok(Instant::now() + self.wait()?)
+    }
+}

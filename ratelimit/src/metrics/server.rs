@@ -1,0 +1,162 @@
+//! The server of `/metrics` and `/healthz`. Whoever can reach it may send anything: sizes, times and connections are bounded.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::State,
+    http::{Request, StatusCode, header},
+    response::{IntoResponse as _, Response},
+    routing,
+};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::{encoding::prometheus_text, registry::Registry};
+use thiserror::Error;
+use tokio::{
+    net::TcpStream,
+    sync::{Mutex, Semaphore},
+    time,
+};
+use tower_service::Service as _;
+use tracing::{debug, warn};
+
+use super::Metrics;
+use crate::{
+    dataplane::{self, in_one_line},
+    policy::InstanceName,
+};
+
+/// So many connections at once; more are closed as they come.
+const MOST_CONNECTIONS: usize = 64;
+
+/// How long the head of a request may take to come, and a connection may wait for one.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+
+/// How long a connection may live. Prometheus makes a new one.
+const LIFETIME: Duration = Duration::from_secs(120);
+
+/// The longest head of a request.
+const HEAD_BYTES: usize = 16 << 10;
+
+/// How long it waits if the system has no descriptor for another connection.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The server can't be started.
+#[derive(Debug, Error)]
+#[error("metrics.listen: {address}: {source}: give it another address or port, or end who has this one")]
+pub struct MetricsError {
+    /// Where it was to listen.
+    address: SocketAddr,
+    /// Why it can't.
+    source: io::Error,
+}
+
+/// The server, before it serves.
+#[derive(Debug)]
+pub struct Server(TcpListener);
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Shared {
+    instance: InstanceName,
+    /// One at a time reads all counters, however many ask.
+    registry: Arc<Mutex<Registry>>,
+}
+
+impl Server {
+    /// Takes the address.
+    ///
+    /// # Errors
+    /// Somebody else has it, or this host does not.
+    pub fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
+        let bound = TcpListener::bind(address)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| Self(listener)));
+        bound.map_err(|source| MetricsError { address, source })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Serves as long as it is polled.
+    ///
+    /// # Errors
+    /// The runtime has no place for it.
+    pub async fn serve(self, metrics: Metrics, instance: InstanceName) -> io::Result<Infallible> {
+        let listener = tokio::net::TcpListener::from_std(self.0)?;
+        let routes = routes(Shared { instance, registry: Arc::new(Mutex::new(metrics.registry)) });
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        loop {
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    warn!(%error, "a connection for metrics");
+                    time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+            let routes = routes.clone();
+            tokio::spawn(async move {
+                let _place = place;
+                let _ = time::timeout(LIFETIME, converse(stream, routes)).await;
+            });
+        }
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(stream: TcpStream, routes: Router) {
+    let answer = service_fn(move |request: Request<Incoming>| routes.clone().call(request.map(Body::new)));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
+        debug!(%error, "a client of the metrics");
+    }
+}
+
+fn routes(shared: Shared) -> Router {
+    Router::new()
+        .route("/metrics", routing::get(metrics))
+        .route("/healthz", routing::get(health))
+        .with_state(shared)
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    let registry = shared.registry.lock_owned().await;
+    // On a thread of its own: whoever asks often must not hold up the daemon.
+    let encoded = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        prometheus_text::encode(&mut text, &registry).map(|()| text)
+    });
+    match encoded.await {
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, prometheus_text::CONTENT_TYPE)], text).into_response(),
+        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Whether limits are in force.
+async fn health(State(shared): State<Shared>) -> Response {
+    // One at a time, here too.
+    let _registry = shared.registry.lock().await;
+    let status = tokio::task::spawn_blocking(move || dataplane::status(&shared.instance)).await;
+    let unhealthy = |why: String| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
+    match status {
+        Ok(Ok(status)) if status.interfaces.is_empty() => unhealthy("attached to no interface".to_owned()),
+        Ok(Ok(_)) => "ok\n".into_response(),
+        Ok(Err(error)) => unhealthy(in_one_line(&error)),
+        Err(error) => unhealthy(error.to_string()),
+    }
+}

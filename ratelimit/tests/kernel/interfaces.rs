@@ -1,0 +1,238 @@
+//! Interfaces that are several, that come and go, change their names, and have long packets.
+
+use std::{fs, path::PathBuf};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    daemon::{Daemon, command, config, judged, output, reason, rule, run, status, text},
+    foreign::Foreign,
+    frames::{self, Raw},
+    leftovers::{PINS, assert_no_files, in_kernel},
+    net::{Link, SERVER, ip, isolated, set_mtu},
+    wait,
+};
+
+const EVERY: &str = "{name: every, rate: 1/h, burst: 10}";
+const SECOND: (&str, &str) = ("server1", "02:00:00:00:00:11");
+const SECOND_CLIENT: (&str, &str) = ("client1", "02:00:00:00:00:12");
+
+/// A configuration for these interfaces.
+fn config_for(interfaces: &str, rules: &[&str]) -> PathBuf {
+    let path = config(&[], rules);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace(&format!("[{SERVER}]"), interfaces)).unwrap();
+    path
+}
+
+fn frame() -> Vec<u8> {
+    frames::udp("10.1.0.2".parse().unwrap())
+}
+
+fn links() -> usize {
+    fs::read_dir(format!("{PINS}/default/links")).unwrap().count()
+}
+
+#[test]
+fn a_source_has_one_bucket_on_all_interfaces() {
+    isolated(|| {
+        let link = Link::silent();
+        link.add_wire(SECOND, SECOND_CLIENT);
+        let _daemon = Daemon::start(&config_for("[server0, {name: server1, mode: generic}]", &[EVERY]));
+        let shown = run(&["status"]);
+        assert!(shown.contains("server0 (native)") && shown.contains("server1 (generic)"), "{shown}");
+        let raws = [Raw::new(&link), Raw::on(&link, SECOND_CLIENT.0)];
+        for _ in 0..20 {
+            raws.iter().for_each(|raw| raw.send(&frame()));
+        }
+        assert_eq!(rule(&judged(40), "every"), (10, 30));
+    });
+}
+
+#[test]
+fn instances_on_different_interfaces_know_nothing_of_each_other() {
+    isolated(|| {
+        let link = Link::silent();
+        link.add_wire(SECOND, SECOND_CLIENT);
+        let first = Daemon::start(&config(&[], &[EVERY]));
+        let text = "instance: other\nnetwork:\n  interfaces: [server1]\n  rules: [{name: every, rate: 1/h, burst: 3}]\n";
+        fs::write("/run/other.yaml", text).unwrap();
+        let _second = Daemon::start(&"/run/other.yaml".into());
+        let raws = [Raw::new(&link), Raw::on(&link, SECOND_CLIENT.0)];
+        for _ in 0..20 {
+            raws.iter().for_each(|raw| raw.send(&frame()));
+        }
+        assert_eq!(rule(&judged(20), "every"), (10, 10));
+        run(&["ban", "10.1.0.2", "--instance", "other"]);
+        assert_eq!(run(&["bans"]), "nobody is banned\n");
+        first.signal(Signal::SIGTERM);
+        assert_eq!(first.end().code(), Some(0));
+        let other = run(&["status", "--instance", "other"]);
+        assert!(other.contains("server1 (native)"), "{other}");
+    });
+}
+
+#[test]
+fn an_interface_that_is_made_again_is_attached_again() {
+    isolated(|| {
+        let link = Link::silent();
+        link.add_wire(SECOND, SECOND_CLIENT);
+        let _daemon = Daemon::start(&config_for("[server0, server1]", &[EVERY]));
+        let raw = Raw::on(&link, SECOND_CLIENT.0);
+        (0..20).for_each(|_| raw.send(&frame()));
+        assert_eq!(rule(&judged(20), "every"), (10, 10));
+        for round in 1..=3 {
+            ip("link del server1");
+            wait::until("its link is forgotten", || (links() == 1).then_some(()));
+            // A reload meanwhile changes nothing about that.
+            run(&["reload"]);
+            link.add_wire(SECOND, SECOND_CLIENT);
+            let before = std::time::Instant::now();
+            wait::until("it is attached again", || (status().interfaces.len() == 2).then_some(()));
+            println!("attached again after {:?}", before.elapsed());
+            let raw = Raw::on(&link, SECOND_CLIENT.0);
+            (0..20).for_each(|_| raw.send(&frame()));
+            assert_eq!(rule(&judged(20 + 20 * round), "every"), (10, 10 + 20 * round));
+        }
+        assert_eq!(status().interfaces.len(), 2);
+    });
+}
+
+#[test]
+fn an_interface_that_comes_back_with_a_foreign_program_is_left_alone() {
+    isolated(|| {
+        let link = Link::silent();
+        link.add_wire(SECOND, SECOND_CLIENT);
+        let mut daemon = Daemon::start(&config_for("[server0, server1]", &[EVERY]));
+        ip("link del server1");
+        wait::until("its link is forgotten", || (links() == 1).then_some(()));
+        // Under another name first, so that the foreign program is there before the daemon looks.
+        link.add_wire(("other1", SECOND.1), SECOND_CLIENT);
+        let _foreign = Foreign::attach("other1");
+        ip("link set other1 down");
+        ip("link set other1 name server1");
+        daemon.wait_for("already has an XDP program");
+        assert_eq!(links(), 1);
+    });
+}
+
+#[test]
+fn interfaces_go_down_and_up_and_change_their_names() {
+    isolated(|| {
+        let link = Link::silent();
+        let _daemon = Daemon::start(&config(&[], &[EVERY]));
+        let kernel = in_kernel();
+        let raw = Raw::new(&link);
+        ip("link set server0 down");
+        ip("link set server0 up");
+        (0..5).for_each(|_| raw.send(&frame()));
+        assert_eq!(rule(&judged(5), "every"), (5, 0));
+        ip("link set server0 down");
+        ip("link set server0 name lan0");
+        ip("link set lan0 up");
+        (0..10).for_each(|_| raw.send(&frame()));
+        assert_eq!(rule(&judged(15), "every"), (10, 5));
+        assert_eq!(status().interfaces[0].interface, "lan0");
+        assert_eq!(in_kernel(), kernel);
+        // It is the one that the configuration means, as long as the daemon runs.
+        run(&["reload"]);
+        (0..5).for_each(|_| raw.send(&frame()));
+        assert_eq!(rule(&judged(20), "every"), (10, 10));
+        assert_eq!(links(), 1);
+    });
+}
+
+#[test]
+fn interfaces_come_and_go_with_the_configuration() {
+    isolated(|| {
+        let link = Link::silent();
+        link.add_wire(SECOND, SECOND_CLIENT);
+        let _daemon = Daemon::start(&config(&[], &[EVERY]));
+        config_for("[server0, server1]", &[EVERY]);
+        run(&["reload"]);
+        assert_eq!((links(), status().interfaces.len()), (2, 2));
+        config_for("[server1]", &[EVERY]);
+        run(&["reload"]);
+        assert_eq!((links(), status().interfaces[0].interface.as_str()), (1, "server1"));
+    });
+}
+
+#[test]
+fn long_packets_are_limited_too() {
+    isolated(|| {
+        for mtu in [8901, 9000] {
+            let link = Link::silent();
+            set_mtu(&link, mtu);
+            let daemon = Daemon::start(&config(&[], &[EVERY]));
+            let raw = Raw::new(&link);
+            let mut long = frame();
+            long.resize(mtu as usize + 14, 0);
+            (0..20).for_each(|_| raw.send(&long));
+            let status = judged(20);
+            assert_eq!(rule(&status, "every"), (10, 10), "{mtu}");
+            assert_eq!(reason(&status, "limited").bytes, 10 * (u64::from(mtu) + 14));
+            assert!(run(&["status"]).contains("native"));
+            drop(daemon);
+            run(&["detach"]);
+            ip("link del server0");
+        }
+    });
+}
+
+#[test]
+fn an_upgrade_replaces_the_program_and_removes_the_old_maps() {
+    isolated(|| {
+        let link = Link::silent();
+        let config = config(&[], &[EVERY]);
+        let daemon = Daemon::start(&config);
+        let old = in_kernel();
+        daemon.kill();
+        // As an older version would have left it: links, and maps under another number.
+        fs::rename(format!("{PINS}/default/v2"), format!("{PINS}/default/v1")).unwrap();
+        let raw = Raw::new(&link);
+        (0..20).for_each(|_| raw.send(&frame()));
+        let _daemon = Daemon::start(&config);
+        assert!(fs::exists(format!("{PINS}/default/v2")).unwrap());
+        assert!(!fs::exists(format!("{PINS}/default/v1")).unwrap());
+        assert!(in_kernel() != old);
+        (0..20).for_each(|_| raw.send(&frame()));
+        assert_eq!(rule(&judged(20), "every"), (10, 10));
+        run(&["detach"]);
+        assert_no_files();
+    });
+}
+
+#[test]
+fn a_running_daemon_has_three_capabilities() {
+    isolated(|| {
+        let _link = Link::silent();
+        let daemon = Daemon::start(&config(&[], &[EVERY]));
+        let tasks = fs::read_dir(format!("/proc/{}/task", daemon.process())).unwrap();
+        for task in tasks {
+            let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let set = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+                u64::from_str_radix(line.trim(), 16).unwrap()
+            };
+            let three = 1 << 12 | 1 << 38 | 1 << 39;
+            for name in ["CapPrm:", "CapEff:", "CapBnd:"] {
+                assert_eq!(set(name), three, "{name}");
+            }
+            assert_eq!((set("CapInh:"), set("CapAmb:")), (0, 0));
+        }
+        // With these it can still do its work.
+        run(&["reload"]);
+        let other = output(std::process::Command::new("setpriv").args([
+            "--reuid=65534",
+            "--clear-groups",
+            "curl",
+            "--silent",
+            "--show-error",
+            "--unix-socket",
+            "/run/ratelimit/default.sock",
+            "http://x/v1/instances/default/bans",
+        ]));
+        assert!(!other.status.success(), "{:?}", text(&other));
+        assert!(output(&mut command(&["bans"])).status.success());
+    });
+}
