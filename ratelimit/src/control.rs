@@ -27,7 +27,10 @@ use tokio::{net::UnixStream, sync::oneshot};
 
 pub use self::listen::listen;
 use self::peer::{Peer, peer};
-pub use self::socket::{ControlSocket, remove_left_over};
+pub use self::{
+    routes::Kernel,
+    socket::{ControlSocket, remove_left_over},
+};
 use crate::policy::InstanceName;
 
 /// Takes the answer back to who asked: what was done, or why it was not.

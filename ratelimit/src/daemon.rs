@@ -1,6 +1,7 @@
 //! The daemon: puts a policy in force, keeps it there and replaces it, until it is told to stop.
 
 mod links;
+mod packets;
 mod rights;
 mod running;
 mod signals;
@@ -17,13 +18,13 @@ use tracing::{error, warn};
 pub use self::source::{Source, SourceError};
 use self::{
     links::Links,
-    running::Running,
+    running::{Running, Started},
     signals::{Asked, Signals},
     watch::Watch,
 };
 use crate::{
     config::Checked,
-    control::{self, Command, ControlSocket},
+    control::{self, Command, ControlSocket, Kernel},
     dataplane::{Bans, Claim, in_one_line},
     events::Hub,
     metrics::{self, Metrics},
@@ -38,15 +39,16 @@ use crate::{
 pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Result<()> {
     let instance = checked.policy.instance.clone();
     // First, because who has no permission, or is the second one, must not be told about sockets.
-    let claim = Claim::take(&instance)?;
+    let claim = checked.policy.network.as_ref().map(|_| Claim::take(&instance)).transpose()?;
     let path = checked.policy.control.clone().map_or_else(|| control::default_path(&instance), Ok)?;
     let socket = ControlSocket::bind(&path)?;
     let server = checked.policy.metrics.map(metrics::Server::bind).transpose()?;
-    let metrics = Metrics::new(&instance);
+    let limits_packets = claim.is_some();
+    let mut metrics = Metrics::new(&instance, limits_packets);
     // Before anything is attached: a signal that comes meanwhile waits, and then takes it off again.
     let blocked = signals::block().context("blocking signals")?;
-    let running = Running::start(claim, source, checked, revert_after, &path, metrics.reloads())?;
-    let bans = Bans::open(&instance)?;
+    let started = Started::new(claim, source, checked, revert_after, &path, metrics.reloads())?;
+    let bans = limits_packets.then(|| Bans::open(&instance)).transpose()?;
     // Before there are other threads, which would keep theirs.
     rights::keep_few();
     let runtime =
@@ -54,6 +56,10 @@ pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Res
     runtime.block_on(async {
         let signals = Signals::catch().context("catching signals")?;
         signals::unblock(&blocked).context("unblocking signals")?;
+        let running = started.serve()?;
+        if let Some(layer) = running.requests() {
+            layer.register(metrics.registry());
+        }
         if let Some(server) = server {
             tokio::spawn(serve_metrics(server, metrics, instance));
         }
@@ -81,14 +87,20 @@ enum Event {
     ControlEnded,
 }
 
-async fn serve(mut running: Running, bans: Bans, socket: &ControlSocket, mut signals: Signals) -> Result<()> {
+async fn serve(
+    mut running: Running,
+    bans: Option<Bans>,
+    socket: &ControlSocket,
+    mut signals: Signals,
+) -> Result<()> {
     let (sender, mut commands) = mpsc::channel(64);
     if let Some(log) = running.log() {
         tokio::spawn(log.forward());
     }
-    let bans = std::sync::Arc::new(bans);
+    let bans = bans.map(std::sync::Arc::new);
     let instance = running.instance().clone();
-    let control = socket.serve(&instance, sender, std::sync::Arc::clone(&bans), Hub::start(&instance));
+    let kernel = bans.clone().map(|bans| Kernel { bans, events: Hub::start(&instance) });
+    let control = socket.serve(&instance, sender, kernel);
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();
@@ -130,7 +142,7 @@ async fn serve(mut running: Running, bans: Bans, socket: &ControlSocket, mut sig
             Event::LinksChanged => time_out_of_the_runtime(|| running.reconcile()),
             Event::TrialOver => running.note_trial(),
             Event::Sweep => {
-                if let Err(error) = bans.forget_lengths() {
+                if let Some(Err(error)) = bans.as_ref().map(|bans| bans.forget_lengths()) {
                     warn!(%error, "looking for bans that have ended");
                 }
             }
@@ -140,7 +152,7 @@ async fn serve(mut running: Running, bans: Bans, socket: &ControlSocket, mut sig
     tell(&[sd_notify::NotifyState::Stopping]);
     // Before the instance is given up: whoever gets it then must find no daemon here, nor must who gets the answer.
     socket.remove();
-    let done = running.stop(wanted, reason);
+    let done = running.stop(wanted, reason).await;
     if let Some(answer) = asked_by {
         let done = done.as_ref().map(|()| serde_json::json!({"detached": true}));
         let _ = answer.send(done.map_err(|error| in_one_line(error.as_ref())));

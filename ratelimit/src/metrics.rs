@@ -1,6 +1,7 @@
 //! Metrics for Prometheus: what the daemon counts itself, and what the XDP program has counted, read when it is asked for.
 
 mod network;
+mod requests;
 mod server;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +12,10 @@ use prometheus_client::{
 };
 
 use self::network::Network;
-pub use self::server::{MetricsError, Server};
+pub use self::{
+    requests::Requests,
+    server::{MetricsError, Server},
+};
 use crate::policy::InstanceName;
 
 /// All metrics of a daemon.
@@ -19,6 +23,7 @@ use crate::policy::InstanceName;
 pub struct Metrics {
     registry: Registry,
     reloads: Reloads,
+    limits_packets: bool,
 }
 
 /// How reloads ended.
@@ -33,15 +38,17 @@ pub struct Reloads {
 }
 
 impl Metrics {
-    /// Those of a daemon that serves `instance`.
+    /// Those of a daemon that serves `instance`, with or without a network layer.
     #[must_use]
-    pub fn new(instance: &InstanceName) -> Self {
+    pub fn new(instance: &InstanceName, limits_packets: bool) -> Self {
         let mut registry = Registry::with_prefix("ratelimit");
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version of this daemon", build);
         let reloads = Reloads::register(&mut registry);
-        registry.register_collector(Box::new(Network::new(instance.clone())));
-        Self { registry, reloads }
+        if limits_packets {
+            registry.register_collector(Box::new(Network::new(instance.clone())));
+        }
+        Self { registry, reloads, limits_packets }
     }
 
     /// For more metrics, whose names get the prefix `ratelimit_`.

@@ -37,8 +37,16 @@ pub const DEFAULT_BAN: Duration = Duration::from_secs(600);
 struct Daemon {
     instance: Arc<str>,
     commands: mpsc::Sender<Command>,
-    bans: Arc<Bans>,
-    events: Hub,
+    kernel: Option<Kernel>,
+}
+
+/// What the control socket needs of the network layer.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// The bans.
+    pub bans: Arc<Bans>,
+    /// The events of packets.
+    pub events: Hub,
 }
 
 impl ControlSocket {
@@ -50,11 +58,10 @@ impl ControlSocket {
         &self,
         instance: &InstanceName,
         commands: mpsc::Sender<Command>,
-        bans: Arc<Bans>,
-        events: Hub,
+        kernel: Option<Kernel>,
     ) -> io::Result<()> {
         let listener = UnixListener::from_std(self.listener().try_clone()?)?;
-        let daemon = Daemon { instance: instance.as_str().into(), commands, bans, events };
+        let daemon = Daemon { instance: instance.as_str().into(), commands, kernel };
         let routes = Router::new()
             .route("/detach", routing::post(detach))
             .route("/reload", routing::post(reload))
@@ -101,7 +108,11 @@ async fn ask(daemon: &Daemon, command: impl FnOnce(Answer) -> Command) -> Respon
 
 /// Events of packets, one JSON object a line, until the client goes.
 async fn listen(State(daemon): State<Daemon>) -> Response {
-    match daemon.events.lines() {
+    let lines = match kernel(&daemon) {
+        Ok(kernel) => kernel.events.lines(),
+        Err((status, error)) => return refused(status, error),
+    };
+    match lines {
         Some(lines) => {
             ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
         }
@@ -157,7 +168,7 @@ async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
     };
     let seconds = asked.for_seconds.unwrap_or(DEFAULT_BAN.as_secs());
     answer(prefix(&asked.prefix).and_then(|prefix| {
-        daemon.bans.ban(prefix, Nanos::from_secs(seconds)).map_err(failed)?;
+        kernel(&daemon)?.bans.ban(prefix, Nanos::from_secs(seconds)).map_err(failed)?;
         Ok(json!(BanStatus { prefix: prefix.to_string(), seconds_left: seconds }))
     }))
 }
@@ -168,22 +179,30 @@ async fn unban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response
         Err(error) => return refused(error.status(), error),
     };
     answer(prefix(&asked.prefix).and_then(|prefix| {
-        if daemon.bans.unban(prefix).map_err(failed)? {
+        let bans = &kernel(&daemon)?.bans;
+        if bans.unban(prefix).map_err(failed)? {
             return Ok(json!({"unbanned": prefix.to_string()}));
         }
-        let all =
-            daemon.bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let all = bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
         let hint = around(&all, &prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
         Err((StatusCode::NOT_FOUND, format!("{prefix} is not banned{hint}")))
     }))
 }
 
 async fn list(State(daemon): State<Daemon>) -> Response {
-    let all = daemon.bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()));
+    let list = |kernel: &Kernel| {
+        kernel.bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    };
+    let all = kernel(&daemon).and_then(list);
     answer(all.map(|bans| json!(bans.into_iter().map(BanStatus::from).collect::<Vec<_>>())))
 }
 
 type Refused = (StatusCode, String);
+
+fn kernel(daemon: &Daemon) -> Result<&Kernel, Refused> {
+    let none = || (StatusCode::NOT_FOUND, "this daemon limits no packets: it has no `network`".to_owned());
+    daemon.kernel.as_ref().ok_or_else(none)
+}
 
 fn prefix(text: &str) -> Result<Prefix, Refused> {
     text.parse().map_err(|error: crate::policy::PrefixError| (StatusCode::BAD_REQUEST, error.to_string()))

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tracing::error;
 
 use super::{Bound, ServerError, Servers};
 use crate::{
     application::{Service, ServiceError},
+    metrics::Requests,
     policy::application::Application,
     text::Shown,
 };
@@ -66,6 +68,12 @@ impl Layer {
         self.service.reload(application)?;
         self.servers.reload(application);
         Ok(())
+    }
+
+    /// Adds what is counted to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        let (service, stats) = (Arc::clone(&self.service), Arc::clone(self.servers.stats()));
+        registry.register_collector(Box::new(Requests { service, stats }));
     }
 
     /// Who decides.

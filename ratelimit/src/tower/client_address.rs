@@ -35,7 +35,7 @@ impl<B> KeyExtractor<B> for ClientAddress {
 
     fn key(&self, request: &Request<B>) -> Option<Prefix> {
         let address = client::client(request.headers(), peer(request), self.trusted_hops)?;
-        Some(Prefix::around(address, if address.is_ipv4() { self.ipv4 } else { self.ipv6 }))
+        Prefix::around(address, if address.is_ipv4() { self.ipv4.min(32) } else { self.ipv6.min(128) })
     }
 }
 

@@ -9,3 +9,4 @@ mod health;
 mod http;
 mod nginx;
 mod process;
+mod reload;

@@ -82,13 +82,18 @@ impl Daemon {
 
     /// The same with one more address for HTTP.
     pub fn start_at(rules: &str, lines: &str, also: &str) -> Self {
+        Self::start_with("rules.yaml", rules, lines, also)
+    }
+
+    /// The same with rules that are elsewhere.
+    pub fn start_with(pattern: &str, rules: &str, lines: &str, also: &str) -> Self {
         let also = if also.is_empty() { String::new() } else { format!(", '{also}'") };
         let directory = tempfile::tempdir().unwrap();
         let (grpc, http) = (free_address(), free_address());
         fs::write(directory.path().join("rules.yaml"), rules).unwrap();
         let control = directory.path().join("control.sock");
         let text = format!(
-            "control: {}\napplication:\n  rules: [rules.yaml]\n  listen: {{grpc: '{grpc}', http: ['{http}'{also}]}}\n{lines}",
+            "control: {}\napplication:\n  rules: ['{pattern}']\n  listen: {{grpc: '{grpc}', http: ['{http}'{also}]}}\n{lines}",
             control.display()
         );
         fs::write(directory.path().join("ratelimit.yaml"), text).unwrap();

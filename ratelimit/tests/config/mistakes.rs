@@ -191,7 +191,10 @@ fn files_of_another_shape() {
         ("network:", "1:1 network: must be a mapping (of interfaces"),
         ("network: {rules: {name: a}}", "1:18 network.rules: must be a list"),
         ("network: {rules: [a]}", "1:19 network.rules[0]: must be a mapping (of name"),
-        ("[a, b]", "1:1 : must be a mapping (of instance, network, application, metrics, control), not a list"),
+        (
+            "[a, b]",
+            "1:1 : must be a mapping (of instance, network, application, metrics, control), not a list",
+        ),
         ("rules", "1:1 : must be a mapping"),
         ("<<: 5\nnetwork: {}", "1:5 : `<<` takes a mapping"),
         ("network: {rules: [{name: öäü, rate: 0/s}]}", "1:37 network.rules[0].rate: a rate of 0"),

@@ -1,6 +1,9 @@
 //! What the servers count about themselves.
 
-use std::net::TcpStream;
+use std::{net::TcpStream, sync::Arc};
+
+use prometheus_client::{encoding::prometheus_text, registry::Registry};
+use ratelimit::metrics::Requests;
 
 use crate::support::Fixture;
 
@@ -23,4 +26,31 @@ fn answers_and_connections_are_counted() {
         std::thread::yield_now();
     }
     assert_eq!(stats.refused(), 0);
+}
+
+#[test]
+fn metrics_have_decisions_rules_and_times() {
+    let fixture = Fixture::new("");
+    for _ in 0..3 {
+        fixture.check("user", "a");
+    }
+    fixture.check("unknown", "x");
+    let (service, stats) = (Arc::clone(&fixture.service), Arc::clone(fixture.servers.stats()));
+    let mut registry = Registry::with_prefix("ratelimit");
+    registry.register_collector(Box::new(Requests { service, stats }));
+    let mut text = String::new();
+    prometheus_text::encode(&mut text, &registry).unwrap();
+    for line in [
+        "# TYPE ratelimit_decisions_total counter",
+        "ratelimit_decisions_total{domain=\"edge\",decision=\"allowed\"} 3",
+        "ratelimit_decisions_total{domain=\"edge\",decision=\"denied\"} 1",
+        "ratelimit_rule_hits_total{domain=\"edge\",rule=\"user\"} 3",
+        "ratelimit_rule_over_limit_total{domain=\"edge\",rule=\"user\"} 1",
+        "ratelimit_answer_seconds_count{protocol=\"http\"} 4",
+        "ratelimit_answer_seconds_bucket{protocol=\"http\",le=\"+Inf\"} 4",
+        "ratelimit_answer_seconds_count{protocol=\"grpc\"} 0",
+        "ratelimit_request_errors_total 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+    }
 }

@@ -1,0 +1,222 @@
+//! The network layer that a running daemon has in force, and what can be done with it.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use ratelimit_common::time::Nanos;
+use serde_json::{Value, json};
+use tracing::{error, info, warn};
+
+use crate::{
+    control::AskedBuckets,
+    dataplane::{self, Claim, Dataplane, Error, Log, Trial, Wanted, in_one_line},
+    policy::{InstanceName, Network, OnExit},
+};
+
+/// Rules on packets in force.
+pub struct Packets {
+    config: PathBuf,
+    network: Network,
+    dataplane: Dataplane,
+    trial: Option<OnTrial>,
+}
+
+/// Rules that nobody has confirmed yet.
+#[derive(Clone, Copy, Debug)]
+struct OnTrial {
+    length: Nanos,
+    /// On CLOCK_MONOTONIC.
+    end: Nanos,
+}
+
+impl OnTrial {
+    fn begin(length: Nanos) -> Result<Self, Error> {
+        Ok(Self { length, end: Nanos(dataplane::monotonic()?.0.saturating_add(length.0)) })
+    }
+}
+
+impl Packets {
+    /// Puts rules on packets in force, from the file `config`.
+    ///
+    /// # Errors
+    /// They can't be.
+    pub fn start(
+        claim: Claim,
+        config: &Path,
+        network: Network,
+        revert_after: Option<Nanos>,
+        control: &Path,
+    ) -> Result<Self> {
+        let trial = revert_after.map(OnTrial::begin).transpose()?;
+        let trial_end = trial.map(|trial| trial.end);
+        let wanted = Wanted { network: &network, config, observes: None, trial_end };
+        let dataplane = claim.start(&wanted, control)?;
+        Ok(Self { config: config.to_owned(), network, dataplane, trial })
+    }
+
+    /// Says what is in force, and where.
+    pub fn announce(&self, instance: &InstanceName) {
+        for attachment in self.dataplane.attachments() {
+            info!(
+                interface = attachment.interface,
+                mode = attachment.mode.name(),
+                rules = self.network.rules.len(),
+                instance = %instance,
+                "limiting"
+            );
+        }
+        if self.dataplane.is_adopted() {
+            info!("going on with the buckets and counters of the daemon before");
+        }
+        if self.dataplane.observes() {
+            warn!("all rules only observe, until `ratelimit observe off`");
+        }
+        if let Some(trial) = self.trial {
+            let seconds = trial.length.0.div_ceil(Nanos::SECOND.0);
+            warn!(
+                seconds,
+                "on trial: unless `ratelimit confirm` comes in time, everything passes from then on"
+            );
+        }
+    }
+
+    /// The rules.
+    pub const fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// What the XDP program logs; `None` if it does not.
+    pub fn log(&mut self) -> Option<Log> {
+        self.dataplane.log()
+    }
+
+    /// Puts other rules in force, in one step.
+    ///
+    /// # Errors
+    /// Why the old ones stay.
+    pub fn reload(&mut self, network: &Network) -> Result<(), String> {
+        self.replace(network, None)?;
+        self.network = network.clone();
+        Ok(())
+    }
+
+    fn replace(&mut self, network: &Network, observes: Option<bool>) -> Result<(), String> {
+        let trial = self.trial_now().map_err(|error| error.to_string())?;
+        let trial_end = trial.map(|trial| trial.end);
+        let wanted = Wanted { network, config: &self.config, observes, trial_end };
+        self.dataplane.replace(&wanted).map_err(|error| in_one_line(&error))?;
+        self.trial = trial;
+        Ok(())
+    }
+
+    /// The trial that a new generation is on: the same, as long as it lasts; a new one after one that failed.
+    fn trial_now(&self) -> Result<Option<OnTrial>, Error> {
+        let Some(trial) = self.trial else { return Ok(None) };
+        Ok(match self.dataplane.trial()? {
+            Trial::None => None,
+            Trial::Left(_) => Some(trial),
+            Trial::Failed => Some(OnTrial::begin(trial.length)?),
+        })
+    }
+
+    /// Returns when the trial is over, whichever way it went.
+    pub async fn trial_over(&self) {
+        let left =
+            self.trial.and_then(|trial| Some(trial.end.0.saturating_sub(dataplane::monotonic().ok()?.0)));
+        match left {
+            Some(left) => tokio::time::sleep(Duration::from_nanos(left)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Says how the trial ended.
+    pub fn note_trial(&mut self) {
+        match self.dataplane.trial() {
+            Ok(Trial::None) => {
+                info!("confirmed: the rules stay");
+                self.trial = None;
+            }
+            Ok(Trial::Failed) => {
+                error!(
+                    "nobody has confirmed the rules in time: everything passes, until a reload puts them on trial again"
+                );
+                // The next one is measured anew.
+                self.trial = self.trial.map(|trial| OnTrial { end: Nanos(u64::MAX), ..trial });
+            }
+            // The clocks disagree by a moment.
+            Ok(Trial::Left(left)) => {
+                self.trial = self
+                    .trial
+                    .and_then(|trial| OnTrial::begin(left).ok().map(|new| OnTrial { end: new.end, ..trial }));
+            }
+            Err(error) => {
+                warn!(%error, "looking at how the trial ended");
+                self.trial = None;
+            }
+        }
+    }
+
+    /// Switches all rules to observing, or back.
+    ///
+    /// # Errors
+    /// Why it stays as it was.
+    pub fn observe(&mut self, observes: bool) -> Result<Value, String> {
+        let network = self.network.clone();
+        self.replace(&network, Some(observes))?;
+        if observes {
+            warn!("all rules only observe, until `ratelimit observe off`");
+        } else {
+            info!("the rules drop again");
+        }
+        Ok(json!({"observes": observes}))
+    }
+
+    /// A source's buckets.
+    ///
+    /// # Errors
+    /// There is no such rule, or none that has a bucket for the source.
+    pub fn buckets(&self, asked: &AskedBuckets) -> Result<Value, String> {
+        let AskedBuckets { address, rule, reset } = asked;
+        let names: Vec<&str> = self.network.rules.iter().map(|rule| rule.name.as_str()).collect();
+        if let Some(rule) = rule.as_deref().filter(|rule| !names.contains(rule)) {
+            return Err(format!("no rule `{rule}`; there are: {}", names.join(", ")));
+        }
+        let found = self.dataplane.buckets_of(*address, rule.as_deref(), *reset);
+        found
+            .map(|buckets| json!({"address": address, "reset": reset, "buckets": buckets}))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Attaches where the program is missing.
+    pub fn reconcile(&mut self) {
+        match self.dataplane.reconcile() {
+            Ok(new) => {
+                for attachment in new {
+                    info!(interface = attachment.interface, mode = attachment.mode.name(), "limiting again");
+                }
+            }
+            Err(error) => warn!(%error, "looking at the interfaces"),
+        }
+    }
+
+    /// Ends the daemon's work, which gives up the instance too.
+    ///
+    /// # Errors
+    /// A pin can't be removed.
+    pub fn stop(self, wanted: Option<OnExit>, reason: &str) -> Result<()> {
+        let names: Vec<&str> =
+            self.dataplane.attachments().iter().map(|attachment| attachment.interface.as_str()).collect();
+        let interfaces = names.join(", ");
+        match wanted.unwrap_or(self.network.on_exit) {
+            OnExit::Keep => info!(reason, interfaces, "stopping; the limits stay in force"),
+            OnExit::Detach => {
+                self.dataplane.detach().context("detaching")?;
+                info!(reason, interfaces, "detached");
+            }
+        }
+        Ok(())
+    }
+}

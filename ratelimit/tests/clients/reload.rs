@@ -1,0 +1,53 @@
+//! Files that change while the daemon runs, as people and as orchestrators change them.
+
+use std::{fs, os::unix::fs::symlink};
+
+use crate::process::{Daemon, get, until};
+
+const AUTH: &str = "  auth: {domain: edge, descriptors: [{user: '{query:user}'}]}\n";
+
+fn rules(limit: u32) -> String {
+    format!(
+        "domain: edge\ndescriptors: [{{key: user, rate_limit: {{unit: day, requests_per_unit: {limit}}}}}]\n"
+    )
+}
+
+fn limit(daemon: &Daemon) -> Option<String> {
+    get(daemon.http, "/v1/auth?user=probe", &[]).header("x-ratelimit-limit").map(str::to_owned)
+}
+
+#[test]
+fn a_changed_file_counts_and_a_bad_one_does_not() {
+    let daemon = Daemon::start(&rules(1000), AUTH);
+    assert_eq!(limit(&daemon).as_deref(), Some("1000"));
+    daemon.write("rules.yaml", &rules(2000));
+    until("the new limit", || limit(&daemon).as_deref() == Some("2000"));
+    daemon.write("rules.yaml", "domain: [");
+    daemon.write("rules.yaml.new", &rules(3000));
+    assert_eq!(limit(&daemon).as_deref(), Some("2000"));
+    fs::rename(daemon.path("rules.yaml.new"), daemon.path("rules.yaml")).unwrap();
+    until("the limit after that", || limit(&daemon).as_deref() == Some("3000"));
+    // What was counted goes on: this user has asked more often than five times.
+    let left = get(daemon.http, "/v1/auth?user=probe", &[]);
+    let left: u32 = left.header("x-ratelimit-remaining").unwrap().parse().unwrap();
+    assert!(left < 2995, "{left}");
+}
+
+/// A ConfigMap: the file is a link through a directory that is a link, and that is replaced.
+#[test]
+fn a_link_that_is_turned_counts() {
+    let maps = tempfile::tempdir().unwrap();
+    let at = |name: &str| maps.path().join(name);
+    for (name, limit) in [("first", 1000), ("second", 2000)] {
+        fs::create_dir(at(name)).unwrap();
+        fs::write(at(name).join("rules.yaml"), rules(limit)).unwrap();
+    }
+    symlink("first", at("..data")).unwrap();
+    symlink("..data/rules.yaml", at("rules.yaml")).unwrap();
+    let pattern = maps.path().join("*.yaml");
+    let daemon = Daemon::start_with(&pattern.display().to_string(), "", AUTH, "");
+    assert_eq!(limit(&daemon).as_deref(), Some("1000"));
+    symlink("second", at("..data_tmp")).unwrap();
+    fs::rename(at("..data_tmp"), at("..data")).unwrap();
+    until("the other limit", || limit(&daemon).as_deref() == Some("2000"));
+}
