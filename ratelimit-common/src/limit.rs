@@ -1,9 +1,11 @@
 //! A limit as it is written ([`LimitSpec`]) and as the algorithms use it ([`Limit`]).
 
+mod counts;
 mod error;
 
 use core::num::NonZeroU64;
 
+use counts::{check_counts, count_bits, most_counted};
 pub use error::LimitError;
 
 use crate::{
@@ -258,39 +260,6 @@ fn unit_time(per: u64, amount: u64) -> Result<(Ticks, u64), LimitError> {
 /// The time of `units`, rounded down to a tick.
 fn time_of_many(unit: Ticks, fraction: u64, units: u64) -> u128 {
     u128::from(unit.0) * u128::from(units) + u128::from(wide::multiply(fraction, units).0)
-}
-
-/// How many low bits of a state count units. It follows from the period alone, so that a changed amount keeps states.
-///
-/// The bits above them must tell two window ends apart; where counts leave room, they tell quarters of a window, so that
-/// an expired bucket is soon seen as idle.
-fn count_bits(kind: Kind, per: u64) -> u8 {
-    let most = per.max(1).ilog2() as u8;
-    match kind {
-        Kind::SlidingCounter => most & !1,
-        Kind::Window | Kind::Interval => most.saturating_sub(2),
-        Kind::ArrivalTime | Kind::Log | Kind::WideSlidingCounter => 0,
-    }
-}
-
-/// The largest amount for which every count fits.
-fn most_counted(kind: Kind, count_bits: u8) -> u64 {
-    match kind {
-        Kind::ArrivalTime => u64::MAX,
-        Kind::Interval | Kind::Window => (1 << count_bits) - 1,
-        Kind::SlidingCounter => (1 << (count_bits / 2)) - 1,
-        Kind::Log => LOG_MOST,
-        Kind::WideSlidingCounter => u64::MAX >> 2,
-    }
-}
-
-fn check_counts(kind: Kind, count_bits: u8, amount: u64) -> Result<(), LimitError> {
-    let most = most_counted(kind, count_bits);
-    match kind {
-        _ if amount <= most => Ok(()),
-        Kind::Log => Err(LimitError::LogTooLarge),
-        _ => Err(LimitError::AmountTooLarge { most }),
-    }
 }
 
 impl Limit {

@@ -2,7 +2,31 @@
 //! them, over a store in memory.
 //!
 //! A [`Service`] is asked by any number of threads at once. What it is asked and answers is here too; how questions come
-//! in is for others, and so is the form in which rules are written.
+//! in is for others, and so is the form in which rules are written: `config` reads files of them.
+//!
+//! ```
+//! use ratelimit::{
+//!     application::{Descriptor, Request, Service},
+//!     config::check_rules,
+//!     policy::Application,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let file = directory.path().join("edge.yaml");
+//! # std::fs::write(&file, "domain: edge\ndescriptors:\n- {key: user, rate_limit: {unit: week, requests_per_unit: 1}}")?;
+//! let rules = check_rules(&[file], false)?.rules;
+//! let service = Service::new(&Application::of_rules(rules))?;
+//!
+//! let descriptors = vec![Descriptor::of([("user", "frank")])];
+//! let request = Request { domain: "edge".to_owned(), descriptors, hits_addend: 1 };
+//! assert!(service.decide(&request)?.allowed());
+//! let response = service.decide(&request)?;
+//! assert!(!response.allowed());
+//! println!("retry in {:?} s", response.deciding().and_then(|status| status.retry_after_seconds()));
+//! # Ok(())
+//! # }
+//! ```
 
 mod book;
 mod bucket;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratelimit::limiter::Nanos;
 
-use crate::{Lab, lab, lab_of_limit, request};
+use crate::{Lab, hits, lab, lab_of_limit, request};
 
 fn lab_at(limit: &str, seconds: u64) -> Lab {
     let lab = lab_of_limit(limit);
@@ -97,6 +97,31 @@ fn a_client_that_waits_exactly_as_told_gets_through() {
                 assert!(lab.ask(&request(&["user=1"])).allowed(), "{algorithm} {step}");
             }
             lab.clock.advance(Nanos(777_777_777));
+        }
+    }
+}
+
+#[test]
+fn the_next_request_comes_back_exactly_when_it_is_said_to() {
+    for (kind, unit) in [
+        ("algorithm: token_bucket", "minute"),
+        ("algorithm: leaky_bucket", "minute"),
+        ("algorithm: fixed_window", "minute"),
+        ("algorithm: sliding_window_log", "minute"),
+        ("algorithm: sliding_window_counter", "minute"),
+        ("count_denied: true", "minute"),
+    ] {
+        let lab = lab_of_limit(&format!("{kind}, unit: {unit}, requests_per_unit: 7"));
+        let ask = |count| lab.ask(&hits("user=1", count)).statuses[0].clone();
+        assert_eq!(ask(0).next_after, Nanos(0), "{kind}");
+        for step in 0..20 {
+            let status = ask(step % 3 + 1);
+            let left = ask(0).remaining;
+            assert!(status.next_after > Nanos(0), "{kind} {step}");
+            lab.clock.advance(Nanos(status.next_after.0 - 1));
+            assert_eq!(ask(0).remaining, left, "{kind} {step}");
+            lab.clock.advance(Nanos(1));
+            assert!(ask(0).remaining > left, "{kind} {step}");
         }
     }
 }
