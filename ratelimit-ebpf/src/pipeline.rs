@@ -4,12 +4,12 @@ use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
     classify::matching,
     lists::Listed,
-    packet::{self, Packet},
+    packet::{self, Address, Packet},
     wire::Reason,
 };
 
 use crate::{
-    bans,
+    bans, bench,
     bucket::Subject,
     classify::Maps,
     dry_run,
@@ -114,10 +114,11 @@ fn examine_parsed(packet: &Packet, found: &mut Found) -> u64 {
     if globals().dry_run != 0 {
         dry_run::note_packet(packet, classify(packet, bytes));
     }
-    match lists::find(&packet.source) {
+    let source = Address { bits: bench::source(packet.source.bits), family: packet.source.family };
+    match lists::find(&source) {
         Listed::Allowed => return Reason::Allowed as u64,
         Listed::Denied => return Reason::Denied as u64,
-        Listed::No if bans::contains(&packet.source) => return Reason::Banned as u64,
+        Listed::No if bans::contains(&source) => return Reason::Banned as u64,
         Listed::No => {}
     }
     // A flood must not cut the host off its own link.

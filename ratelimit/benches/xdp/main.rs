@@ -7,6 +7,7 @@
 #[path = "../support/bpf.rs"]
 mod bpf;
 mod frames;
+mod lists;
 mod reference;
 
 use std::num::NonZeroU64;
@@ -47,6 +48,7 @@ fn main() {
     cases.extend(shapes());
     cases.extend(rules());
     cases.extend(samples());
+    cases.extend(lists::cases());
     for (name, algorithm, refill) in ALGORITHMS {
         for sources in [1, 1_000, 100_000, 1_000_000, 10_000_000] {
             cases.push(case(name, algorithm, refill, sources, false));
@@ -73,6 +75,7 @@ fn main() {
         case.times.sort_unstable();
         println!("{:<44} {:>4} ns", case.name, case.times[ROUNDS / 2]);
     }
+    lists::print_loading();
 }
 
 const ALGORITHMS: [(&str, Algorithm, Refill); 4] = [
@@ -198,9 +201,13 @@ fn rule(name: &str, matches: Match) -> Rule {
 }
 
 fn compiled_rules(rules: Vec<Rule>) -> Compiled {
+    compiled_with(rules, PrefixList::default())
+}
+
+fn compiled_with(rules: Vec<Rule>, allow: PrefixList) -> Compiled {
     let network = Network {
         interfaces: Interfaces::default(),
-        allow: PrefixList::default(),
+        allow,
         deny: PrefixList::default(),
         list_files: Vec::new(),
         table: TableSize::default(),

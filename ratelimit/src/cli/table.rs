@@ -26,7 +26,8 @@ impl Table {
 
     fn is_number(&self, column: usize) -> bool {
         let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(column));
-        let is_address = |cell: &str| cell.contains([':', '/']) || cell.matches('.').count() > 1;
+        // Prefixes and addresses are none.
+        let is_address = |cell: &str| cell.contains(['/', ':']) || cell.matches('.').count() > 1;
         cells.all(|cell| cell.starts_with(|c: char| c.is_ascii_digit()) && !is_address(cell))
     }
 }

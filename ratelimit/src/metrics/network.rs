@@ -71,6 +71,12 @@ impl Encoder<'_> {
             "Packets denied because processors met at the same bucket too often",
             table.exhausted_tries,
         )?;
+        self.counter("bans_made", "Bans that rules have made", table.bans_made)?;
+        self.counter(
+            "bans_replaced",
+            "Bans in force that gave way to others because their table was full",
+            table.bans_replaced,
+        )?;
         self.counter("events", "Events of dropped packets that were handed over", status.events.written)?;
         self.counter(
             "events_lost",
@@ -183,7 +189,7 @@ mod tests {
             bytes: 524_288,
             live_evictions: 8,
             exhausted_tries: 0,
-            bans_made: 0,
+            bans_made: 9,
             bans_replaced: 0,
         };
         Status {
@@ -224,6 +230,7 @@ mod tests {
             "ratelimit_rules 2",
             "ratelimit_interface{interface=\"eth0\",mode=\"native\"} 1",
             "ratelimit_table_live_evictions_total 8",
+            "ratelimit_bans_made_total 9",
             "ratelimit_events_total 5",
             "ratelimit_events_lost_total 6",
         ] {
