@@ -40,6 +40,10 @@ fn file(content: impl AsRef<[u8]>) -> File {
     let domains = directory.path().join("domains");
     fs::create_dir(&domains).unwrap();
     fs::write(domains.join("edge.yaml"), RULES).unwrap();
+    // As an example in README.md names them.
+    for list in ["partners.txt", "blocked.txt"] {
+        fs::write(directory.path().join(list), "198.51.100.0/24\n").unwrap();
+    }
     fs::write(directory.path().join("networks.txt"), "# two\n192.0.2.0/24 # one\n\n 2001:db8::1\r\n")
         .unwrap();
     File { path, _directory: directory }

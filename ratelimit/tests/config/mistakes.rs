@@ -220,7 +220,6 @@ network:
     - rate: 10/fortnight
     - {name: one, rate: 1/s, action: block}
     - {name: log, rate: 0/s, algorithm: sliding_window_log, burst: 5}
-application: {}
 ";
     assert_errors(
         content,
@@ -240,7 +239,6 @@ application: {}
             "14:25 network.rules[3].rate: a rate of 0",
             "14:41 network.rules[3].algorithm: sliding_window_log keeps",
             "14:68 network.rules[3].burst: sliding_window_log has none",
-            "15:1 application: `application` is not supported yet",
         ],
     );
 }
