@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use super::{
     Error, Generation,
     netlink::{self, Attached, Mode},
-    pins::Pins,
+    pins::{Pins, io_error},
 };
 use crate::policy;
 
@@ -97,7 +97,7 @@ impl Places {
 }
 
 fn target(pins: &Pins, interface: &netlink::Interface, wanted: &policy::Interface) -> Result<Target, Error> {
-    let linked = linked_program(pins, interface.index);
+    let linked = linked_program(pins, interface.index)?;
     match interface.xdp {
         Some(attached) if linked != Some(attached.program) => Err(taken(interface, attached)),
         _ => Ok(Target {
@@ -180,8 +180,15 @@ fn how_to_take_off(interface: &netlink::Interface, attached: Attached) -> String
 }
 
 /// The program of the instance's link on an interface.
-fn linked_program(pins: &Pins, index: u32) -> Option<u32> {
-    program_pinned_at(&pins.link(index))
+fn linked_program(pins: &Pins, index: u32) -> Result<Option<u32>, Error> {
+    let pin = pins.link(index);
+    match PinnedLink::from_pin(&pin) {
+        Ok(link) => Ok(FdLink::from(link).info().ok().map(|info| info.program_id())),
+        Err(error) => match io_error(&error) {
+            error if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            error => Err(Error::file(pin, error)),
+        },
+    }
 }
 
 fn program_pinned_at(pin: &Path) -> Option<u32> {
@@ -321,7 +328,7 @@ pub(super) fn attachments(pins: &Pins) -> Result<Vec<Attachment>, Error> {
     let mut found = Vec::new();
     for interface in netlink::interfaces()? {
         let Some(attached) = interface.xdp else { continue };
-        if linked_program(pins, interface.index) == Some(attached.program) {
+        if linked_program(pins, interface.index)? == Some(attached.program) {
             found.push(Attachment { interface: interface.name, index: interface.index, mode: attached.mode });
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use aya::maps::{Map, MapData};
+use aya::maps::Map;
 use ratelimit_common::{
     algorithm,
     bans::{self, Lengths},
@@ -83,7 +83,7 @@ impl Bans {
         let pins = Pins::new(instance)?;
         let state = read_state(&pins)?.ok_or(Error::NotAttached { instance: instance.to_string() })?;
         let facts = state.facts()?;
-        let map = |name: &str| Ok::<_, Error>(Map::Array(MapData::from_pin(pins.maps().join(name))?));
+        let map = |name: &str| pins.map(name).map(Map::Array);
         Ok(Self {
             table: Sets::map(&map("BANS")?, bans::SETS)?,
             prefixes: Words::map(&map("BAN_PREFIXES")?, bans::SETS as usize * SLOTS)?,

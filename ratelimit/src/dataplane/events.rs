@@ -22,7 +22,7 @@ impl Events {
     /// The instance is not attached, or its pins can't be used.
     pub fn open(instance: &InstanceName) -> Result<Self, Error> {
         let pins = Pins::new(instance)?;
-        let ring = RingBuf::try_from(Map::RingBuf(MapData::from_pin(pins.maps().join("EVENTS"))?))?;
+        let ring = RingBuf::try_from(Map::RingBuf(pins.map("EVENTS")?))?;
         let mut events = Self { ring, pins };
         while events.next().is_some() {}
         Ok(events)

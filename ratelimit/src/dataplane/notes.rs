@@ -48,7 +48,7 @@ pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
     }
     let broken =
         |what: String| Error::Pinned { path: path.clone(), what, instance: pins.instance().to_string() };
-    let map = Map::Array(MapData::from_pin(&path)?);
+    let map = Map::Array(pins.map("META")?);
     let meta: Array<MapData, Wire<[u8; META_BYTES]>> = map.try_into()?;
     let mut tries = 0;
     loop {

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use aya::maps::MapData;
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::statfs::{BPF_FS_MAGIC, statfs},
@@ -85,6 +86,12 @@ impl Pins {
 
     pub(super) fn maps(&self) -> PathBuf {
         self.directory.join(format!("v{LAYOUT}"))
+    }
+
+    /// Opens a pinned map.
+    pub(super) fn map(&self, name: &str) -> Result<MapData, Error> {
+        let path = self.maps().join(name);
+        MapData::from_pin(&path).map_err(|error| Error::file(path, io_error(&error)))
     }
 
     fn links(&self) -> PathBuf {
@@ -213,6 +220,18 @@ impl Pins {
     pub(super) fn remove_maps(&self) -> Result<(), Error> {
         remove(&self.maps(), |path| fs::remove_dir_all(path))
     }
+}
+
+/// What the system said, which is somewhere among the causes.
+pub(super) fn io_error(error: &(dyn std::error::Error + 'static)) -> io::Error {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(number) = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(number);
+        }
+        next = cause.source();
+    }
+    io::Error::other(error.to_string())
 }
 
 fn remove(path: &Path, how: impl Fn(&Path) -> io::Result<()>) -> Result<(), Error> {

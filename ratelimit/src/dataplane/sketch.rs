@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use aya::maps::{Map, MapData};
+use aya::maps::Map;
 use memmap2::{MmapOptions, MmapRaw};
 use ratelimit_common::{
     sketch::{ALL_SETS, Set, Slot, WAYS, WINDOW},
@@ -45,7 +45,7 @@ impl Sketch {
         if !std::fs::exists(&path).map_err(|error| Error::file(&path, error))? {
             return Err(Error::NotAttached { instance: instance.to_string() });
         }
-        Self::map(&Map::Array(MapData::from_pin(path)?))
+        Self::map(&Map::Array(pins.map("SKETCH")?))
     }
 
     /// Maps a sketch that this version of the program writes.

@@ -1,6 +1,6 @@
 //! What is in force and what it has done, read from the pins: it needs no daemon.
 
-use aya::maps::{Map, MapData};
+use aya::maps::Map;
 use ratelimit_common::{table::SLOTS, time::Nanos, wire::Reason};
 use serde::{Deserialize, Serialize};
 
@@ -171,7 +171,7 @@ fn incomplete(pins: &Pins, state: Option<&State>) -> Result<Error, Error> {
 }
 
 fn open(pins: &Pins, name: &str) -> Result<Map, Error> {
-    Ok(Map::PerCpuArray(MapData::from_pin(pins.maps().join(name))?))
+    pins.map(name).map(Map::PerCpuArray)
 }
 
 fn reasons(pins: &Pins) -> Result<Vec<ReasonStatus>, Error> {

@@ -26,7 +26,7 @@ pub(super) fn replace_end(generation: &mut Generation, end: Option<Nanos>) -> Re
 }
 
 fn open(pins: &Pins) -> Result<Array<MapData, u64>, Error> {
-    Ok(Map::Array(MapData::from_pin(pins.maps().join("TRIAL"))?).try_into()?)
+    Ok(Map::Array(pins.map("TRIAL")?).try_into()?)
 }
 
 /// How the trial of what is in force stands.

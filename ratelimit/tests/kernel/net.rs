@@ -46,8 +46,16 @@ pub fn mount_new(kind: &str, target: &str) {
 
 /// Makes a file system read-only.
 pub fn freeze(target: &str) {
-    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-    mount(None::<&str>, target, None::<&str>, flags, None::<&str>).expect(target);
+    remount(target, MsFlags::MS_RDONLY);
+}
+
+/// Makes it writable again.
+pub fn thaw(target: &str) {
+    remount(target, MsFlags::empty());
+}
+
+fn remount(target: &str, flags: MsFlags) {
+    mount(None::<&str>, target, None::<&str>, MsFlags::MS_REMOUNT | flags, None::<&str>).expect(target);
 }
 
 /// No frame that nobody asked for, from interfaces that are made after this.

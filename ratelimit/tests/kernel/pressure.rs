@@ -16,7 +16,7 @@ use crate::{
     daemon::{Daemon, command, config, judged, output, rule, run, text},
     leftovers::in_kernel,
     limits::send,
-    net::{Link, freeze, isolated},
+    net::{Link, freeze, isolated, thaw},
 };
 
 const CLIENT: &str = "10.1.0.2";
@@ -29,7 +29,6 @@ fn raw(request: &[u8]) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     // It may be cut off while more is to come.
     let _ = stream.write_all(request);
-    let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
@@ -114,13 +113,14 @@ fn a_read_only_bpf_file_system_refuses_changes_and_leaves_limits() {
         let _daemon = Daemon::start(&config(&[], &[EVERY]));
         let kernel = in_kernel();
         freeze("/sys/fs/bpf");
-        // Rules need no new pin.
-        run(&["reload"]);
-        assert_ne!(in_kernel(), kernel);
-        let refused = output(&mut command(&["detach"]));
-        let (_, said) = text(&refused);
-        assert_eq!(refused.status.code(), Some(1), "{said}");
-        assert!(said.contains("Read-only"), "{said}");
+        for refused in ["reload", "detach", "status"] {
+            let refused = output(&mut command(&[refused]));
+            let (_, said) = text(&refused);
+            assert_eq!(refused.status.code(), Some(1), "{said}");
+            assert!(said.contains("Read-only") && said.contains("remount,rw"), "{said}");
+        }
+        thaw("/sys/fs/bpf");
+        assert_eq!(in_kernel(), kernel);
         send(&link.sender(CLIENT), 20);
         assert_eq!(rule(&judged(20), "every"), (10, 10));
     });
