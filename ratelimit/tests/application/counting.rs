@@ -52,7 +52,7 @@ fn what_count_denied_adds_is_counted_by_every_algorithm() {
 
 #[test]
 fn hits_are_split_at_the_near_and_the_over_threshold() {
-    let lab = lab_of_limit("unit: hour, requests_per_unit: 10");
+    let lab = lab_of_limit("unit: hour, requests_per_unit: 11");
     let counted = |total, within, near, over| RuleCounts {
         total_hits: total,
         within_limit: within,
@@ -64,17 +64,19 @@ fn hits_are_split_at_the_near_and_the_over_threshold() {
         (5, counted(5, 5, 0, 0)),
         // Eight are not near yet; the ninth is.
         (4, counted(9, 9, 1, 0)),
+        // All of the next one is.
+        (1, counted(10, 10, 2, 0)),
         // One is left, which is near; two are over, and so the request is.
-        (3, counted(12, 9, 2, 2)),
-        (4, counted(16, 9, 2, 6)),
-        (0, counted(16, 9, 2, 6)),
+        (3, counted(13, 10, 3, 2)),
+        (4, counted(17, 10, 3, 6)),
+        (0, counted(17, 10, 3, 6)),
     ];
     for (take, expected) in steps {
         lab.ask(&hits("user=1", take));
         assert_eq!(counts(&lab, "user"), expected, "{take}");
     }
     lab.ask(&refund("user=1", 5));
-    assert_eq!(counts(&lab, "user").total_hits, 16, "what is given back is no hit");
+    assert_eq!(counts(&lab, "user").total_hits, 17, "what is given back is no hit");
     // At once from nothing to over.
     let lab = lab_of_limit("unit: hour, requests_per_unit: 10, algorithm: token_bucket");
     lab.ask(&hits("user=1", 15));
