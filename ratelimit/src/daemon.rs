@@ -105,7 +105,7 @@ async fn serve(
     let mut has_control = true;
     let mut links = Links::watch();
     let mut watch = Watch::new();
-    watch.set(running.files());
+    watch.set(running.stamps());
     running.announce();
     let mut sweep = time::interval(SWEEP);
     tell(&[sd_notify::NotifyState::Ready]);
@@ -166,7 +166,7 @@ fn reload(running: &mut Running, watch: &mut Watch, reason: &str) -> Result<serd
     let now = sd_notify::NotifyState::monotonic_usec_now().ok();
     tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
     let done = time_out_of_the_runtime(|| running.reload(reason));
-    watch.set(running.files());
+    watch.set(running.stamps());
     tell(&[sd_notify::NotifyState::Ready]);
     done
 }

@@ -19,7 +19,7 @@ pub fn report() {
     for first in (0..KEYS).step_by(AT_ONCE as usize) {
         let question = |key: u64| {
             format!(
-                r#"{{"domain":"bench","descriptors":[{{"entries":[{{"key":"key","value":"many-{key}"}}]}}]}}"#
+                r#"{{"domain":"bench","descriptors":[{{"entries":[{{"key":"kept","value":"many-{key}"}}]}}]}}"#
             )
         };
         let questions: Vec<String> = (first..first + AT_ONCE).map(question).collect();

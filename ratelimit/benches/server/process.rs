@@ -11,12 +11,14 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A rule under which nothing is ever denied, so that all answers are alike.
+/// Rules under which nothing is ever denied, so that all answers are alike. Buckets of the second stay in use for the day.
 const RULES: &str = "
 domain: bench
 descriptors:
   - key: key
     rate_limit: {algorithm: token_bucket, unit: second, requests_per_unit: 1000000}
+  - key: kept
+    rate_limit: {unit: day, requests_per_unit: 1000000}
 ";
 
 /// Which server.

@@ -7,7 +7,7 @@ use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
 
-use super::{Source, packets::Packets};
+use super::{Source, packets::Packets, watch::Stamps};
 use crate::{
     config::Checked,
     control::AskedBuckets,
@@ -25,6 +25,7 @@ pub struct Running {
     packets: Option<Packets>,
     requests: Option<Layer>,
     reloads: Reloads,
+    stamps: Stamps,
 }
 
 /// A policy whose rules on packets are in force, and whose servers do not answer yet.
@@ -34,6 +35,7 @@ pub struct Started {
     packets: Option<Packets>,
     requests: Option<Prepared>,
     reloads: Reloads,
+    stamps: Stamps,
 }
 
 impl Started {
@@ -50,13 +52,14 @@ impl Started {
         reloads: Reloads,
     ) -> Result<Self> {
         let Checked { policy, warnings } = checked;
+        let stamps = Stamps::of(files(&source, &policy));
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));
         // Before anything is attached: an address that somebody else has is the likelier mistake.
         let requests = policy.application.as_ref().map(Prepared::new).transpose()?;
         let start = |(claim, network)| Packets::start(claim, &source.config, network, revert_after, control);
         let packets = claim.zip(policy.network.clone()).map(start).transpose()?;
         reloads.started();
-        Ok(Self { source, policy, packets, requests, reloads })
+        Ok(Self { source, policy, packets, requests, reloads, stamps })
     }
 
     /// Lets the servers answer, on threads of their own.
@@ -64,11 +67,29 @@ impl Started {
     /// # Errors
     /// There can be no threads.
     pub fn serve(self) -> Result<Running> {
-        let Self { source, policy, packets, requests, reloads } = self;
+        let Self { source, policy, packets, requests, reloads, stamps } = self;
         let start = |(prepared, application): (Prepared, _)| prepared.start(application);
         let requests = requests.zip(policy.application.as_ref()).map(start).transpose()?;
-        Ok(Running { source, policy, packets, requests, reloads })
+        Ok(Running { source, policy, packets, requests, reloads, stamps })
     }
+}
+
+/// The files that a policy comes from, and those that would be among them if they were there.
+fn files(source: &Source, policy: &Policy) -> Vec<PathBuf> {
+    if source.is_stream() {
+        return Vec::new();
+    }
+    let mut files = vec![source.config.clone()];
+    files.extend(policy.network.iter().flat_map(|network| network.list_files.iter().cloned()));
+    for application in policy.application.iter() {
+        files.extend(application.sources.files.iter().cloned());
+        for pattern in &application.sources.patterns {
+            // A directory changes when a file in it comes or goes.
+            files.extend(pattern.parent().map(Path::to_owned));
+            files.push(pattern.clone());
+        }
+    }
+    files
 }
 
 /// What a command that is about packets gets from a daemon without them.
@@ -92,22 +113,9 @@ impl Running {
         &self.policy.instance
     }
 
-    /// The files that it comes from, and those that would be among them if they were there.
-    pub fn files(&self) -> Vec<PathBuf> {
-        if self.source.is_stream() {
-            return Vec::new();
-        }
-        let mut files = vec![self.source.config.clone()];
-        files.extend(self.packets.iter().flat_map(|packets| packets.network().list_files.iter().cloned()));
-        for application in self.policy.application.iter() {
-            files.extend(application.sources.files.iter().cloned());
-            for pattern in &application.sources.patterns {
-                // A directory changes when a file in it comes or goes.
-                files.extend(pattern.parent().map(Path::to_owned));
-                files.push(pattern.clone());
-            }
-        }
-        files
+    /// The files that it comes from, as they were when it was read.
+    pub fn stamps(&self) -> Stamps {
+        self.stamps.clone()
     }
 
     /// What the XDP program logs; `None` if it does not.
@@ -120,7 +128,9 @@ impl Running {
     /// # Errors
     /// Why it stays.
     pub fn reload(&mut self, reason: &str) -> Result<Value, String> {
+        let before = Stamps::of(files(&self.source, &self.policy));
         let done = self.try_reload();
+        self.stamps = before.for_files(files(&self.source, &self.policy));
         let on_packets = self.packets.as_ref().map_or(0, |packets| packets.network().rules.len());
         let on_requests =
             self.policy.application.as_ref().map_or(0, |application| application.rules.limits());

@@ -41,6 +41,29 @@ impl Stamp {
     }
 }
 
+/// Files as they were at a moment: what is read from then on is at least as new.
+#[derive(Clone, Debug, Default)]
+pub struct Stamps(BTreeMap<PathBuf, Option<Stamp>>);
+
+impl Stamps {
+    /// These files as they are now, whether they are there or not.
+    pub fn of(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let files = files.into_iter().filter_map(|file| std::path::absolute(file).ok());
+        Self(files.map(|file| (file.clone(), Stamp::of(&file))).collect())
+    }
+
+    /// Those of other files: as they were, if they are among these, else as they are now.
+    pub fn for_files(&self, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let mut stamps = Self::of(files);
+        for (file, stamp) in &mut stamps.0 {
+            if let Some(known) = self.0.get(file) {
+                *stamp = *known;
+            }
+        }
+        stamps
+    }
+}
+
 impl Watch {
     /// Watches nothing yet. Where the system can't watch, it says so once and never notices anything.
     #[must_use]
@@ -57,11 +80,9 @@ impl Watch {
         Self { watcher, events, files: BTreeMap::new(), directories: BTreeSet::new(), is_stirred: false }
     }
 
-    /// Watches these files, or whether they come to be, from now on, and no others.
-    pub fn set(&mut self, files: impl IntoIterator<Item = PathBuf>) {
-        let files: BTreeSet<PathBuf> =
-            files.into_iter().filter_map(|file| std::path::absolute(file).ok()).collect();
-        let directories: BTreeSet<PathBuf> = files.iter().flat_map(|file| directories(file)).collect();
+    /// Watches these files, or whether they come to be, and no others; they have changed if they are not as they were then.
+    pub fn set(&mut self, Stamps(files): Stamps) {
+        let directories: BTreeSet<PathBuf> = files.keys().flat_map(|file| directories(file)).collect();
         if let Some(watcher) = &mut self.watcher {
             for gone in self.directories.difference(&directories) {
                 // It may be gone indeed.
@@ -75,7 +96,9 @@ impl Watch {
             }
         }
         self.directories = directories;
-        self.files = files.into_iter().map(|file| (file.clone(), Stamp::of(&file))).collect();
+        self.files = files;
+        // What has happened before they were watched is to be looked at too.
+        self.is_stirred = true;
     }
 
     /// Returns when one of the files has changed and nothing changes any more. It may be given up at any time; nothing is
@@ -151,7 +174,7 @@ mod tests {
         let (file, other) = (directory.path().join("a"), directory.path().join("b"));
         fs::write(&file, "1").unwrap();
         let mut watch = Watch::new();
-        watch.set([file.clone(), other.clone()]);
+        watch.set(Stamps::of([file.clone(), other.clone()]));
         noticed(&mut watch, || fs::write(&file, "12").unwrap()).await;
         noticed(&mut watch, || {
             fs::write(directory.path().join("new"), "21").unwrap();
@@ -174,7 +197,7 @@ mod tests {
         symlink("..0", path("..data")).unwrap();
         symlink("..data/a", path("a")).unwrap();
         let mut watch = Watch::new();
-        watch.set([path("a")]);
+        watch.set(Stamps::of([path("a")]));
         for version in 1..4 {
             noticed(&mut watch, || {
                 symlink(format!("..{version}"), path("..new")).unwrap();
@@ -182,7 +205,19 @@ mod tests {
             })
             .await;
             assert_eq!(fs::read_to_string(path("a")).unwrap(), version.to_string());
-            watch.set([path("a")]);
+            watch.set(Stamps::of([path("a")]));
         }
+    }
+
+    #[tokio::test]
+    async fn what_changes_before_it_is_watched_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a");
+        fs::write(&file, "1").unwrap();
+        let stamps = Stamps::of([file.clone()]);
+        fs::write(&file, "22").unwrap();
+        let mut watch = Watch::new();
+        watch.set(stamps.for_files([file]));
+        watch.changed().await;
     }
 }

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{StatusCode, header};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::{
@@ -63,13 +63,12 @@ struct Limit {
 /// About one request 200 or 429; about many always 200, with an answer each, in order.
 pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Response, Problem> {
     let text = body(text)?;
-    // Which of the two it is, before its content: else no message about that could be of use.
-    let value: Value = serde_json::from_slice(&text).map_err(Problem::bad)?;
-    if value.get("requests").is_some() {
-        return many(&state, &text);
-    }
-    drop(value);
-    let question: Question = serde_json::from_slice(&text).map_err(Problem::bad)?;
+    let question: Question = match serde_json::from_slice(&text) {
+        Ok(question) => question,
+        // One is tried first, since it is the usual, and many begin with a key that one has not.
+        Err(_) if is_many(&text) => return many(&state, &text),
+        Err(error) => return Err(Problem::bad(error)),
+    };
     let response = state.decide(&question.into()).map_err(Problem::bad)?;
     let members = members(&response);
     let headers = answer::headers(&response, state.settings().headers);
@@ -80,6 +79,15 @@ pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Res
     };
     answer.headers_mut().extend(headers);
     Ok(answer)
+}
+
+fn is_many(text: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Requests {
+        #[serde(rename = "requests")]
+        _requests: IgnoredAny,
+    }
+    serde_json::from_slice::<Requests>(text).is_ok()
 }
 
 fn many(state: &State, text: &[u8]) -> Result<Response, Problem> {
