@@ -51,7 +51,7 @@ fn malformed_and_huge_requests_at_the_control_socket_do_no_harm() {
             ("\0\u{1}\u{2}\r\n\r\n".to_owned(), "400"),
             (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000)), "414"),
             (format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(1 << 20)), "431"),
-            (post("default/bans", &"[".repeat(60_000)), "400"),
+            (post("default/bans", &"[".repeat(60_000)), "422"),
             (post("default/bans", &"x".repeat(10 << 20)), "413"),
             (post("default/bans", r#"{"prefix": "::/0"}"#), "400"),
             (post("default/bans", r#"{"prefix": "10.0.0.1", "for_seconds": 18446744073709551615}"#), "400"),
