@@ -45,17 +45,36 @@ impl Show {
     /// # Errors
     /// The instance is not attached, or can't be looked at.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let answer = self.answer().map_err(Failure::failed)?;
-        answer_with(output, &answer, &json!(answer))
+        let error = match self.answer() {
+            Ok(answer) => return answer_with(output, &answer, &json!(answer)),
+            Err(error) => error,
+        };
+        let has_no_network =
+            matches!(error, Error::NotAttached { .. } | Error::NoPermission { .. } | Error::NoBpffs { .. });
+        let Some(process) = self.daemon_without_network().filter(|_| has_no_network) else {
+            return Err(Failure::failed(error));
+        };
+        let instance = &self.instance.instance;
+        let text = format!(
+            "instance    {instance}\ndaemon      running, process {process}\nnetwork     no rules on packets\n"
+        );
+        let json = json!({"daemon": process, "instance": instance.as_str(), "network": false});
+        answer_with(output, &text, &json)
     }
 
-    fn answer(self) -> Result<Answer, Error> {
+    /// The process that answers for an instance that has nothing in the kernel.
+    fn daemon_without_network(&self) -> Option<i32> {
+        let default = || control::default_path(&self.instance.instance).ok();
+        control::daemon(&self.control.clone().or_else(default)?)
+    }
+
+    fn answer(&self) -> Result<Answer, Error> {
         let instance = &self.instance.instance;
         let status = dataplane::status(instance)?;
         let (noted, is_running) = dataplane::daemon(instance)?;
         let noted = noted.filter(|_| is_running);
         let process = noted.as_ref().map(|daemon| daemon.process.cast_signed());
-        let path = self.control.or(noted.map(|daemon| daemon.control));
+        let path = self.control.clone().or(noted.map(|daemon| daemon.control));
         let path = path.or_else(|| control::default_path(instance).ok()).filter(|_| is_running);
         let answering = path.as_deref().and_then(control::daemon);
         Ok(Answer { daemon: answering.or(process), mute: path.filter(|_| answering.is_none()), status })

@@ -1,6 +1,6 @@
 //! Files that change while the daemon runs, as people and as orchestrators change them.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, process::Command};
 
 use crate::process::{Daemon, get, until};
 
@@ -31,6 +31,19 @@ fn a_changed_file_counts_and_a_bad_one_does_not() {
     let left = get(daemon.http, "/v1/auth?user=probe", &[]);
     let left: u32 = left.header("x-ratelimit-remaining").unwrap().parse().unwrap();
     assert!(left < 2995, "{left}");
+}
+
+#[test]
+fn a_daemon_without_network_has_a_status() {
+    let daemon = Daemon::start(&rules(1000), AUTH);
+    let control = daemon.path("control.sock");
+    let mut status = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    let shown = status.args(["status", "--control"]).arg(&control).output().unwrap();
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.status.success() && text.contains("running, process") && text.contains("no rules on packets"),
+        "{shown:?}"
+    );
 }
 
 /// A ConfigMap: the file is a link through a directory that is a link, and that is replaced.

@@ -30,6 +30,7 @@ mod offline;
 mod packets;
 mod pressure;
 mod reload;
+mod service;
 mod sources;
 mod streams;
 mod stuck;
