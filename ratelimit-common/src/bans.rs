@@ -41,6 +41,15 @@ impl Prefix {
         Self { address: Address { bits, family: address.family }, length }
     }
 
+    /// The prefix of `length` bits around a source that a rule bans. Of a link-local one it is the address alone: all
+    /// neighbours share the rest, routers included.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of_banned(source: &Address, length: u64) -> Self {
+        let is_link_local = source.family != 0 && source.bits[0] >> 54 == 0xfe80 >> 6;
+        Self::of(source, if is_link_local { 128 } else { length })
+    }
+
     /// Its key. Prefixes beyond 64 bits are hashed.
     #[must_use]
     #[inline(always)]
@@ -81,6 +90,15 @@ pub fn is_banned<T: Table>(table: &T, key: &Key, now: impl Fn() -> Now) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_neighbours_only_the_one_is_banned() {
+        let neighbour = Address { bits: [0xfe80 << 48, 7], family: 1 };
+        assert_eq!(Prefix::of_banned(&neighbour, 64), Prefix { address: neighbour, length: 128 });
+        let v4 = Address { bits: [0xfe80 << 48, 0], family: 0 };
+        assert_eq!(Prefix::of_banned(&v4, 24).length, 24);
+        assert_eq!(Prefix::of_banned(&Address { bits: [0xfec0 << 48, 7], family: 1 }, 64).length, 64);
+    }
 
     #[test]
     fn a_key_tells_its_prefix() {

@@ -188,7 +188,7 @@ extern "C" fn ban(subject: *const Subject, index: u64) -> u64 {
     let source = subject.source();
     let bits = if source.family == 0 { rule.ban_bits[0] } else { rule.ban_bits[1] };
     let (now, length) = (subject.now(), Nanos(rule.ban_length));
-    walk::repeat(TRIES, make_turn, &mut Made { prefix: Prefix::of(&source, bits), now, length });
+    walk::repeat(TRIES, make_turn, &mut Made { prefix: Prefix::of_banned(&source, bits), now, length });
     0
 }
 

@@ -115,6 +115,7 @@ async fn serve(
             Some(command) = commands.recv() => Event::Command(command),
             () = watch.changed() => Event::FilesChanged,
             () = links.changed() => Event::LinksChanged,
+            () = running.retry() => Event::LinksChanged,
             () = running.trial_over() => Event::TrialOver,
             _ = sweep.tick() => Event::Sweep,
             ended = &mut control, if has_control => {

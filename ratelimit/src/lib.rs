@@ -13,6 +13,7 @@ pub mod control;
 pub mod daemon;
 pub mod dataplane;
 pub mod events;
+mod http1;
 pub mod limiter;
 pub mod metrics;
 pub mod policy;

@@ -34,10 +34,15 @@ impl Ban {
     /// The instance is not attached, or a prefix can't be banned.
     pub fn run(self, output: Output) -> Result<(), Failure> {
         let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
+        // All or none of what is wrong in itself.
+        self.prefixes.iter().try_for_each(|prefix| bans.check(*prefix, self.length)).map_err(failure)?;
         let mut text = String::new();
         for prefix in &self.prefixes {
             bans.ban(*prefix, self.length).map_err(failure)?;
             text += &format!("banned {prefix} for {}\n", Time(self.length));
+        }
+        if bans.replaced() > 0 {
+            text += &format!("the table of bans is full: {} that end sooner gave way\n", bans.replaced());
         }
         let prefixes: Vec<String> = self.prefixes.iter().map(ToString::to_string).collect();
         let seconds = self.length.0 / Nanos::SECOND.0;
@@ -87,7 +92,9 @@ impl Unban {
             }
         }
         if !missing.is_empty() {
-            return Err(Failure::failed(missing.join("; ")));
+            let done = text.trim_end().replace('\n', "; ");
+            let separator = if done.is_empty() { "" } else { "; " };
+            return Err(Failure::failed(format_args!("{}{separator}{done}", missing.join("; "))));
         }
         let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
         answer_with(output, &text, &json!({"unbanned": prefixes}))

@@ -36,6 +36,11 @@ impl Run {
     pub fn run(self) -> Result<(), Failure> {
         let source = Source { config: self.config, interfaces: self.interface };
         let checked = source.read()?;
+        if checked.policy.network.is_none() && (self.revert_after.is_some() || !source.interfaces.is_empty())
+        {
+            let why = "`--interface` and `--revert-after` are about packets, but the file has no `network`";
+            return Err(Failure::wrong_usage(why));
+        }
         daemon::run(source, checked, self.revert_after)
             .map_err(|error| Failure::failed(in_one_line(error.as_ref())))
     }

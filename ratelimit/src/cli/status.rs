@@ -103,7 +103,10 @@ impl fmt::Display for Answer {
         for attachment in &status.interfaces {
             writeln!(f, "interface   {} ({})", attachment.interface, attachment.mode.name())?;
         }
-        if status.interfaces.is_empty() {
+        for name in &status.missing {
+            writeln!(f, "interface   {name}: missing, it is limited when it comes back")?;
+        }
+        if status.interfaces.is_empty() && status.missing.is_empty() {
             writeln!(f, "interface   none: the one it was on is gone")?;
         }
         if let Some(warning) = warning(status) {

@@ -16,15 +16,24 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
     net::UnixListener,
-    sync::{mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot},
 };
+
+use tracing::warn;
 
 use super::{Answer, AskedBuckets, Command, ControlSocket};
 use crate::{
     dataplane::{BanError, BanStatus, Bans, around},
     events::{Hub, MOST_CLIENTS},
+    http1::converse,
     policy::{InstanceName, Prefix},
 };
+
+/// So many connections at once.
+const MOST_CONNECTIONS: usize = 256;
+
+/// How long it waits if the system has no descriptor for another connection.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of a request at most.
 const MOST_REQUEST: usize = 64 << 10;
@@ -72,7 +81,25 @@ impl ControlSocket {
             .layer(DefaultBodyLimit::max(MOST_REQUEST))
             .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
             .with_state(daemon);
-        axum::serve(listener, Router::new().nest("/v1/instances/{instance}", routes)).await
+        let routes = Router::new().nest("/v1/instances/{instance}", routes);
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        loop {
+            // More wait until one of these ends; those who say nothing for a while are let go.
+            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+            let (stream, _) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    warn!(%error, "a connection to the control socket");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let routes = routes.clone();
+            tokio::spawn(async move {
+                let _place = place;
+                converse(stream, routes).await;
+            });
+        }
     }
 }
 

@@ -20,8 +20,8 @@ const RTNLGRP_LINK: u32 = 1;
 /// Announcements of the kernel.
 pub struct Links {
     announcements: Option<AsyncFd<Announcements>>,
-    /// Something has changed, and nobody has been told yet.
-    has_changed: bool,
+    /// Something has changed, and this is when to tell.
+    due: Option<time::Instant>,
 }
 
 struct Announcements(Socket);
@@ -39,7 +39,7 @@ impl Links {
         let announcements =
             Self::try_watch().inspect_err(|error| warn!(%error, "interfaces can't be watched")).ok();
         // Before it was heard, something may have.
-        Self { announcements, has_changed: true }
+        Self { announcements, due: Some(time::Instant::now()) }
     }
 
     fn try_watch() -> io::Result<AsyncFd<Announcements>> {
@@ -54,16 +54,18 @@ impl Links {
     /// Returns when something has changed. What that is has to be looked up, so that nothing is missed if announcements
     /// are lost. It may be given up at any time; nothing is missed then either.
     pub async fn changed(&mut self) {
-        if !self.has_changed {
+        if self.due.is_none() {
             let Some(announcements) = &mut self.announcements else { return std::future::pending().await };
             if let Err(error) = drained(announcements).await {
                 warn!(%error, "interfaces can't be watched any more");
                 self.announcements = None;
             }
-            self.has_changed = true;
+            self.due = Some(time::Instant::now() + QUIET);
         }
-        time::sleep(QUIET).await;
-        self.has_changed = false;
+        if let Some(due) = self.due {
+            time::sleep_until(due).await;
+        }
+        self.due = None;
     }
 }
 

@@ -8,11 +8,12 @@ use std::{
 use anyhow::{Context as _, Result};
 use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::{
     control::AskedBuckets,
-    dataplane::{self, Claim, Dataplane, Error, Log, Trial, Wanted, in_one_line},
+    dataplane::{self, Changes, Claim, Dataplane, Error, Log, Trial, Wanted, in_one_line},
     policy::{InstanceName, Network, OnExit},
 };
 
@@ -22,7 +23,12 @@ pub struct Packets {
     network: Network,
     dataplane: Dataplane,
     trial: Option<OnTrial>,
+    /// When to look for interfaces again that lack the program.
+    retry_at: Option<Instant>,
 }
+
+/// How long after one that could not be attached the next try is made.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Rules that nobody has confirmed yet.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +60,9 @@ impl Packets {
         let trial_end = trial.map(|trial| trial.end);
         let wanted = Wanted { network: &network, config, observes: None, trial_end };
         let dataplane = claim.start(&wanted, control)?;
-        Ok(Self { config: config.to_owned(), network, dataplane, trial })
+        let mut packets = Self { config: config.to_owned(), network, dataplane, trial, retry_at: None };
+        packets.plan_retry();
+        Ok(packets)
     }
 
     /// Says what is in force, and where.
@@ -109,6 +117,7 @@ impl Packets {
         let wanted = Wanted { network, config: &self.config, observes, trial_end };
         self.dataplane.replace(&wanted).map_err(|error| in_one_line(&error))?;
         self.trial = trial;
+        self.plan_retry();
         Ok(())
     }
 
@@ -164,6 +173,13 @@ impl Packets {
     /// # Errors
     /// Why it stays as it was.
     pub fn observe(&mut self, observes: bool) -> Result<Value, String> {
+        if self.dataplane.trial().map_err(|error| error.to_string())? == Trial::Failed {
+            return Err(
+                "everything passes, because nobody has confirmed the rules in time; `ratelimit reload` puts \
+                        them on trial again"
+                    .to_owned(),
+            );
+        }
         let network = self.network.clone();
         self.replace(&network, Some(observes))?;
         if observes {
@@ -193,12 +209,29 @@ impl Packets {
     /// Attaches where the program is missing.
     pub fn reconcile(&mut self) {
         match self.dataplane.reconcile() {
-            Ok(new) => {
-                for attachment in new {
+            Ok(Changes { came, went }) => {
+                for attachment in went {
+                    warn!(interface = attachment.interface, "gone: it gets the program when it comes back");
+                }
+                for attachment in came {
                     info!(interface = attachment.interface, mode = attachment.mode.name(), "limiting again");
                 }
             }
             Err(error) => warn!(%error, "looking at the interfaces"),
+        }
+        self.plan_retry();
+    }
+
+    /// An interface that is there may have refused the program for a reason that passes.
+    fn plan_retry(&mut self) {
+        self.retry_at = (self.dataplane.lacking() > 0).then(|| Instant::now() + RETRY);
+    }
+
+    /// Returns when the interfaces are to be looked at again, if some lack the program.
+    pub async fn retry(&self) {
+        match self.retry_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
         }
     }
 

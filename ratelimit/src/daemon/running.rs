@@ -195,6 +195,14 @@ impl Running {
         }
     }
 
+    /// Returns when the interfaces are to be looked at again.
+    pub async fn retry(&self) {
+        match &self.packets {
+            Some(packets) => packets.retry().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Says how the trial ended.
     pub fn note_trial(&mut self) {
         if let Some(packets) = &mut self.packets {

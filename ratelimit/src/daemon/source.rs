@@ -65,6 +65,7 @@ impl Source {
     /// Whether it can be read only once.
     #[must_use]
     pub fn is_stream(&self) -> bool {
-        self.config == Path::new("-") || self.config.starts_with("/dev/")
+        let is_named = ["-", "/dev/stdin"].iter().any(|name| self.config == Path::new(name));
+        is_named || self.config.starts_with("/dev/fd") || self.config.starts_with("/proc")
     }
 }

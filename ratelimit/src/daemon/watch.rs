@@ -9,11 +9,17 @@ use std::{
 };
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
-use tokio::sync::mpsc::{self, Receiver};
+use tokio::{
+    sync::mpsc::{self, Receiver},
+    time::{Instant, timeout_at},
+};
 use tracing::warn;
 
 /// For so long nothing must change any more, so that whoever writes a file has come to its end.
 const QUIET: Duration = Duration::from_millis(100);
+
+/// But for so long it may go on changing: somebody may write a log beside the files.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Watches files.
 pub struct Watch {
@@ -21,8 +27,8 @@ pub struct Watch {
     events: Receiver<()>,
     files: BTreeMap<PathBuf, Option<Stamp>>,
     directories: BTreeSet<PathBuf>,
-    /// Something has happened in the directories that has not been looked at.
-    is_stirred: bool,
+    /// Since when something has happened in the directories that has not been looked at.
+    stirred: Option<Instant>,
 }
 
 /// What changes when a file does.
@@ -77,12 +83,15 @@ impl Watch {
             }
         });
         let watcher = watcher.inspect_err(cannot_watch).ok();
-        Self { watcher, events, files: BTreeMap::new(), directories: BTreeSet::new(), is_stirred: false }
+        Self { watcher, events, files: BTreeMap::new(), directories: BTreeSet::new(), stirred: None }
     }
 
     /// Watches these files, or whether they come to be, and no others; they have changed if they are not as they were then.
     pub fn set(&mut self, Stamps(files): Stamps) {
-        let directories: BTreeSet<PathBuf> = files.keys().flat_map(|file| directories(file)).collect();
+        let wanted = files.keys().flat_map(|file| directories(file));
+        // One that is not there comes to be in one that is.
+        let nearest = |path: PathBuf| path.ancestors().find(|path| path.is_dir()).map(Path::to_owned);
+        let directories: BTreeSet<PathBuf> = wanted.filter_map(nearest).collect();
         if let Some(watcher) = &mut self.watcher {
             for gone in self.directories.difference(&directories) {
                 // It may be gone indeed.
@@ -98,20 +107,23 @@ impl Watch {
         self.directories = directories;
         self.files = files;
         // What has happened before they were watched is to be looked at too.
-        self.is_stirred = true;
+        self.stirred = Some(Instant::now());
     }
 
     /// Returns when one of the files has changed and nothing changes any more. It may be given up at any time; nothing is
     /// missed then either.
     pub async fn changed(&mut self) {
         loop {
-            if !self.is_stirred && self.events.recv().await.is_none() {
+            if self.stirred.is_none() && self.events.recv().await.is_none() {
                 // There is no watcher.
                 std::future::pending::<()>().await;
             }
-            self.is_stirred = true;
-            while tokio::time::timeout(QUIET, self.events.recv()).await.is_ok_and(|event| event.is_some()) {}
-            self.is_stirred = false;
+            let end = *self.stirred.get_or_insert_with(Instant::now) + LONGEST;
+            while timeout_at(end.min(Instant::now() + QUIET), self.events.recv())
+                .await
+                .is_ok_and(|event| event.is_some())
+            {}
+            self.stirred = None;
             let mut is_changed = false;
             for (file, stamp) in &mut self.files {
                 let now = Stamp::of(file);

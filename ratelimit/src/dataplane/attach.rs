@@ -1,6 +1,6 @@
 //! Putting a generation on interfaces: new ones are attached, known ones switched in one step, others let go.
 
-use std::{collections::HashMap, io, path::Path};
+use std::{io, path::Path};
 
 use aya::programs::{
     ProgramError, Xdp, XdpMode,
@@ -9,7 +9,7 @@ use aya::programs::{
     xdp::{XdpLink, XdpLinkId},
 };
 use serde::{Deserialize, Serialize};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{
     Error, Generation,
@@ -40,63 +40,15 @@ pub(super) struct Target {
     linked: Option<u32>,
 }
 
-/// Where the program belongs.
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    wanted: Vec<policy::Interface>,
-    /// Indices of interfaces that had the program under a name: they may have got another one since.
-    known: HashMap<String, u32>,
-}
-
-impl Places {
-    /// Finds interfaces. Those that were there once may be gone, if `may_be_gone`.
-    ///
-    /// # Errors
-    /// One does not exist, or has an XDP program of somebody else.
-    pub(super) fn targets(
-        &self,
-        pins: &Pins,
-        wanted: &[policy::Interface],
-        may_be_gone: bool,
-    ) -> Result<Vec<Target>, Error> {
-        let all = netlink::interfaces()?;
-        let mut targets = Vec::new();
-        for wanted in wanted {
-            match self.find(&all, wanted) {
-                Some(interface) => targets.push(target(pins, interface, wanted)?),
-                None if may_be_gone && self.known.contains_key(wanted.name.as_str()) => {}
-                None => {
-                    let names: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
-                    return Err(Error::NoInterface {
-                        name: wanted.name.as_str().to_owned(),
-                        known: names.join(", "),
-                    });
-                }
-            }
-        }
-        Ok(targets)
-    }
-
-    fn find<'i>(
-        &self,
-        all: &'i [netlink::Interface],
-        wanted: &policy::Interface,
-    ) -> Option<&'i netlink::Interface> {
-        let name = wanted.name.as_str();
-        let index = self.known.get(name);
-        let by_name = all.iter().find(|interface| interface.name == name);
-        by_name.or_else(|| all.iter().find(|interface| Some(&interface.index) == index))
-    }
-
-    /// Remembers where the program is wanted, and where it is.
-    pub(super) fn note(&mut self, wanted: &[policy::Interface], targets: &[Target]) {
-        self.wanted = wanted.to_vec();
-        self.known.retain(|name, _| wanted.iter().any(|wanted| wanted.name.as_str() == name));
-        self.known.extend(targets.iter().map(|target| (target.wanted.clone(), target.interface.index)));
-    }
-}
-
-fn target(pins: &Pins, interface: &netlink::Interface, wanted: &policy::Interface) -> Result<Target, Error> {
+/// An interface that is wanted.
+///
+/// # Errors
+/// It has an XDP program of somebody else.
+pub(super) fn target(
+    pins: &Pins,
+    interface: &netlink::Interface,
+    wanted: &policy::Interface,
+) -> Result<Target, Error> {
     let linked = linked_program(pins, interface.index)?;
     match interface.xdp {
         Some(attached) if linked != Some(attached.program) => Err(taken(interface, attached)),
@@ -107,42 +59,6 @@ fn target(pins: &Pins, interface: &netlink::Interface, wanted: &policy::Interfac
             linked,
         }),
     }
-}
-
-/// Attaches where the program is missing, and forgets interfaces that are gone. What can't be attached is said, and left
-/// until something changes again.
-///
-/// # Errors
-/// The kernel does not say which interfaces there are, or a pin can't be removed.
-pub(super) fn reconcile(
-    program: &mut Xdp,
-    pins: &Pins,
-    places: &mut Places,
-) -> Result<Vec<Attachment>, Error> {
-    let all = netlink::interfaces()?;
-    for index in pins.linked()? {
-        if all.iter().all(|interface| interface.index != index) {
-            pins.remove_link(index)?;
-        }
-    }
-    let mut attached = Vec::new();
-    for wanted in &places.wanted {
-        let Some(interface) = places.find(&all, wanted) else { continue };
-        let done = target(pins, interface, wanted).and_then(|target| {
-            if target.is_attached() {
-                Ok(None)
-            } else {
-                attach_new(program, pins, &target).map(|()| Some(target))
-            }
-        });
-        match done {
-            Ok(done) => attached.extend(done),
-            Err(error) => warn!(interface = interface.name, %error, "not limiting"),
-        }
-    }
-    let wanted = places.wanted.clone();
-    places.note(&wanted, &attached);
-    attachments(pins)
 }
 
 /// Why an interface with somebody else's program can't be used, and how it could.
@@ -201,8 +117,8 @@ fn program_name(id: u32) -> String {
     found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Puts `program` on the targets and takes it off all other interfaces. If one refuses, what was attached here is taken off
-/// again, what was switched goes back to `old`, and the error is returned.
+/// Puts `program` on the targets and takes it off all other interfaces. If one refuses, all get back the program of `old`, as
+/// they had it, and the error is returned. One that goes away meanwhile is none that refuses, if there is an `old`.
 pub(super) fn attach(
     program: &mut Xdp,
     pins: &Pins,
@@ -210,32 +126,45 @@ pub(super) fn attach(
     old: Option<&mut Generation>,
 ) -> Result<Vec<Attachment>, Error> {
     let (known, new): (Vec<_>, Vec<_>) = targets.iter().partition(|target| target.can_switch());
-    let mut attached = Vec::new();
-    let mut switched = Vec::new();
+    let may_be_gone = old.is_some();
+    let (mut attached, mut switched) = (Vec::new(), Vec::new());
     // New ones first: these can fail, and the old generation goes on meanwhile.
     let done = new.into_iter().try_for_each(|target| {
-        attach_new(program, pins, target)?;
-        attached.push(target.interface.index);
-        Ok(())
+        attached.push(target);
+        attach_new(program, pins, target).or_else(|error| target.unless_gone(may_be_gone, error))
     });
     let done = done.and_then(|()| {
         known.into_iter().try_for_each(|target| {
-            switch(program, pins, target)?;
             switched.push(target);
-            Ok(())
+            switch(program, pins, target).or_else(|error| target.unless_gone(may_be_gone, error))
         })
     });
     if let Err(error) = done {
-        for index in attached {
-            pins.remove_link(index)?;
-        }
-        if let Some(old) = old {
-            switched.into_iter().try_for_each(|target| switch(old.program()?, pins, target))?;
-        }
+        restore(pins, &attached, &switched, old);
         return Err(error);
     }
     detach_others(pins, targets)?;
     attachments(pins)
+}
+
+/// Puts the old program back where it was, as far as that can be.
+fn restore(pins: &Pins, attached: &[&Target], switched: &[&Target], old: Option<&mut Generation>) {
+    let log = |target: &Target, done: Result<(), Error>| {
+        if let Err(error) = done {
+            error!(interface = target.interface.name, %error, "can't be put back as it was");
+        }
+    };
+    for target in attached {
+        log(target, pins.remove_link(target.interface.index));
+    }
+    let Some(Ok(program)) = old.map(Generation::program) else { return };
+    for target in switched {
+        log(target, switch(program, pins, target));
+    }
+    for target in attached.iter().filter(|target| target.is_attached()) {
+        let mode = target.interface.xdp.map_or(Mode::Native, |attached| attached.mode);
+        log(target, try_mode(program, target, mode).and_then(|id| pin(program, pins, target, id)));
+    }
 }
 
 /// Takes the program off interfaces that are not among the targets.
@@ -257,7 +186,23 @@ fn detach_others(pins: &Pins, targets: &[Target]) -> Result<(), Error> {
 }
 
 impl Target {
-    fn is_attached(&self) -> bool {
+    /// Its name in the policy, and the index of the interface.
+    pub(super) fn place(&self) -> (String, u32) {
+        (self.wanted.clone(), self.interface.index)
+    }
+
+    /// Takes no notice of an error if the interface has gone away.
+    fn unless_gone(&self, may_be_gone: bool, error: Error) -> Result<(), Error> {
+        let is_gone =
+            || netlink::interfaces().is_ok_and(|all| all.iter().all(|now| now.index != self.interface.index));
+        if may_be_gone && is_gone() {
+            warn!(interface = self.interface.name, "gone: it gets the program when it comes back");
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
         self.interface.xdp.is_some_and(|attached| self.linked == Some(attached.program))
     }
 
@@ -288,7 +233,8 @@ fn switch(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Error> 
     Ok(())
 }
 
-fn attach_new(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Error> {
+/// Attaches where the program is not, or not as it should be.
+pub(super) fn attach_new(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Error> {
     // A link in another mode, or one whose interface went away.
     pins.remove_link(target.interface.index)?;
     let (id, mode) = match target.mode {
@@ -296,12 +242,16 @@ fn attach_new(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Err
         policy::Mode::Generic => (try_mode(program, target, Mode::Generic)?, Mode::Generic),
         policy::Mode::Auto => native_else_generic(program, target)?,
     };
+    pin(program, pins, target, id)?;
+    info!(interface = target.interface.name, mode = mode.name(), "attached");
+    Ok(())
+}
+
+fn pin(program: &mut Xdp, pins: &Pins, target: &Target, id: XdpLinkId) -> Result<(), Error> {
     let link = program.take_link(id).map_err(|error| Error::load(&error))?;
     let link: FdLink = link.try_into().map_err(|error: LinkError| Error::load(&error))?;
     let path = pins.link(target.interface.index);
-    link.pin(&path).map_err(|error| Error::file(path, io::Error::other(error.to_string())))?;
-    info!(interface = target.interface.name, mode = mode.name(), "attached");
-    Ok(())
+    link.pin(&path).map(drop).map_err(|error| Error::file(path, io::Error::other(error.to_string())))
 }
 
 fn native_else_generic(program: &mut Xdp, target: &Target) -> Result<(XdpLinkId, Mode), Error> {

@@ -30,6 +30,7 @@ pub struct Bans {
     lengths: Words,
     secret: Secret,
     made_at: Nanos,
+    replaced: AtomicU64,
 }
 
 /// A ban in force.
@@ -90,6 +91,7 @@ impl Bans {
             lengths: Words::map(&map("BAN_LENGTHS")?, size_of::<Lengths>() / size_of::<u64>())?,
             secret: facts.secret,
             made_at: facts.made_at,
+            replaced: AtomicU64::new(0),
         })
     }
 
@@ -98,9 +100,7 @@ impl Bans {
     /// # Errors
     /// The prefix or the length can't be, or the table is too busy.
     pub fn ban(&self, prefix: Prefix, length: Nanos) -> Result<(), BanError> {
-        if length == Nanos(0) || length > Ban::LONGEST {
-            return Err(BanError::Length);
-        }
+        self.check(prefix, length)?;
         let banned = banned(prefix)?;
         let now = self.now()?;
         let table = Placing { bans: self, high: banned.address.bits[0] };
@@ -117,6 +117,17 @@ impl Bans {
         Ok(())
     }
 
+    /// Whether such a ban can be.
+    ///
+    /// # Errors
+    /// The prefix or the length can't be.
+    pub fn check(&self, prefix: Prefix, length: Nanos) -> Result<(), BanError> {
+        if length == Nanos(0) || length > Ban::LONGEST {
+            return Err(BanError::Length);
+        }
+        banned(prefix).map(drop)
+    }
+
     /// Ends a prefix's ban; says whether it had one.
     ///
     /// # Errors
@@ -130,6 +141,12 @@ impl Bans {
         let table = Placing { bans: self, high: 0 };
         let is_done = (0..TRIES).any(|_| table::update(&table, &key, |_| algorithm::fresh(now)));
         if is_done { Ok(true) } else { Err(BanError::Busy) }
+    }
+
+    /// How many bans in force had to give way to those made here.
+    #[must_use]
+    pub fn replaced(&self) -> u64 {
+        self.replaced.load(Ordering::Relaxed)
     }
 
     /// All that are in force, by prefix.
@@ -241,7 +258,9 @@ impl<'b> table::Table for Placing<'b> {
         None
     }
 
-    fn on_live_eviction(&self) {}
+    fn on_live_eviction(&self) {
+        self.bans.replaced.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn on_place(&self, home: &Home<Set<'b>>, place: Position) {
         let rank = place.rank();

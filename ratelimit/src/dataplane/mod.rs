@@ -17,6 +17,7 @@ mod netlink;
 mod notes;
 mod object;
 mod pins;
+mod places;
 mod raw;
 mod sets;
 mod sketch;
@@ -37,7 +38,7 @@ pub use self::{
     netlink::Mode,
     object::{Generation, Judged},
     sketch::{SeenSet, Sketch, current_window},
-    start::{Claim, Dataplane, Wanted},
+    start::{Changes, Claim, Dataplane, Wanted},
     state::{Daemon, InForce, RuleInForce},
     status::{EventStatus, ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
     trial::{Trial, confirm},

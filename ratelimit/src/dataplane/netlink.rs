@@ -1,6 +1,6 @@
 //! What the kernel says about interfaces: their names, and the XDP program that each has.
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
     RouteNetlinkMessage,
     link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached},
@@ -49,18 +49,31 @@ impl Mode {
     }
 }
 
+/// How often a list that has changed while it was read is read again.
+const TRIES: u32 = 10;
+
 /// All interfaces of this network namespace.
 pub(super) fn interfaces() -> Result<Vec<Interface>, Error> {
+    for _ in 1..TRIES {
+        if let Some(found) = dump()? {
+            return Ok(found);
+        }
+    }
+    dump()?.ok_or_else(|| Error::Netlink("the list of interfaces changes all the time".to_owned()))
+}
+
+/// The list, unless it has changed meanwhile.
+fn dump() -> Result<Option<Vec<Interface>>, Error> {
     let failed = |error: std::io::Error| Error::Netlink(error.to_string());
     let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
     socket.bind_auto().map_err(failed)?;
     socket.connect(&SocketAddr::new(0, 0)).map_err(failed)?;
     socket.send(&request(), 0).map_err(failed)?;
-    let mut found = Vec::new();
+    let mut found = Found::default();
     loop {
         let (datagram, _) = socket.recv_from_full().map_err(failed)?;
         if read(&datagram, &mut found)? {
-            return Ok(found);
+            return Ok((!found.is_interrupted).then_some(found.interfaces));
         }
     }
 }
@@ -74,15 +87,25 @@ fn request() -> Vec<u8> {
     bytes
 }
 
+/// What has been read of a list.
+#[derive(Default)]
+struct Found {
+    interfaces: Vec<Interface>,
+    is_interrupted: bool,
+}
+
 /// Adds the interfaces of one datagram, and says whether it was the last.
-fn read(mut bytes: &[u8], found: &mut Vec<Interface>) -> Result<bool, Error> {
+fn read(mut bytes: &[u8], found: &mut Found) -> Result<bool, Error> {
     while !bytes.is_empty() {
         let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes)
             .map_err(|error| Error::Netlink(error.to_string()))?;
+        found.is_interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
         match message.payload {
             NetlinkPayload::Done(_) => return Ok(true),
             NetlinkPayload::Error(error) => return Err(Error::Netlink(error.to_io().to_string())),
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => found.push(interface(&link)),
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                found.interfaces.push(interface(&link));
+            }
             _ => {}
         }
         let length = (message.header.length as usize).next_multiple_of(4).max(16);

@@ -10,12 +10,12 @@ use ratelimit_common::{
 use tracing::warn;
 
 use super::{
-    Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce,
-    attach::{self, Places},
+    Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce, attach,
     buckets::Buckets,
     check, clock, counters,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
+    places::{Missing, Places},
     raw,
     state::{self, State},
     trial,
@@ -93,6 +93,15 @@ pub struct Dataplane {
     in_force: Started,
 }
 
+/// Interfaces that got the program, and that had it and are gone.
+#[derive(Debug)]
+pub struct Changes {
+    /// Those that have it now.
+    pub came: Vec<Attachment>,
+    /// Those that are gone.
+    pub went: Vec<Attachment>,
+}
+
 /// A generation in force.
 #[derive(Debug)]
 struct Started {
@@ -137,22 +146,31 @@ impl Dataplane {
     pub fn replace(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
         self.still_mine()?;
         let pins = &self.claim.pins;
-        let old = &mut self.in_force.generation;
+        let old = &mut self.in_force;
         self.in_force = put_in_force(pins, &mut self.places, wanted, &self.daemon, Some(old))?;
         Ok(())
     }
 
-    /// Attaches to interfaces that have come back, and forgets those that are gone. Returns the names of the new ones.
+    /// Attaches to interfaces that have come back, and forgets those that are gone.
     ///
     /// # Errors
     /// The kernel does not say which interfaces there are, or a pin can't be removed.
-    pub fn reconcile(&mut self) -> Result<Vec<Attachment>, Error> {
+    pub fn reconcile(&mut self) -> Result<Changes, Error> {
         self.still_mine()?;
         let Started { generation, attachments, .. } = &mut self.in_force;
-        let before = std::mem::take(attachments);
-        *attachments = attach::reconcile(generation.program()?, &self.claim.pins, &mut self.places)?;
-        let is_new = |now: &&Attachment| before.iter().all(|before| before.index != now.index);
-        Ok(attachments.iter().filter(is_new).cloned().collect())
+        let now = self.places.reconcile(generation.program()?, &self.claim.pins)?;
+        let before = std::mem::replace(attachments, now);
+        let without = |all: &[Attachment], others: &[Attachment]| {
+            let is_other = |one: &&Attachment| others.iter().all(|other| other.index != one.index);
+            all.iter().filter(is_other).cloned().collect()
+        };
+        Ok(Changes { came: without(attachments, &before), went: without(&before, attachments) })
+    }
+
+    /// How many interfaces lack the program, because they are gone or refuse it.
+    #[must_use]
+    pub fn lacking(&self) -> usize {
+        self.places.lacking(&self.in_force.attachments)
     }
 
     /// How the trial of its rules stands.
@@ -206,11 +224,17 @@ fn put_in_force(
     places: &mut Places,
     wanted: &Wanted<'_>,
     daemon: &Daemon,
-    old: Option<&mut Generation>,
+    old: Option<&mut Started>,
 ) -> Result<Started, Error> {
-    let targets = places.targets(pins, &wanted.network.interfaces, old.is_some())?;
     let sets = wanted.network.table.slots() / SLOTS as u32;
     let kept = kept_state(pins, sets)?;
+    // What is in force already goes on where it can.
+    let missing = match &old {
+        Some(_) => Missing::Known,
+        None if kept.is_some() => Missing::Some,
+        None => Missing::None,
+    };
+    let targets = places.targets(pins, &wanted.network.interfaces, missing)?;
     let is_adopted = kept.is_some();
     let before = kept.clone();
     let mut state = kept.map_or_else(|| State::new(sets), Ok)?;
@@ -232,12 +256,14 @@ fn put_in_force(
     // owners, and nobody takes what was in force before for what is.
     (state.is_starting, state.daemon) = (true, Some(daemon.clone()));
     write_state(&mut generation, &state)?;
-    let trial_before = trial::replace_end(&mut generation, wanted.trial_end)?;
+    let was_on_trial = old.as_ref().is_some_and(|old| old.compiled.globals.is_on_trial != 0);
+    let trial_before = trial::replace_end(&mut generation, wanted.trial_end, was_on_trial)?;
+    let old = old.map(|old| &mut old.generation);
     let attached = attach::attach(generation.program()?, pins, &targets, old);
     let attachments = match attached {
         Ok(attachments) => attachments,
         Err(error) => {
-            trial::replace_end(&mut generation, trial_before)?;
+            trial::replace_end(&mut generation, trial_before, false)?;
             (state.is_starting, state.daemon) = (false, None);
             write_state(&mut generation, before.as_ref().unwrap_or(&state))?;
             return Err(error);
@@ -275,6 +301,7 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<I
         allow: network.allow.len(),
         deny: network.deny.len(),
         is_on_trial: wanted.trial_end.is_some(),
+        interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
         rules: network
             .rules
             .iter()

@@ -63,6 +63,9 @@ pub struct InForce {
     /// Whether it lets everything pass if nobody confirms it in time.
     #[serde(default)]
     pub is_on_trial: bool,
+    /// The names of the interfaces that it is for.
+    #[serde(default)]
+    pub interfaces: Vec<String>,
     /// The rules, in the configuration's order.
     pub rules: Vec<RuleInForce>,
 }

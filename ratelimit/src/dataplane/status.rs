@@ -23,6 +23,9 @@ pub struct Status {
     pub on_exit: String,
     /// Where the program is attached.
     pub interfaces: Vec<Attachment>,
+    /// Names of interfaces that it is for and that lack it: they are gone, or refuse it.
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// Prefixes on the allow list.
     pub allow: usize,
     /// Prefixes on the deny list.
@@ -123,13 +126,15 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
     check("look at limits in the kernel")?;
     let pins = Pins::new(instance)?;
     let (in_force, state) = complete(&pins, read_state(&pins)?)?;
+    let attachments = attach::attachments(&pins)?;
     let rule_counters = open(&pins, "RULE_COUNTERS")?;
     Ok(Status {
         instance: instance.to_string(),
         config: in_force.config.display().to_string(),
         since: in_force.since,
         on_exit: if in_force.keeps_on_exit { "keep" } else { "detach" }.to_owned(),
-        interfaces: attach::attachments(&pins)?,
+        missing: missing(&in_force.interfaces, &attachments),
+        interfaces: attachments,
         allow: in_force.allow,
         deny: in_force.deny,
         bans: Bans::open(instance)?.list()?.len(),
@@ -144,6 +149,13 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
         table: table(&pins, state.sets)?,
         events: events(&pins)?,
     })
+}
+
+/// The names without an interface that has the program; one that has been renamed is none of them.
+fn missing(wanted: &[String], attachments: &[Attachment]) -> Vec<String> {
+    let is_attached = |name: &&String| attachments.iter().any(|attachment| attachment.interface == **name);
+    let lacking = wanted.len().saturating_sub(attachments.len());
+    wanted.iter().filter(|name| !is_attached(name)).take(lacking).cloned().collect()
 }
 
 /// What is in force, if all of it is, or if a daemon is about to replace it; and the notes.

@@ -10,7 +10,7 @@ use prometheus_client::{
 use tracing::debug;
 
 use crate::{
-    dataplane::{self, Count, Status, in_one_line},
+    dataplane::{self, Count, Status, TrialStatus, in_one_line},
     policy::InstanceName,
 };
 
@@ -51,6 +51,12 @@ impl Encoder<'_> {
         self.rules(status)?;
         self.gauge("rules", "Rules in force", status.rules.len() as u64)?;
         self.gauge("bans", "Bans in force", status.bans as u64)?;
+        let is_reverted = status.trial == TrialStatus::Failed;
+        self.gauge(
+            "reverted",
+            "Whether everything passes, because nobody confirmed the rules in time",
+            is_reverted,
+        )?;
         self.gauge("observes", "Whether all rules only observe for the time being", status.observes)?;
         let interfaces = status.interfaces.iter().map(|interface| {
             let labels =
@@ -193,6 +199,7 @@ mod tests {
             bans_replaced: 0,
         };
         Status {
+            missing: Vec::new(),
             reasons: vec![ReasonStatus {
                 reason: "limited".to_owned(),
                 verdict: "drop".to_owned(),

@@ -10,41 +10,31 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
     extract::State,
-    http::{Request, StatusCode, header},
+    http::{StatusCode, header},
     response::{IntoResponse as _, Response},
     routing,
 };
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::{encoding::prometheus_text, registry::Registry};
 use thiserror::Error;
 use tokio::{
-    net::TcpStream,
     sync::{Mutex, Semaphore},
     time,
 };
-use tower_service::Service as _;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::Metrics;
 use crate::{
-    dataplane::{self, in_one_line},
+    dataplane::{self, TrialStatus, in_one_line},
+    http1::converse,
     policy::InstanceName,
 };
 
 /// So many connections at once; more are closed as they come.
 const MOST_CONNECTIONS: usize = 64;
 
-/// How long the head of a request may take to come, and a connection may wait for one.
-const HEAD_TIME: Duration = Duration::from_secs(5);
-
 /// How long a connection may live. Prometheus makes a new one.
 const LIFETIME: Duration = Duration::from_secs(120);
-
-/// The longest head of a request.
-const HEAD_BYTES: usize = 16 << 10;
 
 /// How long it waits if the system has no descriptor for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -122,16 +112,6 @@ impl Server {
     }
 }
 
-/// Answers the requests of one connection.
-async fn converse(stream: TcpStream, routes: Router) {
-    let answer = service_fn(move |request: Request<Incoming>| routes.clone().call(request.map(Body::new)));
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
-        debug!(%error, "a client of the metrics");
-    }
-}
-
 fn routes(shared: Shared) -> Router {
     Router::new()
         .route("/metrics", routing::get(metrics))
@@ -163,6 +143,12 @@ async fn health(State(shared): State<Shared>) -> Response {
     let unhealthy = |why: String| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
     match status {
         Ok(Ok(status)) if status.interfaces.is_empty() => unhealthy("attached to no interface".to_owned()),
+        Ok(Ok(status)) if status.trial == TrialStatus::Failed => {
+            unhealthy("everything passes: nobody has confirmed the rules in time".to_owned())
+        }
+        Ok(Ok(status)) if !status.missing.is_empty() => {
+            unhealthy(format!("not limited, because they are missing: {}", status.missing.join(", ")))
+        }
         Ok(Ok(_)) => "ok\n".into_response(),
         Ok(Err(error)) => unhealthy(in_one_line(&error)),
         Err(error) => unhealthy(error.to_string()),

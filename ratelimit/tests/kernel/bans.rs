@@ -82,6 +82,8 @@ fn ipv6_bans_of_any_length_are_listed_as_they_were_made() {
             assert_eq!(refused.status.code(), Some(2));
             assert!(text(&refused).1.contains(expected));
         }
+        let refused = output(&mut command(&["ban", "10.0.0.1", "::/0"]));
+        assert_eq!((refused.status.code(), status_bans()), (Some(2), 0));
         let refused = output(&mut command(&["ban", "10.0.0.1", "--for", "366d"]));
         assert!(text(&refused).1.contains("365 days"));
     });

@@ -9,7 +9,7 @@ use crate::{
     foreign::Foreign,
     frames::{self, Raw},
     leftovers::{PINS, assert_no_files, in_kernel},
-    net::{Link, SERVER, ip, isolated, set_mtu},
+    net::{Link, SERVER, freeze, ip, isolated, set_mtu, thaw},
     wait,
 };
 
@@ -95,6 +95,56 @@ fn an_interface_that_is_made_again_is_attached_again() {
             assert_eq!(rule(&judged(20 + 20 * round), "every"), (10, 10 + 20 * round));
         }
         assert_eq!(status().interfaces.len(), 2);
+    });
+}
+
+#[test]
+fn an_interface_that_could_not_be_attached_is_tried_again() {
+    isolated(|| {
+        let link = Link::silent();
+        link.add_wire(SECOND, SECOND_CLIENT);
+        let mut daemon = Daemon::start(&config_for("[server0, server1]", &[EVERY]));
+        freeze("/sys/fs/bpf");
+        ip("link del server1");
+        link.add_wire(SECOND, SECOND_CLIENT);
+        daemon.wait_for("Read-only");
+        thaw("/sys/fs/bpf");
+        wait::until("it is attached again", || (status().interfaces.len() == 2).then_some(()));
+        assert!(status().missing.is_empty());
+    });
+}
+
+#[test]
+fn another_interface_that_gets_the_index_of_one_that_is_gone_is_left_alone() {
+    isolated(|| {
+        let link = Link::silent();
+        link.add_wire(SECOND, SECOND_CLIENT);
+        let mut daemon = Daemon::start(&config_for("[server0, server1]", &[EVERY]));
+        let index = status().interfaces.iter().find(|found| found.interface == "server1").unwrap().index;
+        ip("link del server1");
+        daemon.wait_for("gone");
+        assert_eq!(status().missing, ["server1"]);
+        ip(&format!("link add other1 index {index} type veth peer name other2"));
+        run(&["reload"]);
+        let names: Vec<String> = status().interfaces.into_iter().map(|found| found.interface).collect();
+        assert_eq!(names, ["server0"]);
+    });
+}
+
+#[test]
+fn a_restart_goes_on_without_an_interface_that_is_missing() {
+    isolated(|| {
+        let link = Link::silent();
+        link.add_wire(SECOND, SECOND_CLIENT);
+        let config = config_for("[server0, server1]", &[EVERY]);
+        let daemon = Daemon::start(&config);
+        ip("link del server1");
+        daemon.signal(Signal::SIGUSR2);
+        assert_eq!(daemon.end().code(), Some(0));
+        let _daemon = Daemon::start(&config);
+        assert_eq!(status().missing, ["server1"]);
+        link.add_wire(SECOND, SECOND_CLIENT);
+        wait::until("it is attached again", || (status().interfaces.len() == 2).then_some(()));
     });
 }
 

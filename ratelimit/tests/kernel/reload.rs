@@ -188,6 +188,27 @@ fn if_one_interface_refuses_all_stay_with_the_old_rules() {
 }
 
 #[test]
+fn interfaces_keep_their_modes_if_one_refuses_its_new_one() {
+    isolated(|| {
+        let link = Link::new(&[CLIENT]);
+        let path = config(&[], &["{name: every, match: {protocol: udp}, rate: 1/h, burst: 10}"]);
+        let text = fs::read_to_string(&path).unwrap();
+        let modes = |server: &str, lo: &str| {
+            let both = format!("{{name: {SERVER}, mode: {server}}}, {{name: lo, mode: {lo}}}");
+            fs::write(&path, text.replace(SERVER, &both)).unwrap();
+        };
+        modes("native", "generic");
+        let _daemon = Daemon::start(&path);
+        modes("generic", "native");
+        assert!(crate::daemon::text(&output(&mut command(&["reload"]))).1.contains("lo: can't attach"));
+        let shown = run(&["status"]);
+        assert!(shown.contains("lo (generic)") && shown.contains("server0 (native)"), "{shown}");
+        send(&link.sender(CLIENT), 20);
+        assert_eq!(rule(&judged(20), "every"), (10, 10));
+    });
+}
+
+#[test]
 fn observing_is_switched_on_and_off_and_survives_the_daemon() {
     isolated(|| {
         let link = Link::new(&[CLIENT]);
@@ -235,6 +256,13 @@ fn a_trial_that_nobody_confirms_lets_everything_pass_without_a_daemon() {
         let late = output(&mut command(&["confirm"]));
         assert_eq!(late.status.code(), Some(1));
         assert!(text(&late).1.contains("too late"));
+        // Those who were locked out are not to be again, unless somebody means to.
+        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", "1s", "--config"]).arg(&config));
+        daemon.wait_for("nobody has confirmed");
+        for switch in ["on", "off"] {
+            let refused = output(&mut command(&["observe", switch]));
+            assert!(text(&refused).1.contains("everything passes"));
+        }
         run(&["detach"]);
     });
 }

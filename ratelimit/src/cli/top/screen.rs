@@ -170,7 +170,7 @@ impl Screen {
             Row::new(name.into_iter().chain(cells.map(number)))
         });
         let widths = [
-            Constraint::Fill(1),
+            Constraint::Min(24),
             Constraint::Length(13),
             Constraint::Length(16),
             Constraint::Length(13),

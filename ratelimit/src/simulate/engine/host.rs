@@ -203,7 +203,7 @@ impl<'h> Walk<'h> {
         let source = &self.packet.source;
         let bits = rule.ban_bits[usize::from(source.family != 0)];
         (rule.ban_length != 0 && is_one_too_many)
-            .then(|| (bans::Prefix::of(source, bits), Nanos(rule.ban_length)))
+            .then(|| (bans::Prefix::of_banned(source, bits), Nanos(rule.ban_length)))
     }
 
     /// Rules that observe: each with several parts allows what all of these do.

@@ -1,0 +1,26 @@
+//! One connection of a server that is not for the world: HTTP/1 with bounds on the head of a request, and no others.
+
+use std::time::Duration;
+
+use axum::{Router, body::Body, http::Request};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_service::Service as _;
+use tracing::debug;
+
+/// How long the head of a request may take to come, and a connection may wait for one.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+
+/// The longest head of a request.
+const HEAD_BYTES: usize = 16 << 10;
+
+/// Answers the requests of one connection.
+pub async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, routes: Router) {
+    let answer = service_fn(move |request: Request<Incoming>| routes.clone().call(request.map(Body::new)));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
+        debug!(%error, "a client");
+    }
+}
