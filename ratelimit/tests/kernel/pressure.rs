@@ -49,7 +49,7 @@ fn malformed_and_huge_requests_at_the_control_socket_do_no_harm() {
         };
         let cases: [(String, &str); 11] = [
             ("\0\u{1}\u{2}\r\n\r\n".to_owned(), "400"),
-            (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000)), "414"),
+            (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000)), "431"),
             (format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(1 << 20)), "431"),
             (post("default/bans", &"[".repeat(60_000)), "422"),
             (post("default/bans", &"x".repeat(10 << 20)), "413"),
