@@ -2,7 +2,8 @@
 //!
 //! It decides in the program's own memory, by a [`Limiter`] and a key that is made of each request, or by a [`Service`] with
 //! rules by domain and descriptors. A denied request never reaches the service inside; it gets 429, over gRPC
-//! RESOURCE_EXHAUSTED, and all answers get the headers that the daemon's have.
+//! RESOURCE_EXHAUSTED, and all answers get the headers that the daemon's have. The 429 comes with problem details where the
+//! service's bodies are those of axum or tonic, `Full<Bytes>` or `String`; other bodies are empty.
 //!
 //! ```
 //! use std::num::NonZeroU64;
@@ -27,6 +28,7 @@
 //! ```
 
 mod client_address;
+mod denied;
 mod judge;
 
 use std::{
@@ -36,7 +38,7 @@ use std::{
 };
 
 use ::tower::{Layer, Service as TowerService};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response};
 use pin_project_lite::pin_project;
 
 pub use self::{
@@ -118,7 +120,7 @@ impl<I, J, B, R> TowerService<Request<B>> for RateLimit<I, J>
 where
     I: TowerService<Request<B>, Response = Response<R>>,
     J: Judge<B>,
-    R: Default,
+    R: Default + 'static,
 {
     type Response = Response<R>;
     type Error = I::Error;
@@ -132,8 +134,8 @@ where
         let headers = match self.layer.judge.judge(&request, self.layer.headers) {
             Verdict::Unlimited => None,
             Verdict::Allowed(headers) => Some(headers),
-            Verdict::Denied(headers) => {
-                let response = Some(denied(is_grpc(request.headers()), headers));
+            Verdict::Denied { headers, violated } => {
+                let response = Some(denied::answer(request.headers(), headers, &violated));
                 return Answering { from: From::Layer { response } };
             }
         };
@@ -190,24 +192,4 @@ fn add(to: &mut HeaderMap, headers: HeaderMap) {
             to.entry(name).or_insert(value);
         }
     }
-}
-
-fn denied<R: Default>(is_grpc: bool, headers: HeaderMap) -> Response<R> {
-    let mut response = Response::new(R::default());
-    *response.headers_mut() = headers;
-    if is_grpc {
-        // An answer without messages: all that it says is in its headers.
-        let mut insert =
-            |name: &'static str, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
-        insert("content-type", "application/grpc");
-        insert("grpc-status", "8");
-        insert("grpc-message", "too many requests");
-    } else {
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    }
-    response
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }

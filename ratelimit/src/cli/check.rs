@@ -31,7 +31,7 @@ pub struct Check {
     /// What the request takes; 0 only asks.
     #[arg(long, value_name = "N", default_value_t = 1)]
     hits: u32,
-    /// Where the daemon answers: http://, https:// or grpc:// with host and port, or unix:PATH.
+    /// Where the daemon answers: http://, https://, grpc:// or grpcs:// with host and port, unix:PATH or grpc+unix:PATH.
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     url: Option<Endpoint>,
     /// The daemon's configuration, which says where it answers; without it and `--url`, http://127.0.0.1:8080.

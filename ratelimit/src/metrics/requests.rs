@@ -43,8 +43,8 @@ impl Collector for Requests {
         counter(
             &mut encoder,
             "request_errors",
-            "Requests that made no sense",
-            self.service.request_errors(),
+            "Requests that made no sense, or could not be read",
+            self.service.request_errors() + self.stats.refused_requests(),
         )?;
         counter(
             &mut encoder,

@@ -3,6 +3,7 @@
 
 mod listen;
 mod rules;
+pub(crate) mod target;
 mod template;
 mod unit;
 

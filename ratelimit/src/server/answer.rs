@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde_json::Value;
 
 use crate::{
     application::{Code, CurrentLimit, Response, Status},
@@ -16,6 +17,9 @@ const X_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-aft
 const SOFT: HeaderName = HeaderName::from_static("x-ratelimit-soft");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Not to be kept for later, since the next request may get another answer.
+pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// What a limit is called that a request brought along.
 const OF_REQUEST: &str = "request";
@@ -37,7 +41,14 @@ pub struct Figures<'a> {
     pub next: u64,
 }
 
-/// The headers of an answer, besides its type: which of them is for `wanted` to say.
+/// The headers of an answer that is about a request alone, as those of `/v1/check` are.
+pub fn of_http(response: &Response, wanted: AnswerHeaders) -> HeaderMap {
+    let mut headers = headers(response, wanted);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers
+}
+
+/// The headers of the answer that a request gets, besides its type: which of them is for `wanted` to say.
 pub fn headers(response: &Response, wanted: AnswerHeaders) -> HeaderMap {
     let mut headers =
         of_limit(response.deciding().and_then(|status| figures(response, status)).as_ref(), wanted);
@@ -58,12 +69,13 @@ fn figures<'r>(response: &Response, status: &'r Status) -> Option<Figures<'r>> {
     })
 }
 
-/// The headers about a limit, if any applies. An answer is never to be kept for later, since the next request may get
-/// another.
+/// The headers about a limit, if any applies. Of requests that pass, how long answers may be kept is for others to say.
 pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let Some(figures) = figures else { return headers };
+    if figures.denied {
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+    }
     let wait = figures.wait.filter(|_| figures.denied);
     if wanted.x_ratelimit {
         headers.insert(LIMIT, figures.limit.capacity.into());
@@ -103,6 +115,21 @@ pub fn name_of(status: &Status) -> &str {
 pub fn violated(response: &Response) -> Vec<&str> {
     let is_over = |status: &&Status| status.code == Code::OverLimit;
     response.statuses.iter().filter(is_over).map(name_of).collect()
+}
+
+/// The type of problem details (RFC 9457).
+pub const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// The type of a denied request's problem.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// The problem of a request that is over these limits, beside what else there is to say.
+pub fn quota_exceeded(status: StatusCode, violated: &[&str], mut members: Value) -> Value {
+    members["type"] = QUOTA_EXCEEDED.into();
+    members["title"] = "Quota exceeded".into();
+    members["status"] = status.as_u16().into();
+    members["violated-policies"] = violated.into();
+    members
 }
 
 /// The largest integer that a structured field can have (RFC 9651, section 3.3.1).

@@ -2,8 +2,8 @@
 
 use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Instant};
 
-use axum::{Router, body::Body};
-use http::{Request, Response};
+use axum::{Router, body::Body, response::IntoResponse as _};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -16,7 +16,12 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
-use super::{limits, stats::Stats};
+use super::{
+    budget::{Budget, Full},
+    limits,
+    stats::Stats,
+    web::Problem,
+};
 
 /// What the servers are doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +64,8 @@ pub struct Site {
     pub protocol: Protocol,
     /// Who answers.
     pub router: Router,
+    /// What bodies may hold.
+    pub budget: Arc<Budget>,
     /// What is counted.
     pub stats: Arc<Stats>,
     /// What the servers are doing.
@@ -93,13 +100,28 @@ async fn answer(
     let start = Instant::now();
     request.extensions_mut().insert(peer);
     let is_http1 = request.version() < http::Version::HTTP_2;
-    let mut response = site.router.oneshot(request).await?;
+    let (head, body) = request.into_parts();
+    // What is read of the body is held until there is an answer.
+    let (share, body) = site.budget.meter(body);
+    let mut response = site.router.oneshot(Request::from_parts(head, body)).await?;
+    if share.was_refused() {
+        site.stats.refused_request();
+        response = no_room(site.protocol);
+    }
+    drop(share);
     if is_http1 && *site.phase.borrow() > Phase::Serving {
         let close = http::HeaderValue::from_static("close");
         response.headers_mut().insert(http::header::CONNECTION, close);
     }
     site.stats.answered(site.protocol, start.elapsed());
     Ok(response)
+}
+
+fn no_room(protocol: Protocol) -> Response<Body> {
+    match protocol {
+        Protocol::Grpc => tonic::Status::resource_exhausted(Full.to_string()).into_http(),
+        Protocol::Http => Problem::new(StatusCode::SERVICE_UNAVAILABLE, Full).into_response(),
+    }
 }
 
 fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
@@ -114,6 +136,8 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(limits::HEADERS)
         .max_concurrent_streams(limits::STREAMS)
+        .initial_stream_window_size(limits::WINDOWS.0)
+        .initial_connection_window_size(limits::WINDOWS.1)
         .keep_alive_interval(limits::PING_INTERVAL)
         .keep_alive_timeout(limits::PING_TIME);
     match protocol {

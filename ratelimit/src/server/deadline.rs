@@ -9,7 +9,7 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode};
 
-use super::limits;
+use super::{limits, web::Problem};
 
 /// Answers DEADLINE_EXCEEDED when the time is over.
 pub async fn grpc(request: Request, next: Next) -> Response {
@@ -22,7 +22,8 @@ pub async fn grpc(request: Request, next: Next) -> Response {
 
 /// Answers 408 when the time is over.
 pub async fn http(request: Request, next: Next) -> Response {
-    let late = |_| StatusCode::REQUEST_TIMEOUT.into_response();
+    let late =
+        |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the request takes too long to come").into_response();
     tokio::time::timeout(limits::REQUEST_TIME, next.run(request)).await.unwrap_or_else(late)
 }
 

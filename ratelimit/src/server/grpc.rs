@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{Router, middleware};
-use tonic::{Request, Response, Status, async_trait, service::Routes};
+use axum::{
+    Router,
+    extract::{Request as Asked, State as Shared},
+    middleware::{self, Next},
+    response::Response as Answer,
+};
+use tonic::{Code, Request, Response, Status, async_trait, service::Routes};
 use tonic_health::{
     ServingStatus,
     pb::health_server::{Health, HealthServer},
@@ -32,7 +37,18 @@ pub fn router(state: &Arc<State>) -> Router {
     let mut routes = Routes::new(service.max_decoding_message_size(limits::BODY));
     routes = routes.add_service(health(state));
     routes = reflection(routes);
-    routes.into_axum_router().layer(middleware::from_fn(deadline::grpc))
+    let router = routes.into_axum_router().layer(middleware::from_fn(deadline::grpc));
+    router.layer(middleware::from_fn_with_state(Arc::clone(state), count_unreadable))
+}
+
+/// What can't be decoded is answered before the service hears of it.
+async fn count_unreadable(Shared(state): Shared<Arc<State>>, request: Asked, next: Next) -> Answer {
+    let response = next.run(request).await;
+    let code = Status::from_header_map(response.headers()).map(|status| status.code());
+    if matches!(code, Some(Code::Internal | Code::InvalidArgument | Code::OutOfRange)) {
+        state.stats().refused_request();
+    }
+    response
 }
 
 /// It says NOT_SERVING as soon as the servers leave.
@@ -47,7 +63,7 @@ fn health(state: &State) -> HealthServer<impl Health> {
             reporter.set_service_status(name, ServingStatus::NotServing).await;
         }
     });
-    service
+    service.max_decoding_message_size(limits::SMALL_MESSAGE)
 }
 
 fn reflection(routes: Routes) -> Routes {
@@ -57,7 +73,9 @@ fn reflection(routes: Routes) -> Routes {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     match (builder().build_v1(), builder().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
+        (Ok(v1), Ok(v1alpha)) => routes
+            .add_service(v1.max_decoding_message_size(limits::SMALL_MESSAGE))
+            .add_service(v1alpha.max_decoding_message_size(limits::SMALL_MESSAGE)),
         (Err(error), _) | (_, Err(error)) => {
             warn!(%error, "no reflection");
             routes

@@ -9,7 +9,13 @@ pub const BODY: usize = 1 << 20;
 /// Bytes of a request's headers.
 pub const HEADERS: u32 = 64 << 10;
 /// Requests at once on one HTTP/2 connection.
-pub const STREAMS: u32 = 1024;
+pub const STREAMS: u32 = 100;
+/// Bytes that an HTTP/2 client may send before they are read: on one stream, and on the whole connection.
+pub const WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
+/// Bytes of the bodies of all requests that wait for the rest, or for their answer.
+pub const BODIES: usize = 64 << 20;
+/// Bytes of a message about health or reflection.
+pub const SMALL_MESSAGE: usize = 64 << 10;
 /// Requests in one body of `/v1/check`.
 pub const REQUESTS: usize = 1000;
 /// How long a request's headers may take to come.

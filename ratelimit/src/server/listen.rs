@@ -136,12 +136,13 @@ impl Door {
             site.stats.refused_one();
             return self.say(said, &"too many connections; new ones are refused");
         };
-        let (tls, site) = (self.tls.as_ref().map(|tls| tls.acceptor()), site.clone());
+        let (tls, site) = (self.tls.clone(), site.clone());
         tokio::spawn(async move {
             let _held = (permit, site.stats.opened());
             let Some(tls) = tls else { return connection::serve(stream, peer, site).await };
             // A client that does not get through it finds out by itself.
-            if let Ok(Ok(stream)) = tokio::time::timeout(limits::HANDSHAKE_TIME, tls.accept(stream)).await {
+            let handshake = async { tls.acceptor().await.accept(stream).await };
+            if let Ok(Ok(stream)) = tokio::time::timeout(limits::HANDSHAKE_TIME, handshake).await {
                 connection::serve(stream, peer, site).await;
             }
         });

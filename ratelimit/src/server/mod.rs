@@ -4,6 +4,7 @@
 //! They run on threads of their own, so nothing that they do delays the control socket or a reload. They decide nothing.
 
 pub(crate) mod answer;
+mod budget;
 pub mod client;
 mod connection;
 mod convert;
@@ -29,6 +30,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use self::{
+    budget::Budget,
     connection::{Phase, Protocol, Site},
     listen::Door,
     state::{Settings, State},
@@ -152,17 +154,23 @@ impl Servers {
             .map_err(ServerError::Threads)?;
         let most = limits::connections();
         let (sender, phase) = watch::channel(Phase::Serving);
+        let stats = Arc::<Stats>::default();
         let mut servers = Self {
             runtime: Some(runtime),
             phase: sender,
             room: Arc::new(Semaphore::new(most)),
             places: u32::try_from(most).unwrap_or(u32::MAX),
-            state: Arc::new(State::new(service, Settings::of(application), phase.clone())),
+            state: Arc::new(State::new(
+                service,
+                Settings::of(application),
+                Arc::clone(&stats),
+                phase.clone(),
+            )),
             doors: Vec::new(),
             certificates: Vec::new(),
             listen: application.listen.clone(),
             addresses: Addresses::default(),
-            stats: Arc::default(),
+            stats,
         };
         servers.open(bound, &phase);
         Ok(servers)
@@ -172,6 +180,7 @@ impl Servers {
         let Some(runtime) = &self.runtime else { return };
         let _inside = runtime.enter();
         let (grpc, http) = (grpc::router(&self.state), web::router(&self.state));
+        let budget = Budget::new(limits::BODIES);
         if doors.is_empty() {
             warn!("no `application.listen`: nobody can ask about requests");
         }
@@ -183,8 +192,13 @@ impl Servers {
             info!(address = %door.address(), protocol = name, tls = door.certificates().is_some(), "answering");
             addresses.push(door.address().clone());
             self.certificates.extend(door.certificates().cloned());
-            let stats = Arc::clone(&self.stats);
-            let site = Site { protocol, router: router.clone(), stats, phase: phase.clone() };
+            let site = Site {
+                protocol,
+                router: router.clone(),
+                budget: Arc::clone(&budget),
+                stats: Arc::clone(&self.stats),
+                phase: phase.clone(),
+            };
             self.doors.push(runtime.spawn(door.run(Arc::clone(&self.room), site)));
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
 
-use super::connection::Phase;
+use super::{connection::Phase, stats::Stats};
 use crate::{
     application::{Request, RequestError, Response, Service},
     policy::application::{AnswerHeaders, Application, Auth},
@@ -16,6 +16,7 @@ use crate::{
 pub struct State {
     service: Arc<Service>,
     settings: ArcSwap<Settings>,
+    stats: Arc<Stats>,
     phase: watch::Receiver<Phase>,
 }
 
@@ -42,8 +43,13 @@ impl Settings {
 }
 
 impl State {
-    pub fn new(service: Arc<Service>, settings: Settings, phase: watch::Receiver<Phase>) -> Self {
-        Self { service, settings: ArcSwap::from_pointee(settings), phase }
+    pub fn new(
+        service: Arc<Service>,
+        settings: Settings,
+        stats: Arc<Stats>,
+        phase: watch::Receiver<Phase>,
+    ) -> Self {
+        Self { service, settings: ArcSwap::from_pointee(settings), stats, phase }
     }
 
     /// Lets other settings count from the next request on.
@@ -62,6 +68,11 @@ impl State {
     /// It can't be answered.
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
         self.service.decide(request)
+    }
+
+    /// What is counted.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
     }
 
     /// What the servers are doing.

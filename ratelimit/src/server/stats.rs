@@ -34,6 +34,7 @@ pub struct Stats {
     grpc: Times,
     http: Times,
     refused: AtomicU64,
+    refused_requests: AtomicU64,
     open: AtomicU64,
 }
 
@@ -63,6 +64,10 @@ impl Stats {
         self.refused.fetch_add(1, Relaxed);
     }
 
+    pub(super) fn refused_request(&self) {
+        self.refused_requests.fetch_add(1, Relaxed);
+    }
+
     /// Counts a connection for as long as it is held.
     pub(super) fn opened(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Relaxed);
@@ -86,6 +91,12 @@ impl Stats {
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
+    }
+
+    /// Requests that were refused before anybody could decide about them: unreadable, too large, or too much at once.
+    #[must_use]
+    pub fn refused_requests(&self) -> u64 {
+        self.refused_requests.load(Relaxed)
     }
 
     /// Connections that are open.

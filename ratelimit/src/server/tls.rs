@@ -4,14 +4,15 @@
 //! was turned to it, counts for the next connection; what can't be read or does not fit together leaves the old one in force.
 
 use std::{
-    fs::{self, Metadata},
+    fs::{self, File, Metadata},
     io,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use nix::fcntl::OFlag;
 use thiserror::Error;
 use tokio_rustls::{
     TlsAcceptor,
@@ -76,6 +77,8 @@ pub struct Certificates {
     files: Tls,
     protocols: &'static [&'static [u8]],
     loaded: Mutex<Loaded>,
+    /// Who looks at the files, one after the other.
+    looking: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -98,44 +101,51 @@ impl Certificates {
         let versions = versions(&files);
         let config = read(&files, protocols)?;
         let loaded = Loaded { config, versions, looked: Instant::now() };
-        Ok(Self { files, protocols, loaded: Mutex::new(loaded) })
+        Ok(Self { files, protocols, loaded: Mutex::new(loaded), looking: Mutex::new(()) })
     }
 
     /// What takes the next connection.
-    pub fn acceptor(&self) -> TlsAcceptor {
-        let mut loaded = self.lock();
-        if loaded.looked.elapsed() >= LOOK_AGAIN {
-            self.look(&mut loaded);
+    pub async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
+        if self.is_due() {
+            let this = Arc::clone(self);
+            // Files can be slow; if this fails, the old ones stay in force.
+            let _ = tokio::task::spawn_blocking(move || this.reload()).await;
         }
-        TlsAcceptor::from(Arc::clone(&loaded.config))
+        TlsAcceptor::from(Arc::clone(&lock(&self.loaded).config))
+    }
+
+    /// Whether to look at the files: so says the first who asks after a time.
+    fn is_due(&self) -> bool {
+        let mut loaded = lock(&self.loaded);
+        let is_due = loaded.looked.elapsed() >= LOOK_AGAIN;
+        if is_due {
+            loaded.looked = Instant::now();
+        }
+        is_due
     }
 
     /// Reads the files again now if they have changed.
     pub fn reload(&self) {
-        self.look(&mut self.lock());
-    }
-
-    fn look(&self, loaded: &mut Loaded) {
-        loaded.looked = Instant::now();
+        let _alone = lock(&self.looking);
         let versions = versions(&self.files);
-        if versions == loaded.versions {
+        if versions == lock(&self.loaded).versions {
             return;
         }
         // Also if they are bad: that is said once, not at each connection.
-        loaded.versions = versions;
+        lock(&self.loaded).versions = versions;
         match read(&self.files, self.protocols) {
             Ok(config) => {
-                loaded.config = config;
+                lock(&self.loaded).config = config;
                 info!(certificate = %Shown(self.files.cert.display()), "new certificate");
             }
             Err(error) => error!("the old certificate stays in force: {}", Shown(error)),
         }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Loaded> {
-        // It is whole at any time.
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What is locked here is whole at any time.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn versions(files: &Tls) -> Versions {
@@ -196,7 +206,9 @@ fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
     use io::Read as _;
     const MOST: u64 = 1 << 20;
     let failed = |source| TlsError::Read { path: path.to_owned(), source };
-    let file = fs::File::open(path).map_err(failed)?;
+    // Opening a named pipe would wait for who writes into it.
+    let file =
+        File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(failed(io::Error::other("not a regular file")));
     }

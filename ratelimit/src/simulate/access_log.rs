@@ -9,7 +9,7 @@ use std::{
 
 use ratelimit_common::time::Nanos;
 
-use crate::policy::application::Facts;
+use crate::policy::application::{Facts, target};
 
 /// Longer lines are not looked at.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -199,30 +199,30 @@ impl Facts for LoggedRequest {
         self.client.parse().ok()
     }
 
-    fn method(&self) -> Option<&str> {
-        self.method.as_deref()
+    fn method(&self) -> Option<Cow<'_, str>> {
+        self.method.as_deref().map(Cow::Borrowed)
     }
 
-    fn path(&self) -> Option<&str> {
-        self.target.as_deref().map(|target| target.split(['?', '#']).next().unwrap_or_default())
+    fn path(&self) -> Option<String> {
+        self.target.as_deref().map(|target| target::path(target.as_bytes()))
     }
 
     /// The combined format has none.
-    fn host(&self) -> Option<&str> {
+    fn host(&self) -> Option<String> {
         None
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
-        match name {
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        let value = match name {
             "referer" => self.referer.as_deref(),
             "user-agent" => self.user_agent.as_deref(),
             _ => None,
-        }
+        };
+        value.map(Cow::Borrowed)
     }
 
     fn query(&self, name: &str) -> Option<Cow<'_, str>> {
-        let (_, query) = self.target.as_deref()?.split_once('?')?;
-        form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value)
+        target::parameter(self.target.as_deref()?.as_bytes(), name)
     }
 }
 
@@ -230,18 +230,18 @@ impl Facts for LoggedRequest {
 mod tests {
     use super::*;
 
-    const COMBINED: &str = r#"192.0.2.7 - frank [10/Oct/2000:13:55:36 -0700] "GET /a/b.gif?x=1%20y&z=2 HTTP/1.0" 200 2326 "http://e.org/" "Mozilla/4.08 [en] (Win98; I ;Nav)""#;
+    const COMBINED: &str = r#"192.0.2.7 - frank [10/Oct/2000:13:55:36 -0700] "GET /./a//b.gi%66?x=1%20y&z=2 HTTP/1.0" 200 2326 "http://e.org/" "Mozilla/4.08 [en] (Win98; I ;Nav)""#;
 
     #[test]
     fn a_line_of_the_combined_format() {
         let request = parse(COMBINED).unwrap();
         assert_eq!(request.time, Nanos::from_secs(971_211_336));
         assert_eq!(request.client_address(), "192.0.2.7".parse().ok());
-        assert_eq!((request.method(), request.path()), (Some("GET"), Some("/a/b.gif")));
+        assert_eq!((request.method(), request.path()), (Some("GET".into()), Some("/a/b.gif".to_owned())));
         assert_eq!((request.query("x").unwrap(), request.query("z").unwrap()), ("1 y".into(), "2".into()));
         assert_eq!(request.query("y"), None);
-        assert_eq!(request.header("referer"), Some("http://e.org/"));
-        assert_eq!(request.header("user-agent"), Some("Mozilla/4.08 [en] (Win98; I ;Nav)"));
+        assert_eq!(request.header("referer").as_deref(), Some("http://e.org/"));
+        assert_eq!(request.header("user-agent").as_deref(), Some("Mozilla/4.08 [en] (Win98; I ;Nav)"));
         assert_eq!((request.header("cookie"), request.host()), (None, None));
     }
 

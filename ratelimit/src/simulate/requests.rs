@@ -96,7 +96,7 @@ impl RequestTrial {
             seconds: logged.time.0 / Nanos::SECOND.0,
             client: logged.client.clone(),
             method: logged.method.clone(),
-            path: logged.path().map(str::to_owned),
+            path: logged.path(),
             allow: true,
             soft: false,
             rule: None,

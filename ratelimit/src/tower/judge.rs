@@ -7,7 +7,7 @@ use http::{HeaderMap, Request};
 use crate::{
     application::{self, CurrentLimit, Service},
     clock::Clock,
-    limiter::{Decision, Limiter, Nanos},
+    limiter::{Decision, Limiter, Nanos, Rule},
     policy::application::AnswerHeaders,
     server::answer::{self, Figures},
     store::Store,
@@ -21,7 +21,12 @@ pub enum Verdict {
     /// It goes on, and its answer gets these headers.
     Allowed(HeaderMap),
     /// It does not.
-    Denied(HeaderMap),
+    Denied {
+        /// The headers of its answer.
+        headers: HeaderMap,
+        /// The names of the limits that it is over.
+        violated: Vec<String>,
+    },
 }
 
 /// Decides about requests with bodies of type `B`.
@@ -67,7 +72,12 @@ where
     fn judge(&self, request: &Request<B>, headers: AnswerHeaders) -> Verdict {
         let Some(key) = self.key.key(request) else { return Verdict::Unlimited };
         let decision = self.limiter.check(&key, 1);
-        verdict(decision.allowed(), answer::of_limit(figures(&decision).as_ref(), headers))
+        let violated = decision.rule().map(Rule::name);
+        verdict(
+            decision.allowed(),
+            answer::of_limit(figures(&decision).as_ref(), headers),
+            violated.as_slice(),
+        )
     }
 }
 
@@ -104,11 +114,15 @@ where
     fn judge(&self, request: &Request<B>, headers: AnswerHeaders) -> Verdict {
         let response = (self.describe)(request).and_then(|question| self.service.decide(&question).ok());
         response.map_or(Verdict::Unlimited, |response| {
-            verdict(response.allowed(), answer::headers(&response, headers))
+            let violated = answer::violated(&response);
+            verdict(response.allowed(), answer::headers(&response, headers), &violated)
         })
     }
 }
 
-fn verdict(allowed: bool, headers: HeaderMap) -> Verdict {
-    if allowed { Verdict::Allowed(headers) } else { Verdict::Denied(headers) }
+fn verdict(allowed: bool, headers: HeaderMap, violated: &[&str]) -> Verdict {
+    if allowed {
+        return Verdict::Allowed(headers);
+    }
+    Verdict::Denied { headers, violated: violated.iter().map(|name| (*name).to_owned()).collect() }
 }

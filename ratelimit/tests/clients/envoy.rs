@@ -257,5 +257,15 @@ fn the_configuration_that_users_start_from_works() {
     let statuses: Vec<u16> = (0..6).map(|_| ask("alice", "/").status).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
     assert_eq!(ask("alice", "/").header("retry-after").map(|wait| wait != "0"), Some(true));
-    assert!(ask("bob", "/search").header("ratelimit").unwrap().starts_with("\"per-user\""));
+    // Another user each time, so that only the limit of the path decides; it has room for ten.
+    let mut users = 0..;
+    let mut policy = |path: &str| {
+        let user = format!("user-{}", users.next().unwrap());
+        ask(&user, path).header("ratelimit-policy").unwrap().to_owned()
+    };
+    assert!(policy("/other?/search").starts_with("\"per-user\""));
+    let paths = ["/search", "/search?q=1", "//search?q=2", "/x/../%73earch", "/./search?"];
+    // The user has four left of five, so that the path has less from the seventh request on.
+    let policies: Vec<String> = paths.iter().cycle().take(10).map(|path| policy(path)).collect();
+    assert!(policies.last().unwrap().starts_with("\"search\""), "{policies:?}");
 }

@@ -32,7 +32,11 @@ impl Nginx {
         let is_kept =
             |line: &&str| ["trusted_hops:", "auth:"].iter().any(|key| line.trim_start().starts_with(key));
         let lines: String = config.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
-        let daemon = Daemon::start(&rules, &lines);
+        Self::start_with(&rules, &lines)
+    }
+
+    fn start_with(rules: &str, lines: &str) -> Self {
+        let daemon = Daemon::start(rules, lines);
         let (address, app) = (free_address(), free_address());
         let server = from_readme("nginx", "location = /_ratelimit");
         for part in ["listen 80;", "127.0.0.1:8080", "127.0.0.1:3000"] {
@@ -72,6 +76,21 @@ fn limits_and_their_headers_reach_the_client() {
     assert_eq!(denied.header("x-ratelimit-remaining"), Some("0"));
     let wait: u64 = denied.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=3600).contains(&wait), "{denied:?}");
+}
+
+#[test]
+fn what_clients_write_themselves_is_no_fact() {
+    let facts = "{host}{path}{method}";
+    let auth = format!("  auth: {{domain: web, descriptors: [{{facts: '{facts}'}}]}}\n");
+    let rules = "domain: web\ndescriptors: [{key: facts, value: test/loginGET, rate_limit: {unit: day, requests_per_unit: 0}}]\n";
+    let nginx = Nginx::start_with(rules, &auth);
+    for name in ["Host", "Uri", "Method"].map(|name| format!("X-Forwarded-{name}")) {
+        assert_eq!(get(nginx.address, "/login?next=http://x/", &[(&name, "/other")]).status, 429, "{name}");
+    }
+    for name in ["X-Original-URI", "X-Original-URL", "X-Original-Method"] {
+        assert_eq!(get(nginx.address, "//./%6cogin", &[(name, "/other")]).status, 429, "{name}");
+    }
+    assert_eq!(get(nginx.address, "/other", &[]).status, 200);
 }
 
 #[test]

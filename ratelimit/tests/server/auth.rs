@@ -75,6 +75,45 @@ fn what_proxies_show_of_a_request_is_found() {
 }
 
 #[test]
+fn no_way_of_writing_a_request_takes_it_out_of_its_limit() {
+    let lines =
+        "auth: {domain: edge, descriptors: [{host: '{host}', path: '{path}'}, {user: '{header:X-User}'}]}";
+    let rules = "
+domain: edge
+descriptors:
+  - key: host
+    value: shop.example
+    descriptors:
+      - key: path
+        value: /login
+        rate_limit: {name: logins, unit: hour, requests_per_unit: 0}
+  - key: user
+    rate_limit: {name: users, unit: hour, requests_per_unit: 0}
+";
+    let fixture = Fixture::with_rules(rules, lines);
+    let ask = |headers: &[(&str, &str)]| fixture.get("/v1/auth", headers).status;
+    for target in [
+        "/login?next=http://x/home",
+        "/login#http://x/home",
+        "/login?\u{ff}",
+        "//x/..//./%6cogin",
+        "http://other.example/login",
+    ] {
+        assert_eq!(
+            ask(&[("X-Forwarded-Uri", target), ("X-Forwarded-Host", "shop.example")]),
+            403,
+            "{target}"
+        );
+    }
+    for host in ["Shop.Example", "shop.example:443", "SHOP.example.:80"] {
+        assert_eq!(ask(&[("X-Forwarded-Uri", "/login"), ("X-Forwarded-Host", host)]), 403, "{host}");
+    }
+    assert_eq!(ask(&[("X-Forwarded-Uri", "/login"), ("X-Forwarded-Host", "other.example")]), 200);
+    assert_eq!(ask(&[("X-User", "\u{ff}")]), 403);
+    assert_eq!(ask(&[]), 200);
+}
+
+#[test]
 fn the_status_of_a_denied_request_is_configured() {
     let lines = "  deny_status: 429";
     let fixture = fixture(lines);

@@ -54,12 +54,15 @@ fn a_configuration_says_where() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
     let path = directory.path().join("rl.sock").display().to_string();
-    let fixture = Fixture::in_directory(directory, &format!("listen: {{http: 'unix:{path}'}}"));
+    let lines = format!("listen: {{http: 'unix:{path}', grpc: 'unix:{path}-grpc'}}");
+    let fixture = Fixture::in_directory(directory, &lines);
     let config = fixture.directory.path().join("ratelimit.yaml").display().to_string();
     let (status, text, errors) = asked(&["--config", &config, "--domain", "edge", "--descriptor", "user=x"]);
     assert_eq!(status, 0, "{text}{errors}");
     let url = format!("unix:{}", unix(&fixture.servers.addresses().http[0]).display());
     assert_eq!(asked(&["--url", &url, "--domain", "edge", "--descriptor", "user=x"]).0, 0);
+    let url = format!("grpc+{url}-grpc");
+    assert_eq!(asked(&["--url", &url, "--domain", "edge", "--descriptor", "user=x"]).0, 3);
 }
 
 #[test]
@@ -68,6 +71,13 @@ fn failures_say_what_to_do() {
     let url = format!("http://{}", fixture.http());
     let (status, _, errors) = asked(&["--url", &url, "--domain", "", "--descriptor", "user=x"]);
     assert!(status == 1 && errors.contains("domain must not be empty"), "{status} {errors}");
+    for wrong in [format!("http://{}", fixture.grpc()), format!("grpc://{}", fixture.http())] {
+        let (status, _, errors) = asked(&["--url", &wrong, "--domain", "edge", "--descriptor", "user=x"]);
+        assert!(status == 1 && errors.contains("grpc:// or grpcs://"), "{wrong} {status} {errors}");
+    }
+    let wrong = format!("https://{}", fixture.http());
+    let (status, _, errors) = asked(&["--url", &wrong, "--domain", "edge", "--descriptor", "user=x"]);
+    assert!(status == 1 && errors.contains("--ca"), "{status} {errors}");
     drop(fixture);
     let (status, _, errors) = asked(&["--url", &url, "--domain", "edge", "--descriptor", "user=x"]);
     assert!(status == 1 && errors.contains("--url"), "{status} {errors}");

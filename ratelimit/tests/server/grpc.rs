@@ -151,6 +151,12 @@ async fn headers_come_if_they_are_wanted() {
         .collect();
     assert!(headers.contains(&("x-ratelimit-limit", "0")), "{headers:?}");
     assert!(!headers.iter().any(|(name, _)| name.starts_with("ratelimit")), "{headers:?}");
+    // The answer of an allowed request is the application's, and may be kept if that says so.
+    assert!(headers.contains(&("cache-control", "no-store")), "{headers:?}");
+    let response = ask(&fixture, request(vec![descriptor(&[("user", "x")])])).await.unwrap();
+    let names: Vec<&str> =
+        response.response_headers_to_add.iter().map(|header| header.key.as_str()).collect();
+    assert_eq!(names, ["x-ratelimit-limit", "x-ratelimit-remaining"]);
 }
 
 #[tokio::test]

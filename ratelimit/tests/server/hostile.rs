@@ -113,6 +113,45 @@ fn idle_and_slow_clients_keep_nobody_from_being_served() {
     assert_eq!(Answer::read(slow, &rest).status, 200);
 }
 
+/// Adds connections whose requests hold most of a body that never comes whole, until another body has no room; that is
+/// what it is answered.
+fn exhaust(fixture: &Fixture, held: &mut Vec<TcpStream>) -> Answer {
+    let body = vec![b'x'; 1_000_000];
+    let most = request("POST", "/v1/check", &[], &body);
+    loop {
+        let answer = fixture.post("/v1/check", &body);
+        if answer.status == 503 {
+            return answer;
+        }
+        assert!(held.len() < 200, "as many bodies as clients like");
+        let mut stream = TcpStream::connect(fixture.http()).unwrap();
+        stream.write_all(&most[..most.len() - 1]).unwrap();
+        held.push(stream);
+    }
+}
+
+#[test]
+fn bodies_hold_no_more_memory_than_there_is_for_all() {
+    let fixture = Fixture::new("");
+    let mut held = Vec::new();
+    let refused = exhaust(&fixture, &mut held);
+    assert!(held.len() > 60, "{}", held.len());
+    assert_eq!((refused.status, refused.header("cache-control")), (503, Some("no-store")));
+    assert!(refused.json()["detail"].as_str().unwrap().contains("later"), "{refused:?}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Of two that come at once and find too little room, both may have been refused, which leaves room for one.
+    let is_refused = (0..20).any(|_| {
+        exhaust(&fixture, &mut held);
+        runtime.block_on(send(&fixture, &[b'x'; 1_000_000], None)) == "8"
+    });
+    assert!(is_refused);
+    // What needs no body is answered, and all is free again when those are gone.
+    assert_eq!(fixture.get("/healthcheck", &[]).status, 200);
+    drop(held);
+    while fixture.post("/v1/check", vec![b'x'; 1_000_000]).status == 503 {}
+    is_served(&fixture);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

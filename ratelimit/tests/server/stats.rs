@@ -5,7 +5,7 @@ use std::{net::TcpStream, sync::Arc};
 use prometheus_client::{encoding::prometheus_text, registry::Registry};
 use ratelimit::metrics::Requests;
 
-use crate::support::Fixture;
+use crate::{grpc::send, support::Fixture};
 
 #[test]
 fn answers_and_connections_are_counted() {
@@ -26,6 +26,28 @@ fn answers_and_connections_are_counted() {
         std::thread::yield_now();
     }
     assert_eq!(stats.refused(), 0);
+}
+
+#[test]
+fn what_cannot_be_read_is_counted() {
+    let fixture = Fixture::new("");
+    let stats = fixture.servers.stats();
+    for (path, body) in [
+        ("/v1/check", "nonsense".to_owned()),
+        ("/v1/check", r#"{"requests": [1]}"#.to_owned()),
+        ("/json", "nonsense".to_owned()),
+        ("/json", "x".repeat(2 << 20)),
+    ] {
+        let before = stats.refused_requests();
+        fixture.post(path, &body);
+        assert_eq!(stats.refused_requests(), before + 1, "{path} {body:.20}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(runtime.block_on(send(&fixture, b"\xff\xff", None)), "13");
+    assert_eq!(stats.refused_requests(), 5);
+    // What can be read is for the service to count.
+    fixture.post("/v1/check", r#"{"domain": "", "descriptors": []}"#);
+    assert_eq!((stats.refused_requests(), fixture.service.request_errors()), (5, 1));
 }
 
 #[test]

@@ -141,6 +141,25 @@ fn a_new_certificate_counts_and_a_bad_one_does_not() {
 }
 
 #[test]
+fn a_named_pipe_in_place_of_a_key_is_waited_for_by_nobody() {
+    let authority = authority();
+    let directory = directory(&authority);
+    let key = directory.path().join("key.pem");
+    let lines = listen(directory.path(), false);
+    let fixture = Fixture::in_directory(directory, &lines);
+    let policy = crate::support::application(fixture.directory.path(), &lines);
+    fs::remove_file(&key).unwrap();
+    nix::unistd::mkfifo(&key, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        fixture.servers.reload(&policy);
+        sender.send(fixture).is_ok()
+    });
+    let fixture = receiver.recv_timeout(PATIENCE).expect("the reload waits");
+    assert_eq!(ask(&fixture, &authority, None), Some(200));
+}
+
+#[test]
 fn files_that_are_no_certificates_are_refused_at_the_start() {
     let authority = authority();
     for (name, content, part) in [

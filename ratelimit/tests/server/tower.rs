@@ -4,6 +4,8 @@ use std::{convert::Infallible, net::SocketAddr, num::NonZeroU64, sync::Arc};
 
 use axum::{Router, body::Body, extract::ConnectInfo, routing::get};
 use http::{Request, Response};
+use http_body_util::{BodyExt as _, Empty, Full};
+use hyper::body::Bytes;
 use ratelimit::{
     application::{self, Descriptor, Service},
     clock::FakeClock,
@@ -47,12 +49,16 @@ async fn each_key_has_a_bucket_and_denied_requests_stay_outside() {
             (response.status().as_u16(), header(&response, "x-ratelimit-remaining")),
             (200, Some(left))
         );
+        assert_eq!(header(&response, "cache-control"), None);
         assert_eq!(header(&response, "ratelimit-policy"), Some("\"per-user\";q=3;w=2"));
     }
     let denied = ask("alice").await.unwrap();
     assert_eq!((denied.status().as_u16(), header(&denied, "retry-after")), (429, Some("1")));
     assert_eq!(header(&denied, "ratelimit"), Some("\"per-user\";r=0;t=1"));
-    assert_eq!(axum::body::to_bytes(denied.into_body(), 100).await.unwrap(), "");
+    assert_eq!(header(&denied, "content-type"), Some("application/problem+json"));
+    let problem = axum::body::to_bytes(denied.into_body(), 1_000).await.unwrap();
+    let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap();
+    assert_eq!((&problem["status"], &problem["violated-policies"][0]), (&429.into(), &"per-user".into()));
     assert_eq!(ask("bob").await.unwrap().status().as_u16(), 200);
     // What has no key is not limited, and says nothing of limits.
     for _ in 0..5 {
@@ -83,6 +89,25 @@ async fn grpc_callers_get_a_status() {
         (header(&denied, "content-type"), header(&denied, "retry-after")),
         (Some("application/grpc"), Some("1"))
     );
+}
+
+#[tokio::test]
+async fn bodies_of_known_types_get_the_problem_and_others_none() {
+    async fn denied<R: Default + 'static>() -> Response<R> {
+        let limiter = limiter(&FakeClock::new(START));
+        assert!(limiter.check("x", 3).allowed());
+        let layer = RateLimitLayer::by_key(limiter, |_: &Request<Body>| Some("x"));
+        let inside = service_fn(|_| async { Ok::<_, Infallible>(Response::new(R::default())) });
+        layer.layer(inside).oneshot(request("x")).await.unwrap()
+    }
+    let string = denied::<String>().await;
+    assert!(string.body().contains("per-user"), "{string:?}");
+    let text = string.into_body();
+    let full = denied::<Full<Bytes>>().await.into_body().collect().await.unwrap().to_bytes();
+    let tonic = denied::<tonic::body::Body>().await.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!((full.as_ref(), tonic.as_ref()), (text.as_bytes(), text.as_bytes()));
+    let empty = denied::<Empty<Bytes>>().await;
+    assert_eq!((empty.status().as_u16(), header(&empty, "content-type")), (429, None));
 }
 
 #[tokio::test]

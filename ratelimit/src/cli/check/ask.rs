@@ -19,7 +19,10 @@ use tokio_rustls::{
         pki_types::{InvalidDnsNameError, ServerName},
     },
 };
-use tonic::transport::{Channel, Endpoint as ChannelTo};
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint as ChannelTo},
+};
 
 use super::endpoint::{Endpoint, Place};
 use crate::server::{
@@ -28,7 +31,7 @@ use crate::server::{
         extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
         service::ratelimit::v3::{
             RateLimitRequest, RateLimitResponse,
-            rate_limit_response::{Code, DescriptorStatus},
+            rate_limit_response::{self as proto, DescriptorStatus},
             rate_limit_service_client::RateLimitServiceClient,
         },
     },
@@ -62,8 +65,16 @@ pub enum AskError {
     /// TLS can't be set up.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
+    /// Its certificate is not trusted, or it does not speak TLS.
+    #[error(
+        "TLS: {0}; `--ca` says who vouches for the daemon's certificate, and http:// or grpc:// asks without TLS"
+    )]
+    Handshake(io::Error),
     /// The exchange broke off.
-    #[error("asking the daemon: {0}")]
+    #[error(
+        "this is not understood there: {0}; HTTP and gRPC have addresses of their own, with TLS or without, so say by \
+         `--url` which is spoken: http://, https://, grpc:// or grpcs://"
+    )]
     Broken(String),
     /// It can't answer that.
     #[error("the daemon answers: {0}")]
@@ -101,7 +112,7 @@ async fn connect(endpoint: &Endpoint) -> Result<Box<dyn Stream>, AskError> {
     let name = ServerName::try_from(host.to_owned())?;
     let protocol = if endpoint.is_grpc { "h2" } else { "http/1.1" };
     let connector = TlsConnector::from(Arc::new(tls(ca, protocol)?));
-    Ok(Box::new(connector.connect(name, stream).await.map_err(broken)?))
+    Ok(Box::new(connector.connect(name, stream).await.map_err(AskError::Handshake)?))
 }
 
 fn tls(ca: &Path, protocol: &str) -> Result<ClientConfig, AskError> {
@@ -137,9 +148,11 @@ async fn ask_http(endpoint: &Endpoint, question: &Value) -> Result<Value, AskErr
 async fn ask_grpc(endpoint: &Endpoint, question: &Value) -> Result<Value, AskError> {
     let channel = channel(endpoint.clone()).await?;
     let answer = RateLimitServiceClient::new(channel).should_rate_limit(message(question)).await;
-    answer
-        .map(|answer| members(&answer.into_inner()))
-        .map_err(|status| AskError::Refused(status.message().to_owned()))
+    answer.map(|answer| members(&answer.into_inner())).map_err(|status| match status.code() {
+        // No such service, or no gRPC at all.
+        Code::Unimplemented | Code::Unavailable | Code::Internal => broken(status.message()),
+        _ => AskError::Refused(status.message().to_owned()),
+    })
 }
 
 async fn channel(endpoint: Endpoint) -> Result<Channel, AskError> {
@@ -170,7 +183,7 @@ fn message(question: &Value) -> RateLimitRequest {
 /// What Envoy's messages say, in the words of `/v1/check`.
 fn members(response: &RateLimitResponse) -> Value {
     let status = |status: &DescriptorStatus| {
-        let mut members = json!({"allowed": status.code() == Code::Ok});
+        let mut members = json!({"allowed": status.code() == proto::Code::Ok});
         if let Some(limit) = &status.current_limit {
             members["limit"] = limit.requests_per_unit.into();
             members["remaining"] = status.limit_remaining.into();
@@ -184,5 +197,5 @@ fn members(response: &RateLimitResponse) -> Value {
         members
     };
     let descriptors: Vec<Value> = response.statuses.iter().map(status).collect();
-    json!({"allowed": response.overall_code() == Code::Ok, "descriptors": descriptors})
+    json!({"allowed": response.overall_code() == proto::Code::Ok, "descriptors": descriptors})
 }

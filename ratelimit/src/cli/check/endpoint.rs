@@ -39,7 +39,10 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
     /// Not a URL that is understood.
-    #[error("write http://HOST:PORT, https://HOST:PORT, grpc://HOST:PORT or unix:PATH")]
+    #[error(
+        "write http://HOST:PORT, https://HOST:PORT or unix:PATH for HTTP, \
+         grpc://HOST:PORT, grpcs://HOST:PORT or grpc+unix:PATH for gRPC"
+    )]
     Url,
     /// A configuration without servers.
     #[error("{path}: no `application.listen`, so its daemon answers nowhere", path = .0.display())]
@@ -87,12 +90,14 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        if let Some(path) = text.strip_prefix("unix:") {
+        let is_unix = |(scheme, is_grpc)| text.strip_prefix(scheme).map(|path| (is_grpc, path));
+        if let Some((is_grpc, path)) = [("unix:", false), ("grpc+unix:", true)].into_iter().find_map(is_unix)
+        {
             let place = Place::Unix(PathBuf::from(path));
             return if path.is_empty() {
                 Err(EndpointError::Url)
             } else {
-                Ok(Self { place, ..Self::default() })
+                Ok(Self { is_grpc, place, ca: None })
             };
         }
         let (scheme, rest) = text.split_once("://").ok_or(EndpointError::Url)?;
@@ -102,6 +107,7 @@ impl FromStr for Endpoint {
             "http" => (false, None, Some(80)),
             "https" => (false, Some(PathBuf::new()), Some(443)),
             "grpc" => (true, None, None),
+            "grpcs" => (true, Some(PathBuf::new()), None),
             _ => return Err(EndpointError::Url),
         };
         let port = authority.port_u16().or(default_port).ok_or(EndpointError::Url)?;
@@ -124,12 +130,24 @@ mod tests {
             ("http://[::1]:8080/", false, tcp("::1", 8080), false),
             ("https://rl.example:8443", false, tcp("rl.example", 8443), true),
             ("grpc://127.0.0.1:8081", true, tcp("127.0.0.1", 8081), false),
+            ("grpcs://rl.example:8443", true, tcp("rl.example", 8443), true),
             ("unix:/run/rl.sock", false, Place::Unix("/run/rl.sock".into()), false),
+            ("grpc+unix:/run/rl.sock", true, Place::Unix("/run/rl.sock".into()), false),
         ] {
             let ca = tls.then(PathBuf::new);
             assert_eq!(text.parse(), Ok(Endpoint { is_grpc, place, ca }), "{text}");
         }
-        for wrong in ["", "localhost:8080", "ftp://x", "grpc://x", "unix:", "http://", "http://a/b"] {
+        for wrong in [
+            "",
+            "localhost:8080",
+            "ftp://x",
+            "grpc://x",
+            "unix:",
+            "grpc+unix:",
+            "grpcs://x",
+            "http://",
+            "http://a/b",
+        ] {
             assert_eq!(wrong.parse::<Endpoint>(), Err(EndpointError::Url), "{wrong}");
         }
     }

@@ -71,13 +71,13 @@ pub trait Facts {
     /// The client's address.
     fn client_address(&self) -> Option<IpAddr>;
     /// The method.
-    fn method(&self) -> Option<&str>;
-    /// The path, without query.
-    fn path(&self) -> Option<&str>;
-    /// The host that is asked.
-    fn host(&self) -> Option<&str>;
+    fn method(&self) -> Option<Cow<'_, str>>;
+    /// The path in its one form, without query.
+    fn path(&self) -> Option<String>;
+    /// The host that is asked, in its one form.
+    fn host(&self) -> Option<String>;
     /// The value of a header whose name is in lower case.
-    fn header(&self, name: &str) -> Option<&str>;
+    fn header(&self, name: &str) -> Option<Cow<'_, str>>;
     /// The value of a parameter of the query, decoded.
     fn query(&self, name: &str) -> Option<Cow<'_, str>>;
 }
@@ -105,10 +105,10 @@ impl Auth {
     fn fact<'r>(&self, fact: &Fact, request: &'r dyn Facts) -> Option<Cow<'r, str>> {
         match fact {
             Fact::ClientAddress => Some(self.network(request.client_address()?).into()),
-            Fact::Method => request.method().map(Cow::Borrowed),
-            Fact::Path => request.path().map(Cow::Borrowed),
-            Fact::Host => request.host().map(Cow::Borrowed),
-            Fact::Header(name) => request.header(name).map(Cow::Borrowed),
+            Fact::Method => request.method(),
+            Fact::Path => request.path().map(Cow::Owned),
+            Fact::Host => request.host().map(Cow::Owned),
+            Fact::Header(name) => request.header(name),
             Fact::Query(name) => request.query(name),
         }
     }

@@ -41,7 +41,7 @@ pub async fn answer(
         return Ok(([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], "").into_response());
     }
     let response = state.decide(&request).map_err(Problem::bad)?;
-    let headers = answer::headers(&response, settings.headers);
+    let headers = answer::of_http(&response, settings.headers);
     let mut answer = if response.allowed() {
         StatusCode::OK.into_response()
     } else {

@@ -62,16 +62,16 @@ struct Limit {
 
 /// About one request 200 or 429; about many always 200, with an answer each, in order.
 pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Response, Problem> {
-    let text = body(text)?;
+    let text = body(&state, text)?;
     let question: Question = match serde_json::from_slice(&text) {
         Ok(question) => question,
         // One is tried first, since it is the usual, and many begin with a key that one has not.
         Err(_) if is_many(&text) => return many(&state, &text),
-        Err(error) => return Err(Problem::bad(error)),
+        Err(error) => return Err(Problem::bad(error).counted(&state)),
     };
     let response = state.decide(&question.into()).map_err(Problem::bad)?;
     let members = members(&response);
-    let headers = answer::headers(&response, state.settings().headers);
+    let headers = answer::of_http(&response, state.settings().headers);
     let mut answer = if response.allowed() {
         ([(header::CONTENT_TYPE, JSON)], members.to_string()).into_response()
     } else {
@@ -91,20 +91,22 @@ fn is_many(text: &[u8]) -> bool {
 }
 
 fn many(state: &State, text: &[u8]) -> Result<Response, Problem> {
-    let Many { requests } = serde_json::from_slice(text).map_err(Problem::bad)?;
+    let Many { requests } =
+        serde_json::from_slice(text).map_err(|error| Problem::bad(error).counted(state))?;
     if requests.len() > limits::REQUESTS {
         let count = requests.len();
         return Err(Problem::bad(format_args!(
             "{count} requests; at most {} are accepted",
             limits::REQUESTS
-        )));
+        ))
+        .counted(state));
     }
     let one = |question: Question| match state.decide(&question.into()) {
         Ok(response) => members(&response),
         Err(error) => json!({"error": Problem::bad(error).detail()}),
     };
     let answers: Vec<Value> = requests.into_iter().map(one).collect();
-    let no_store = (header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    let no_store = (header::CACHE_CONTROL, answer::NO_STORE);
     let body = json!({"answers": answers}).to_string();
     Ok(([(header::CONTENT_TYPE, JSON), no_store], body).into_response())
 }

@@ -3,14 +3,14 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::super::client;
-use crate::policy::application::Facts;
+use crate::policy::application::{Facts, target};
 
 /// Where proxies put the method, in the order of belief.
 const METHOD: [&str; 2] = ["x-forwarded-method", "x-original-method"];
-/// Where they put the path with its query.
+/// Where they put the path with its query; in the last it is a whole URL, as ingress-nginx has it.
 const TARGET: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
 /// Where they put the host.
 const HOST: [&str; 2] = ["x-forwarded-host", "host"];
@@ -30,49 +30,42 @@ impl<'r> Shown<'r> {
         Self { headers: &request.headers, method: &request.method, uri: &request.uri, client }
     }
 
-    fn any(&self, names: &[&str]) -> Option<&str> {
-        names.iter().find_map(|name| self.header(name))
+    fn any(&self, names: &[&str]) -> Option<&[u8]> {
+        names.iter().find_map(|name| self.headers.get(*name)).map(HeaderValue::as_bytes)
     }
 
     /// The path and query that the proxy was asked for.
-    fn target(&self) -> Option<&str> {
-        let target = self.any(&TARGET)?;
-        // `x-original-url` is a whole URL, as ingress-nginx has it.
-        let after_scheme =
-            target.split_once("://").map(|(_, rest)| rest.find('/').map_or("/", |at| &rest[at..]));
-        Some(after_scheme.unwrap_or(target))
+    fn target(&self) -> Option<&[u8]> {
+        self.any(&TARGET)
     }
 }
 
+/// What is no text counts, too: otherwise one byte would take a request out of its limits.
 impl Facts for Shown<'_> {
     fn client_address(&self) -> Option<IpAddr> {
         self.client
     }
 
-    fn method(&self) -> Option<&str> {
-        Some(self.any(&METHOD).unwrap_or(self.method.as_str()))
+    fn method(&self) -> Option<Cow<'_, str>> {
+        Some(self.any(&METHOD).map_or_else(|| self.method.as_str().into(), String::from_utf8_lossy))
     }
 
-    fn path(&self) -> Option<&str> {
-        let target = self.target()?;
-        Some(target.split_once('?').map_or(target, |(path, _)| path))
+    fn path(&self) -> Option<String> {
+        self.target().map(target::path)
     }
 
-    fn host(&self) -> Option<&str> {
-        self.any(&HOST).or_else(|| self.uri.host())
+    fn host(&self) -> Option<String> {
+        let host = self.any(&HOST).map(String::from_utf8_lossy).or_else(|| self.uri.host().map(Cow::from))?;
+        Some(target::host(&host))
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        Some(String::from_utf8_lossy(self.headers.get(name)?.as_bytes()))
     }
 
     /// Of the request that the proxy was asked for, else of that to this server.
     fn query(&self, name: &str) -> Option<Cow<'_, str>> {
-        let shown = self.target().and_then(|target| target.split_once('?')).map(|(_, query)| query);
-        [shown, self.uri.query()].into_iter().flatten().find_map(|query| parameter(query, name))
+        let own = self.uri.path_and_query().map(|target| target.as_str().as_bytes());
+        [self.target(), own].into_iter().flatten().find_map(|target| target::parameter(target, name))
     }
-}
-
-fn parameter<'q>(query: &'q str, name: &str) -> Option<Cow<'q, str>> {
-    form_urlencoded::parse(query.as_bytes()).find_map(|(key, value)| (key == name).then_some(value))
 }

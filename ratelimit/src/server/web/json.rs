@@ -34,10 +34,10 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
 
 /// 200 or 429 with the response; 400 for what makes no sense.
 pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Response, Problem> {
-    let text = body(text)?;
+    let text = body(&state, text)?;
     let messages = MESSAGES.as_ref().ok_or_else(|| internal("the messages have no descriptors"))?;
-    let request = read(messages, &text)?;
-    let request = convert::request(request).map_err(Problem::bad)?;
+    let request = read(messages, &text).map_err(|problem| problem.counted(&state))?;
+    let request = convert::request(request).map_err(|error| Problem::bad(error).counted(&state))?;
     let response = state.decide(&request).map_err(Problem::bad)?;
     let headers = state.settings().headers;
     let message = convert::response(&request, &response, headers);
@@ -45,7 +45,7 @@ pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Res
     written.transcode_from(&message).map_err(internal)?;
     let written = serde_json::to_string(&written).map_err(internal)?;
     let status = if response.allowed() { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
-    let headers = answer::headers(&response, headers);
+    let headers = answer::of_http(&response, headers);
     Ok((status, [(header::CONTENT_TYPE, JSON)], headers, written).into_response())
 }
 

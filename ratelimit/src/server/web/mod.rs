@@ -18,7 +18,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use hyper::body::Bytes;
 
-use self::problem::Problem;
+pub use self::problem::Problem;
 use super::{deadline, limits, state::State};
 
 /// What these routes are, for people and programs.
@@ -68,6 +68,6 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A body that came whole, and was not too large.
 type Body = Result<Bytes, BytesRejection>;
 
-fn body(body: Body) -> Result<Bytes, Problem> {
-    body.map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))
+fn body(state: &State, body: Body) -> Result<Bytes, Problem> {
+    body.map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()).counted(state))
 }

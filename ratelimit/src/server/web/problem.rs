@@ -1,16 +1,11 @@
 //! What is answered instead of what was asked for: problem details (RFC 9457).
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use super::super::answer;
+use super::super::{answer, state::State};
 use crate::{application, text::Shown};
-
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-
-/// The type of a denied request's problem.
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
 /// A request that can't be answered.
 #[derive(Debug)]
@@ -29,6 +24,12 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// Counts it, as the service itself does with what it makes no sense of.
+    pub fn counted(self, state: &State) -> Self {
+        state.stats().refused_request();
+        self
+    }
+
     /// What is wrong.
     pub fn detail(&self) -> &str {
         &self.detail
@@ -44,16 +45,13 @@ impl IntoResponse for Problem {
             "status": self.status.as_u16(),
             "detail": self.detail,
         });
-        let no_store = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        (self.status, [(header::CONTENT_TYPE, PROBLEM), no_store], body.to_string()).into_response()
+        let no_store = (header::CACHE_CONTROL, answer::NO_STORE);
+        (self.status, [(header::CONTENT_TYPE, answer::PROBLEM), no_store], body.to_string()).into_response()
     }
 }
 
 /// The answer about a request that is over its limits. It has no headers of the decision yet.
-pub fn denied(status: StatusCode, response: &application::Response, mut members: Value) -> Response {
-    members["type"] = QUOTA_EXCEEDED.into();
-    members["title"] = "Quota exceeded".into();
-    members["status"] = status.as_u16().into();
-    members["violated-policies"] = answer::violated(response).into();
-    (status, [(header::CONTENT_TYPE, PROBLEM)], members.to_string()).into_response()
+pub fn denied(status: StatusCode, response: &application::Response, members: Value) -> Response {
+    let problem = answer::quota_exceeded(status, &answer::violated(response), members);
+    (status, [(header::CONTENT_TYPE, answer::PROBLEM)], problem.to_string()).into_response()
 }
