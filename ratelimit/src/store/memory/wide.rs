@@ -1,34 +1,39 @@
 //! Buckets whose state is not a word: logs and wide sliding counters. Maps under locks, so that each charge is exact.
 //!
-//! Memory is bounded twice, by the number of buckets and by the log entries of all of them. An idle bucket goes when new
-//! ones come; if there is no room, the bucket that is idle soonest goes, and is counted.
+//! Memory is bounded twice, by the number of buckets and by the log entries of all of them, over all maps together. Idle
+//! buckets go when new ones come, the longest idle first. If there is no room and none is idle, the one nearest to fresh of
+//! the new one's map goes, by the share that was used when it was charged last, and is counted.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+mod bucket;
+mod shard;
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use foldhash::fast::FixedState;
 use ratelimit_common::{
-    algorithm::{
-        Decision,
-        sliding_window_counter::WideState,
-        sliding_window_log::{self, Entries},
-    },
-    limit::{Kind, LOG_MOST, Limit},
+    algorithm::{Decision, sliding_window_log},
+    limit::LOG_MOST,
     time::{Nanos, Now},
 };
 
+use self::{
+    bucket::{Bucket, State},
+    shard::Shard,
+};
 use crate::store::Charge;
 
-const SHARDS: usize = 64;
+/// With far fewer buckets in each, what is nearest to fresh in one would say little about all.
+const BUCKETS_A_SHARD: usize = 64;
+
+const MOST_SHARDS: usize = 64;
 
 /// Log entries that there is room for, for each bucket that there is room for.
 const ENTRIES_A_BUCKET: usize = 32;
+
+/// Log entries that there is room for in any case: 10 MB.
+const LEAST_ENTRIES: usize = 128 * LOG_MOST as usize;
 
 /// Buckets that a new one may find idle and remove. Two, so that idle ones go faster than new ones come.
 const REMOVALS: usize = 2;
@@ -37,13 +42,16 @@ const REMOVALS: usize = 2;
 #[derive(Debug)]
 pub struct Wide {
     shards: Vec<Mutex<Shard>>,
-    room: Room,
+    most: Size,
+    /// What all shards hold. Each adds and subtracts while it is locked.
+    buckets: AtomicUsize,
+    entries: AtomicUsize,
     live_evictions: AtomicU64,
 }
 
-/// What a shard may hold.
+/// How much there is, or may be.
 #[derive(Clone, Copy, Debug)]
-struct Room {
+struct Size {
     buckets: usize,
     entries: usize,
 }
@@ -51,10 +59,15 @@ struct Room {
 impl Wide {
     /// Room for `most` buckets.
     pub fn new(most: usize) -> Self {
-        let buckets = most.div_ceil(SHARDS).max(1);
-        let entries = buckets.saturating_mul(ENTRIES_A_BUCKET).max(2 * LOG_MOST as usize);
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, room: Room { buckets, entries }, live_evictions: AtomicU64::new(0) }
+        let entries = most.saturating_mul(ENTRIES_A_BUCKET).max(LEAST_ENTRIES);
+        let shards = (most / BUCKETS_A_SHARD).clamp(1, MOST_SHARDS);
+        Self {
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            most: Size { buckets: most.max(1), entries },
+            buckets: AtomicUsize::new(0),
+            entries: AtomicUsize::new(0),
+            live_evictions: AtomicU64::new(0),
+        }
     }
 
     /// All buckets in use.
@@ -62,54 +75,47 @@ impl Wide {
         let mut saved = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            for (&identity, bucket) in shard.buckets.iter().filter(|(_, bucket)| bucket.idle_at > now.0) {
-                let state = match &bucket.state {
-                    State::Log(log) => SavedState::Log(log.0.iter().copied().collect()),
-                    State::Counter(counter) => SavedState::Counter(counter.parts()),
-                };
-                saved.push(SavedWide { identity, idle_at: bucket.idle_at, state });
-            }
+            let in_use = shard.iter().filter(|(_, bucket)| bucket.idle_at > now.0);
+            saved.extend(in_use.map(|(identity, bucket)| bucket.saved(identity)));
         }
         saved
     }
 
     /// Puts saved buckets back, as far as there is room.
     pub fn restore(&self, buckets: impl IntoIterator<Item = SavedWide>) {
-        for SavedWide { identity, idle_at, state } in buckets {
-            let state = match state {
-                SavedState::Log(times) => State::Log(Log(times.into())),
-                SavedState::Counter(parts) => State::Counter(WideState::of_parts(parts)),
-            };
-            let bucket = Bucket { idle_at, state };
+        for saved in buckets {
+            let identity = saved.identity;
+            let bucket = Bucket::restored(saved);
             let mut shard = self.shard(identity);
-            let has_room = shard.buckets.len() < self.room.buckets
-                && shard.entries + bucket.entries() <= self.room.entries;
-            if has_room && !shard.buckets.contains_key(&identity) {
-                shard.insert(identity, bucket);
+            let has_room = self.buckets.load(Relaxed) < self.most.buckets
+                && self.entries.load(Relaxed) + bucket.entries() <= self.most.entries;
+            if has_room && shard.get(identity).is_none() {
+                self.insert(&mut shard, identity, bucket);
             }
         }
     }
 
     /// How many buckets in use have given way to others.
     pub fn live_evictions(&self) -> u64 {
-        self.live_evictions.load(Ordering::Relaxed)
+        self.live_evictions.load(Relaxed)
     }
 
     /// Decides and charges.
     pub fn charge<'l>(&self, charge: Charge<'l>) -> Decision<'l> {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
+        let before = shard.get(identity).map_or(0, Bucket::entries);
         if let Some(decision) = shard.charge(identity, &charge) {
-            self.tally(shard.make_room(self.room, 0, identity, charge.now));
+            self.note_entries(before, shard.get(identity).map_or(0, Bucket::entries));
+            self.make_room(&mut shard, identity, charge.now);
             return decision;
         }
         let mut bucket = Bucket::fresh(charge.limit);
         let decision = bucket.decide(&charge);
         if bucket.idle_at > charge.now.0 {
-            shard.remove_idle(charge.now);
-            self.tally(shard.make_room(self.room, 1, identity, charge.now));
-            shard.insert(identity, bucket);
-            self.tally(shard.make_room(self.room, 0, identity, charge.now));
+            self.remove_idle(&mut shard, REMOVALS, identity, charge.now);
+            self.insert(&mut shard, identity, bucket);
+            self.make_room(&mut shard, identity, charge.now);
         }
         decision
     }
@@ -118,46 +124,100 @@ impl Wide {
     pub fn ask<'l>(&self, charge: Charge<'l>) -> Decision<'l> {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
-        match shard.buckets.get_mut(&identity).filter(|bucket| bucket.is_of(charge.limit)) {
-            Some(bucket) => bucket.ask(&charge),
-            None => Bucket::fresh(charge.limit).ask(&charge),
-        }
+        let before = shard.get(identity).map_or(0, Bucket::entries);
+        let Some(bucket) = shard.get_mut(identity).filter(|bucket| bucket.is_of(charge.limit)) else {
+            return Bucket::fresh(charge.limit).ask(&charge);
+        };
+        let decision = bucket.ask(&charge);
+        // What has left the window is gone.
+        self.note_entries(before, bucket.entries());
+        shard.changed(identity);
+        decision
     }
 
     /// Gives back what an admitted charge took.
     pub fn undo(&self, charge: Charge<'_>) {
-        self.give_back(charge, |log, charge| sliding_window_log::undo(log, charge.now, charge.cost));
+        self.give_back(charge, |bucket| match &mut bucket.state {
+            State::Log(log) => sliding_window_log::undo(log, charge.now, charge.cost),
+            State::Counter(counter) => counter.undo(charge.limit, charge.now, charge.cost),
+        });
     }
 
     /// Gives back the newest units.
     pub fn refund(&self, charge: Charge<'_>) {
-        self.give_back(charge, |log, charge| sliding_window_log::refund(log, charge.cost));
+        self.give_back(charge, |bucket| match &mut bucket.state {
+            State::Log(log) => sliding_window_log::refund(log, charge.cost),
+            State::Counter(counter) => counter.undo(charge.limit, charge.now, charge.cost),
+        });
     }
 
-    fn give_back(&self, charge: Charge<'_>, from_log: fn(&mut Log, &Charge<'_>)) {
+    fn give_back(&self, charge: Charge<'_>, change: impl FnOnce(&mut Bucket)) {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
-        let Shard { buckets, entries, .. } = &mut *shard;
-        if let Some(bucket) = buckets.get_mut(&identity).filter(|bucket| bucket.is_of(charge.limit)) {
-            *entries -= bucket.entries();
-            match &mut bucket.state {
-                State::Log(log) => from_log(log, &charge),
-                State::Counter(counter) => counter.undo(charge.limit, charge.now, charge.cost),
-            }
-            *entries += bucket.entries();
+        if let Some(bucket) = shard.get_mut(identity).filter(|bucket| bucket.is_of(charge.limit)) {
+            let before = bucket.entries();
+            change(bucket);
+            // So that it knows how near to fresh it is now.
+            bucket.decide(&Charge { cost: 0, ..charge });
+            self.note_entries(before, bucket.entries());
+            shard.changed(identity);
         }
     }
 
     fn shard(&self, identity: u64) -> MutexGuard<'_, Shard> {
         // The map uses other bits.
-        let index = (identity >> 40) as usize % SHARDS;
+        let index = (identity >> 40) as usize % self.shards.len();
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tally(&self, live: u64) {
-        if live > 0 {
-            self.live_evictions.fetch_add(live, Ordering::Relaxed);
+    fn insert(&self, shard: &mut Shard, identity: u64, bucket: Bucket) {
+        self.buckets.fetch_add(1, Relaxed);
+        self.note_entries(0, bucket.entries());
+        shard.insert(identity, bucket);
+    }
+
+    fn note_entries(&self, before: usize, after: usize) {
+        if after != before {
+            self.entries.fetch_add(after.wrapping_sub(before), Relaxed);
         }
+    }
+
+    fn is_too_full(&self) -> bool {
+        self.buckets.load(Relaxed) > self.most.buckets || self.entries.load(Relaxed) > self.most.entries
+    }
+
+    /// Removes buckets until there are no more than there may be. The one of `spared` does not go, so there can be one too
+    /// many for each shard.
+    fn make_room(&self, shard: &mut Shard, spared: u64, now: Now) {
+        if !self.is_too_full() {
+            return;
+        }
+        while self.is_too_full() && self.remove_idle(shard, 1, spared, now) > 0 {}
+        // Another shard's buckets that nobody misses go before those in use here. One that is locked is left alone: its
+        // owner may wait for this one.
+        for other in &self.shards {
+            while self.is_too_full()
+                && let Ok(mut other) = other.try_lock()
+                && self.remove_idle(&mut other, 1, spared, now) > 0
+            {}
+        }
+        while self.is_too_full()
+            && let Some(gone) = shard.remove_nearest_to_fresh(spared)
+        {
+            self.forget(&gone);
+            self.live_evictions.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Removes up to `most` idle buckets of a shard, and says how many.
+    fn remove_idle(&self, shard: &mut Shard, most: usize, spared: u64, now: Now) -> usize {
+        let gone = std::iter::from_fn(|| shard.remove_idle(spared, now)).take(most);
+        gone.inspect(|gone| self.forget(gone)).count()
+    }
+
+    fn forget(&self, gone: &Bucket) {
+        self.buckets.fetch_sub(1, Relaxed);
+        self.note_entries(gone.entries(), 0);
     }
 }
 
@@ -179,173 +239,4 @@ pub enum SavedState {
     Log(Vec<Nanos>),
     /// The numbers of a counter.
     Counter([u64; 3]),
-}
-
-/// Some of the buckets.
-#[derive(Debug, Default)]
-struct Shard {
-    buckets: HashMap<u64, Bucket, FixedState>,
-    /// Each bucket once, by a time before which it is not idle.
-    ends: BinaryHeap<Reverse<(Nanos, u64)>>,
-    /// The log entries of all buckets.
-    entries: usize,
-}
-
-impl Shard {
-    /// `None` if there is no such bucket.
-    fn charge<'l>(&mut self, identity: u64, charge: &Charge<'l>) -> Option<Decision<'l>> {
-        let bucket = self.buckets.get_mut(&identity)?;
-        self.entries -= bucket.entries();
-        if !bucket.is_of(charge.limit) {
-            *bucket = Bucket::fresh(charge.limit);
-        }
-        let decision = bucket.decide(charge);
-        self.entries += bucket.entries();
-        Some(decision)
-    }
-
-    fn insert(&mut self, identity: u64, bucket: Bucket) {
-        self.entries += bucket.entries();
-        self.ends.push(Reverse((bucket.idle_at, identity)));
-        self.buckets.insert(identity, bucket);
-    }
-
-    fn remove_idle(&mut self, now: Now) {
-        for _ in 0..REMOVALS {
-            match self.ends.peek() {
-                Some(&Reverse((end, identity))) if end <= now.0 => self.settle(end, identity, now),
-                _ => return,
-            };
-        }
-    }
-
-    /// Makes room for `more` buckets, and for the entries that there are; tells how many buckets in use had to go for it.
-    /// The bucket of `spared` does not go.
-    fn make_room(&mut self, room: Room, more: usize, spared: u64, now: Now) -> u64 {
-        let (mut live, mut aside) = (0, None);
-        while self.buckets.len() + more > room.buckets || self.entries > room.entries {
-            match self.ends.peek() {
-                Some(&Reverse((_, identity))) if identity == spared => aside = self.ends.pop(),
-                Some(&Reverse((end, identity))) => live += u64::from(self.settle(end, identity, now)),
-                None => break,
-            }
-        }
-        self.ends.extend(aside);
-        live
-    }
-
-    /// Removes the bucket at the top of the heap, or puts it where it belongs now; says whether one in use was removed.
-    fn settle(&mut self, recorded: Nanos, identity: u64, now: Now) -> bool {
-        self.ends.pop();
-        let Some(bucket) = self.buckets.get(&identity) else { return false };
-        let (idle_at, entries) = (bucket.idle_at, bucket.entries());
-        if idle_at > recorded {
-            self.ends.push(Reverse((idle_at, identity)));
-            return false;
-        }
-        self.buckets.remove(&identity);
-        self.entries -= entries;
-        idle_at > now.0
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Bucket {
-    /// When it will be as good as new, if it is not charged again.
-    idle_at: Nanos,
-    state: State,
-}
-
-#[derive(Clone, Debug)]
-enum State {
-    Log(Log),
-    Counter(WideState),
-}
-
-impl Bucket {
-    fn fresh(limit: &Limit) -> Self {
-        let state = match limit.kind() {
-            Kind::Log => State::Log(Log::default()),
-            _ => State::Counter(WideState::default()),
-        };
-        Self { idle_at: Nanos(0), state }
-    }
-
-    /// Whether the state is one of such a limit.
-    fn is_of(&self, limit: &Limit) -> bool {
-        matches!(self.state, State::Log(_)) == (limit.kind() == Kind::Log)
-    }
-
-    fn decide<'l>(&mut self, charge: &Charge<'l>) -> Decision<'l> {
-        let Charge { limit, now, cost, .. } = *charge;
-        let (decision, rest) = match &mut self.state {
-            State::Log(log) => (sliding_window_log::decide(limit, log, now, cost), Nanos(0)),
-            State::Counter(counter) => {
-                let decision = counter.decide(limit, now, cost);
-                // What the window has counted weighs on the next one.
-                let rest = if counter.is_idle(limit, now) { Nanos(0) } else { limit.period() };
-                (decision, rest)
-            }
-        };
-        let until_idle = match decision.reset_after() {
-            _ if self.is_idle(limit, now) => Nanos(0),
-            reset => Nanos(reset.0.saturating_add(rest.0)),
-        };
-        self.idle_at = Nanos(now.0.0.saturating_add(until_idle.0));
-        decision
-    }
-
-    /// Decides, and stays as it is.
-    fn ask<'l>(&mut self, charge: &Charge<'l>) -> Decision<'l> {
-        // A request that costs nothing changes nothing, so its numbers are those before.
-        let decision = self.decide(&Charge { cost: 0, ..*charge });
-        if decision.allowed && decision.remaining() >= charge.cost.into() {
-            return decision;
-        }
-        match self.state {
-            // A log can be long, and one that denied requests leave alone stays as it is.
-            State::Log(_) if !charge.limit.counts_denied() => self.decide(charge),
-            _ => self.clone().decide(charge),
-        }
-    }
-
-    fn is_idle(&self, limit: &Limit, now: Now) -> bool {
-        match &self.state {
-            State::Log(log) => sliding_window_log::is_idle(limit, log, now),
-            State::Counter(counter) => counter.is_idle(limit, now),
-        }
-    }
-
-    fn entries(&self) -> usize {
-        match &self.state {
-            State::Log(log) => log.0.len(),
-            State::Counter(_) => 0,
-        }
-    }
-}
-
-/// The times of a log, oldest first.
-#[derive(Clone, Debug, Default)]
-struct Log(VecDeque<Nanos>);
-
-impl Entries for Log {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn get(&self, index: usize) -> Nanos {
-        self.0.get(index).copied().unwrap_or_default()
-    }
-
-    fn pop_oldest(&mut self) {
-        self.0.pop_front();
-    }
-
-    fn push(&mut self, time: Nanos) {
-        self.0.push_back(time);
-    }
-
-    fn remove(&mut self, index: usize) {
-        self.0.remove(index);
-    }
 }
