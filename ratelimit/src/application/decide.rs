@@ -84,6 +84,8 @@ impl<'s> Bench<'s> {
 
     /// The limits to ask, in the order of descriptors. One that another descriptor's rule replaces is not asked.
     fn asks<'g>(&self, request: &Request, rules: &Rules<'g>) -> SmallVec<[Ask<'g>; MOST_INLINE]> {
+        let is_open = |rule: &&Rule| rule.bucket.is_none() && self.is_quota(Some(rule));
+        let has_open_quota = rules.iter().flatten().any(is_open);
         let replaces = |name: &String| rules.iter().flatten().any(|rule| rule.replaces.contains(name));
         let ask = |(index, descriptor): (usize, &Descriptor)| {
             let (rule, bucket) = match descriptor.limit {
@@ -94,7 +96,7 @@ impl<'s> Bench<'s> {
                     (Some(rule), rule.bucket.filter(|_| !is_replaced)?)
                 }
             };
-            Some(self.ask(request, index, rule, bucket))
+            Some(Ask { has_open_quota, ..self.ask(request, index, rule, bucket) })
         };
         request.descriptors.iter().enumerate().filter_map(ask).collect()
     }
@@ -111,8 +113,13 @@ impl<'s> Bench<'s> {
             hits: u32::try_from(descriptor.hits(request.hits_addend)).unwrap_or(u32::MAX),
             refunds: descriptor.is_negative_hits,
             shadow: rule.is_some_and(|rule| rule.shadow),
-            quota: self.generation.quota_mode || rule.is_some_and(|rule| rule.quota),
+            quota: self.is_quota(rule),
+            has_open_quota: false,
         }
+    }
+
+    fn is_quota(&self, rule: Option<&Rule>) -> bool {
+        self.generation.quota_mode || rule.is_some_and(|rule| rule.quota)
     }
 
     fn count(&self, domain: &DomainRules, request: &Request, asks: &[Ask<'_>], outcomes: &[Outcome]) {
@@ -168,17 +175,21 @@ fn statuses(rules: &Rules<'_>, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Status
     statuses
 }
 
-/// The descriptor whose status stands for all.
+type Pairs<'a> = SmallVec<[(&'a Ask<'a>, &'a Outcome); MOST_INLINE]>;
+
+/// The descriptor whose status stands for all: if denied, until its wait is over the request stays denied.
 fn deciding(asks: &[Ask<'_>], outcomes: &[Outcome], is_denied: bool) -> Option<usize> {
     let order = |ask: &Ask<'_>| (ask.rule.map_or(u32::MAX, |rule| rule.identity.order), ask.descriptor);
     let pairs = asks.iter().zip(outcomes);
     let chosen = if is_denied {
-        let quota_decides = is_over_quota(asks, outcomes);
-        let decides = |ask: &Ask<'_>| !ask.shadow && (!ask.quota || quota_decides);
-        let over = pairs.filter(|(ask, outcome)| outcome.verdict.over && decides(ask));
-        over.min_by_key(|(ask, Outcome { verdict, .. })| {
-            (Reverse((verdict.never, verdict.retry_after)), order(ask))
-        })
+        let wait = |outcome: &Outcome| (outcome.verdict.never, outcome.verdict.retry_after);
+        let (quotas, others): (Pairs<'_>, Pairs<'_>) = pairs
+            .filter(|(ask, outcome)| outcome.verdict.over && !ask.shadow)
+            .partition(|(ask, _)| ask.quota);
+        // One quota that lets it pass is enough; of the others, all have to.
+        let soonest = quotas.into_iter().min_by_key(|(ask, outcome)| (wait(outcome), order(ask)));
+        let quota = soonest.filter(|_| is_over_quota(asks, outcomes));
+        others.into_iter().chain(quota).min_by_key(|(ask, outcome)| (Reverse(wait(outcome)), order(ask)))
     } else {
         // What is over and passes is not what the client should slow down for, if there is anything else.
         pairs.min_by_key(|(ask, outcome)| {

@@ -2,7 +2,8 @@
 //!
 //! Limits that count denied requests are charged whatever the others say. The others are asked first, and charged only if
 //! no limit that decides denies the request; what was charged is given back if somebody else took the last units in
-//! between. Limits in shadow mode never decide; those in quota mode only if all of them are over.
+//! between. Limits in shadow mode never decide; those in quota mode only if all of them are over,
+//! which an unlimited one never is.
 
 use ratelimit_common::time::{Nanos, Now};
 use smallvec::SmallVec;
@@ -32,6 +33,8 @@ pub(super) struct Ask<'g> {
     pub(super) refunds: bool,
     pub(super) shadow: bool,
     pub(super) quota: bool,
+    /// Whether the request has a descriptor in quota mode that is unlimited, so that quotas are never all over.
+    pub(super) has_open_quota: bool,
 }
 
 /// What came of it.
@@ -80,7 +83,8 @@ pub(super) fn is_denied(asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
 /// Whether all limits in quota mode are over, and there are some.
 pub(super) fn is_over_quota(asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
     let mut quotas = asks.iter().zip(outcomes).filter(|(ask, _)| ask.quota).peekable();
-    quotas.peek().is_some() && quotas.all(|(ask, outcome)| outcome.verdict.over && !ask.shadow)
+    quotas.peek().is_some()
+        && quotas.all(|(ask, outcome)| outcome.verdict.over && !ask.shadow && !ask.has_open_quota)
 }
 
 impl Court<'_> {
@@ -135,7 +139,8 @@ impl Court<'_> {
     fn ask(&self, ask: &Ask<'_>, hits: u32) -> Outcome {
         let answer = self.store.ask(self.limits, &ask.charge(hits, self.now));
         let mut verdict = ask.bucket.verdict(&answer.decision(), hits);
-        if hits > 0 {
+        // What is given back is no use.
+        if !ask.refunds {
             self.soften(ask, &mut verdict);
         }
         Outcome { verdict, charged: false }
@@ -161,7 +166,8 @@ impl Court<'_> {
         let Some(soft) = ask.bucket.soft else { return Standing::Below };
         let answer = self.store.ask(self.limits, &ask.charge(0, self.now));
         let used = answer.decision().used();
-        self.crossings.standing(ask.key(), soft, used, ask.hits.into(), self.now)
+        // A request that only asks is told what one that takes a unit would be.
+        self.crossings.standing(ask.key(), soft, used, ask.hits.max(1).into(), self.now)
     }
 
     fn soften(&self, ask: &Ask<'_>, verdict: &mut Verdict) {

@@ -33,8 +33,8 @@ pub struct Response {
     pub code: Code,
     /// One for each descriptor, in order.
     pub statuses: Statuses,
-    /// Which status stands for all in headers: if denied, that with the longest wait, else that with the least left.
-    /// `None` if no limit applies.
+    /// Which status stands for all in headers: if denied, that with the longest wait, where of quotas the one with the
+    /// shortest counts; else that with the least left. `None` if no limit applies.
     pub deciding: Option<usize>,
 }
 
@@ -150,9 +150,13 @@ impl Status {
 }
 
 impl CurrentLimit {
-    /// The seconds in which the whole capacity comes back, rounded up, at least 1: a window's length.
+    /// The seconds in which the whole capacity comes back, rounded up, at least 1: a window's length. Of a limit that
+    /// denies all, the length of its time.
     #[must_use]
     pub fn window_seconds(&self) -> u64 {
+        if self.capacity == 0 {
+            return seconds_up(self.per).max(1);
+        }
         let nanos = u128::from(self.capacity) * u128::from(self.per.0);
         let per_second = u128::from(self.requests_per_unit.max(1)) * u128::from(Nanos::SECOND.0);
         u64::try_from(nanos.div_ceil(per_second)).unwrap_or(u64::MAX).max(1)

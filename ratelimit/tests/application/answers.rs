@@ -278,3 +278,53 @@ descriptors:
     assert_eq!(deciding(&lab, &["q", "h=4", "r"]), Some(1), "an exceeded quota that does not count");
     assert_eq!(deciding(&lab, &["q", "h=3", "r"]), Some(1));
 }
+
+#[test]
+fn of_quotas_that_deny_the_one_that_passes_first_stands_for_all() {
+    let lab = lab("
+domain: d
+descriptors:
+  - {key: m, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: d, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: z, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: y, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: h, rate_limit: {unit: hour, requests_per_unit: 1}}
+");
+    for key in ["m", "d", "h"] {
+        lab.ask(&request(&[key]));
+    }
+    let wait = |keys: &[&str]| {
+        let response = lab.ask(&request(keys));
+        assert!(!response.allowed(), "{keys:?}");
+        let status = response.deciding().unwrap();
+        (response.deciding.unwrap(), status.never, status.retry_after_seconds().is_some())
+    };
+    assert_eq!(wait(&["d", "m"]), (1, false, true), "the shortest wait");
+    assert_eq!(wait(&["z", "m"]), (1, false, true), "never, but for the other");
+    assert_eq!(wait(&["z", "y"]), (0, true, false), "all never");
+    assert_eq!(wait(&["d", "m", "h"]), (2, false, true), "a limit that is no quota and takes longer");
+    assert_eq!(wait(&["d", "z", "h"]), (0, false, true), "a quota that takes longer");
+}
+
+#[test]
+fn an_unlimited_descriptor_in_quota_mode_is_never_over() {
+    let lab = lab("
+domain: d
+descriptors:
+  - {key: q, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: free, quota_mode: true, rate_limit: {unlimited: true}}
+  - {key: other, rate_limit: {unlimited: true}}
+  - {key: none, quota_mode: true}
+");
+    lab.ask(&request(&["q"]));
+    assert!(lab.ask(&request(&["q", "free"])).allowed());
+    for keys in [&["q"][..], &["q", "other"], &["q", "none"]] {
+        assert!(!lab.ask(&request(keys)).allowed(), "{keys:?}: no other quota");
+    }
+}
+
+#[test]
+fn the_window_of_a_limit_that_denies_all_is_its_time() {
+    let lab = lab_of_limit("unit: day, requests_per_unit: 0");
+    assert_eq!(lab.one("user").limit.unwrap().window_seconds(), 86_400);
+}

@@ -53,6 +53,19 @@ fn after_its_time_the_soft_limit_binds_until_use_has_fallen_below_it() {
 }
 
 #[test]
+fn no_hits_are_answered_as_one_is_when_the_soft_limit_binds() {
+    let lab = lab_of_limit(
+        "algorithm: sliding_window_log, unit: hour, requests_per_unit: 10, soft_limit: 5, soft_for: 30s",
+    );
+    lab.ask(&hits("user=1", 7));
+    assert_eq!(shown(&lab.ask(&hits("user=1", 0))), ["ok 3"]);
+    lab.advance(31);
+    let (asked, taken) = (lab.ask(&hits("user=1", 0)), lab.ask(&request(&["user=1"])));
+    assert_eq!((shown(&asked), shown(&taken)), (vec!["over 0".to_owned()], vec!["over 0".to_owned()]));
+    assert_eq!(asked.statuses[0].retry_after, taken.statuses[0].retry_after);
+}
+
+#[test]
 fn what_is_denied_above_the_soft_limit_takes_nothing() {
     let lab = lab("
 domain: d

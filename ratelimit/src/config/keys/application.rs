@@ -34,7 +34,7 @@ pub const KEYS: &[Key] = &[
         "application.quota_mode",
         "`true` or `false`",
         Is("false"),
-        "Whether all limits are in quota mode: a request is denied only if all that apply to it are over.",
+        "Whether all limits are in quota mode: a request is denied only if all that apply to it are over, which an unlimited one never is.",
         "quota_mode: true",
     ),
     key(
