@@ -6,9 +6,12 @@ use super::{
     error::Report,
     fields::Text,
     limit::LimitOption,
-    raw::{RawApplication, RawConfig, RawNetwork, RawPrefix, RawRule},
+    raw::{RawApplication, RawAuth, RawConfig, RawNetwork, RawPrefix, RawRule},
 };
-use crate::policy::{Application, Key, Network, Policy, Rule, Unit};
+use crate::policy::{
+    Application, Key, Network, Policy, Rule, Unit,
+    application::{Auth, DescriptorRule, Fact},
+};
 
 /// New sources in a second that an ordinary host on the internet meets, scans and all; a table that does not even
 /// withstand these forgets clients in ordinary use.
@@ -36,6 +39,33 @@ fn find_in_application(raw: &RawApplication, application: &Application, report: 
     if let Some(domain) = domain.filter(|domain| !is_known(domain)) {
         report.warning(&domain.at, "no file of rules is about this domain: every request will pass");
     }
+    if let Some((raw, auth)) = raw.auth.as_ref().zip(application.auth.as_ref()) {
+        find_in_auth(raw, auth, application, report);
+    }
+}
+
+fn find_in_auth(raw: &RawAuth, auth: &Auth, application: &Application, report: &mut Report) {
+    let domain = application.rules.domains().iter().find(|domain| domain.name == auth.domain);
+    // In a clean report each entry of the file has become one of the policy.
+    let written = raw.descriptors.iter().flatten();
+    let made = auth.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+    for ((key, value), (_, template)) in written.zip(made) {
+        if application.trusted_hops == 0 && template.names(&Fact::ClientAddress) {
+            report.warning(
+                &value.at,
+                "is whoever connects, since `trusted_hops` is 0; where a proxy asks, set it to 1 or more",
+            );
+        }
+        if domain.is_some_and(|domain| !has_key(&domain.descriptors, &key.text)) {
+            report.warning(&key.at, "no rule of the domain has this key: no limit applies to the descriptor");
+        }
+    }
+}
+
+/// Whether a rule has the key, or may have it: one with a `*` in it stands for many.
+fn has_key(rules: &[DescriptorRule], key: &str) -> bool {
+    let has = |rule: &DescriptorRule| rule.key == key || rule.key.contains('*');
+    rules.iter().any(|rule| has(rule) || has_key(&rule.children, key))
 }
 
 fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {

@@ -221,6 +221,21 @@ fn what_may_not_be_meant_is_a_warning() {
 }
 
 #[test]
+fn descriptors_that_can_not_mean_what_they_say_are_warned_about() {
+    let found = |auth: &str| {
+        let content = format!("application: {{rules: a.yaml, {auth}}}");
+        let files = files_beside(&content, &[("a.yaml", A)]);
+        let warnings = config::check(&files.path).unwrap().warnings;
+        warnings.iter().map(|warning| warning.message[..20].to_owned()).collect::<Vec<_>>()
+    };
+    let client = r#"auth: {domain: a, descriptors: [{x: "{client_address}"}]}"#;
+    assert_eq!(found(client), ["is whoever connects,"]);
+    assert!(found(&format!("trusted_hops: 1, {client}")).is_empty());
+    let other = "auth: {domain: a, descriptors: [{x: b}, {y: b}]}";
+    assert_eq!(found(other), ["no rule of the domai"]);
+}
+
+#[test]
 fn a_file_of_rules_is_no_configuration() {
     assert_errors(A, &["1:1 : this is a file of rules on requests; a configuration names it under"]);
 }

@@ -124,6 +124,14 @@ impl Auth {
     }
 }
 
+impl Template {
+    /// Whether it has the name of a fact in it.
+    #[must_use]
+    pub fn names(&self, fact: &Fact) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Fact(named) if named == fact))
+    }
+}
+
 impl FromStr for Template {
     type Err = TemplateError;
 
