@@ -83,3 +83,20 @@ fn what_a_command_can_not_do_is_json_if_answers_are() {
     let prefix = format!("{}:", path.display());
     assert!(err.lines().count() == 2 && err.lines().all(|line| line.starts_with(&prefix)), "{err}");
 }
+
+#[test]
+fn descriptors_without_a_domain_are_a_file_of_rules() {
+    let directory = tempfile::tempdir().unwrap();
+    for (content, said) in [
+        ("descriptors:\n", "empty domain"),
+        ("domain:\ndescriptors: []\n", "empty domain"),
+        ("0.25: test\ndescriptors: [{key: a}]\n", "0.25"),
+        ("network:\ndescriptors:\n", "unknown key"),
+    ] {
+        let path = directory.path().join("file.yaml");
+        std::fs::write(&path, content).unwrap();
+        let (status, out, err) = text(&validate(&[path.to_str().unwrap()]).output().unwrap());
+        assert_eq!(status, Some(2), "{out}");
+        assert!(err.contains(said) && !err.contains("unknown key `0.25`"), "{content}: {err}");
+    }
+}

@@ -36,12 +36,12 @@ pub fn read_all(files: &[PathBuf], merge_domains: bool, report: &mut Report) -> 
     rules
 }
 
-/// Whether a file is one of rules: it has a `domain` at its top, and nothing of a configuration.
+/// Whether a file is one of rules: it has a `domain` or `descriptors` at its top, and nothing of a configuration.
 #[must_use]
 pub fn is_one(tree: &Node) -> bool {
     let root = Field::root(tree);
     let has = |key: &str| root.key_at(key).is_some();
-    has("domain") && !has("network") && !has("application")
+    (has("domain") || has("descriptors")) && !has("network") && !has("application")
 }
 
 /// Adds the rules of a file to a set, and says how many limits it has.
