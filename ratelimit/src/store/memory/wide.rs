@@ -57,13 +57,13 @@ struct Size {
 }
 
 impl Wide {
-    /// Room for `most` buckets.
+    /// Room for `most` buckets, and for a few in any case.
     pub fn new(most: usize) -> Self {
         let entries = most.saturating_mul(ENTRIES_A_BUCKET).max(LEAST_ENTRIES);
         let shards = (most / BUCKETS_A_SHARD).clamp(1, MOST_SHARDS);
         Self {
             shards: (0..shards).map(|_| Mutex::default()).collect(),
-            most: Size { buckets: most.max(1), entries },
+            most: Size { buckets: most.max(BUCKETS_A_SHARD), entries },
             buckets: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
             live_evictions: AtomicU64::new(0),
