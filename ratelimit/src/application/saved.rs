@@ -37,6 +37,18 @@ pub(super) enum ReadError {
     TooLarge,
 }
 
+/// Says what is wrong with the place of a state file, as far as that shows before it is written.
+pub(super) fn check_place(path: &Path) -> Result<(), &'static str> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if !directory.unwrap_or(Path::new(".")).is_dir() {
+        return Err("its directory is not there: make it, or name another file");
+    }
+    if path.is_dir() {
+        return Err("a directory: name a file in it");
+    }
+    Ok(())
+}
+
 /// The store that was saved, and its zero; `None` if there is no file.
 pub(super) fn read(
     path: &Path,

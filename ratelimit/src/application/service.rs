@@ -1,8 +1,11 @@
 //! The service: decides about requests, and takes other rules while it does.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -36,6 +39,14 @@ pub enum ServiceError {
     /// A limit that no bucket can hold.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// There is no place for what is counted.
+    #[error("`state_file`: {}: {why}", Shown(.path.display()))]
+    NoPlace {
+        /// The state file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: &'static str,
+    },
     /// The store can't be changed while it is in use.
     #[error("`application.store` has changed, which takes a restart: stop the daemon and start it again")]
     StoreChanged,
@@ -59,7 +70,7 @@ impl Service {
     /// A service with these rules, by the system's clock.
     ///
     /// # Errors
-    /// No memory, or a limit that no bucket can hold.
+    /// As of [`Self::with_clock`].
     pub fn new(policy: &Application) -> Result<Self, ServiceError> {
         Self::with_clock(policy, Arc::new(MonotonicClock::new()))
     }
@@ -67,12 +78,15 @@ impl Service {
     /// The same by another clock.
     ///
     /// # Errors
-    /// No memory, or a limit that no bucket can hold.
+    /// No memory, a limit that no bucket can hold, or no place for the state file.
     pub fn with_clock(
         policy: &Application,
         clock: Arc<dyn Clock + Send + Sync>,
     ) -> Result<Self, ServiceError> {
         let settings = policy.store.clone();
+        if let Some(path) = &settings.state_file {
+            saved::check_place(path).map_err(|why| ServiceError::NoPlace { path: path.clone(), why })?;
+        }
         let (store, zero) = match read_state(&settings, clock.now()) {
             Some(restored) => restored,
             None => (MemoryStore::new(settings.max_keys)?, Zero::before(clock.now())),

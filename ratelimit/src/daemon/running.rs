@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
@@ -236,12 +236,16 @@ impl Running {
     /// Ends the daemon's work, which gives up the instance too. What has been asked about requests is answered first.
     ///
     /// # Errors
-    /// A pin can't be removed.
+    /// A pin can't be removed, or counts can't be saved.
     pub async fn stop(self, wanted: Option<OnExit>, reason: &str) -> Result<()> {
+        let mut saved = Ok(());
         if let Some(layer) = self.requests {
             info!(reason, "answering what has been asked, then stopping");
-            layer.stop().await;
+            saved = layer.stop().await.context("counts are lost");
         }
-        self.packets.map_or(Ok(()), |packets| packets.stop(wanted, reason))
+        if let Err(error) = &saved {
+            error!("{}", Shown(format!("{error:#}")));
+        }
+        self.packets.map_or(Ok(()), |packets| packets.stop(wanted, reason)).and(saved)
     }
 }

@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use thiserror::Error;
-use tracing::error;
 
 use super::{Bound, ServerError, Servers};
 use crate::{
-    application::{Service, ServiceError},
+    application::{SaveError, Service, ServiceError},
     metrics::Requests,
     policy::application::Application,
-    text::Shown,
 };
 
 /// The application layer can't do it.
@@ -89,10 +87,11 @@ impl Layer {
     }
 
     /// Stops without leaving a request unanswered, then saves what is counted, if there is a file for it.
-    pub async fn stop(self) {
+    ///
+    /// # Errors
+    /// What is counted is lost.
+    pub async fn stop(self) -> Result<(), SaveError> {
         self.servers.drain().await;
-        if let Err(error) = self.service.save() {
-            error!("counts are lost: {}", Shown(error));
-        }
+        self.service.save()
     }
 }

@@ -149,12 +149,18 @@ fn a_file_that_says_what_can_not_be_is_an_empty_store() {
 #[test]
 fn no_place_for_the_file_is_an_error_that_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    let lab = start(&directory.path().join("not/there/state"), 1000, START);
+    let there = directory.path().join("there");
+    for (path, why) in [
+        (there.join("state"), "its directory is not there"),
+        (directory.path().to_owned(), "a directory: name a file in it"),
+    ] {
+        let clock = Arc::new(FakeClock::new(START));
+        let error = Service::with_clock(&policy(&path, 1000), clock).unwrap_err().to_string();
+        assert!(error.contains(&*path.to_string_lossy()) && error.contains(why), "{error}");
+    }
+    fs::create_dir(&there).unwrap();
+    let lab = start(&there.join("state"), 1000, START);
+    fs::remove_dir(&there).unwrap();
     let error = lab.service.save().unwrap_err().to_string();
-    assert!(
-        error.contains("not/there/state") && error.contains("check that the directory is there"),
-        "{error}"
-    );
-    // A directory in its place is left alone.
-    assert_eq!(left(&start(directory.path(), 1000, START))[0], 100);
+    assert!(error.contains("there/state") && error.contains("check that the directory is there"), "{error}");
 }
