@@ -186,6 +186,12 @@ impl Service {
         self.errors.load(Relaxed)
     }
 
+    /// How many buckets are in use now. It looks at all of them.
+    #[must_use]
+    pub fn keys_in_use(&self) -> u64 {
+        self.store.in_use(self.zero.since(self.clock.now()))
+    }
+
     /// The store.
     #[must_use]
     pub const fn store(&self) -> &MemoryStore {

@@ -52,6 +52,8 @@ impl Collector for Requests {
             "Buckets in use that gave way to others because the store was full",
             evictions,
         )?;
+        gauge(&mut encoder, "store_keys", "Buckets in use", self.service.keys_in_use())?;
+        gauge(&mut encoder, "store_bytes", "Memory of the store in bytes", self.service.store().bytes())?;
         let refused = self.stats.refused();
         counter(
             &mut encoder,
@@ -60,8 +62,7 @@ impl Collector for Requests {
             refused,
         )?;
         let help = "Connections of clients that ask about requests";
-        let open = encoder.encode_descriptor("connections", help, None, MetricType::Gauge)?;
-        ConstGauge::new(self.stats.open()).encode(open)?;
+        gauge(&mut encoder, "connections", help, self.stats.open())?;
         self.times(&mut encoder)
     }
 }
@@ -114,4 +115,8 @@ impl Requests {
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
     ConstCounter::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }

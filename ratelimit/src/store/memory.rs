@@ -77,6 +77,18 @@ impl MemoryStore {
         self.grid.live_evictions() + self.wide.live_evictions()
     }
 
+    /// How many buckets are in use at a time of the store. It looks at all of them.
+    #[must_use]
+    pub fn in_use(&self, now: Now) -> u64 {
+        self.grid.in_use(now) + self.wide.in_use(now)
+    }
+
+    /// About how many bytes it takes: the table, and what is beside it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.table_bytes() + self.wide.bytes()
+    }
+
     /// The size that the table has grown to, in bytes; its memory never gets smaller.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {

@@ -118,3 +118,23 @@ fn requests_are_counted_by_domain() {
     assert_eq!((domain.as_str(), counts.allowed, counts.denied), ("d", 1, 2));
     assert_eq!(lab.service.unknown_domain_counts().allowed, 1);
 }
+
+#[test]
+fn buckets_in_use_are_counted_until_they_are_as_good_as_new() {
+    let lab = lab("
+domain: d
+descriptors:
+  - {key: window, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - {key: log, rate_limit: {algorithm: sliding_window_log, unit: second, requests_per_unit: 9}}
+");
+    let bytes = lab.service.store().bytes();
+    for user in 0..10 {
+        lab.ask(&request(&[&format!("window={user}"), &format!("log={user}")]));
+    }
+    assert_eq!(lab.service.keys_in_use(), 20);
+    assert!(lab.service.store().bytes() >= bytes + 10 * 8, "a log takes memory");
+    lab.advance(2);
+    assert_eq!(lab.service.keys_in_use(), 10);
+    lab.advance(3600);
+    assert_eq!(lab.service.keys_in_use(), 0);
+}

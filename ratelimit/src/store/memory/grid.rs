@@ -102,6 +102,16 @@ impl Grid {
         (sets, buckets)
     }
 
+    /// How many buckets are in use.
+    pub fn in_use(&self, now: Now) -> u64 {
+        let slots = self.reserve.iter().take(self.sets() as usize).flat_map(|set| &set.0);
+        let in_use = slots.filter(|slot| {
+            let (key, state) = (slot.key.load(Ordering::Relaxed), slot.state.load(Ordering::Relaxed));
+            key != table::EMPTY && state != table::BUSY && !algorithm::is_idle(state, now)
+        });
+        in_use.count() as u64
+    }
+
     /// How many sets are in use.
     pub fn sets(&self) -> u64 {
         self.control().sets()

@@ -95,6 +95,21 @@ impl Wide {
         }
     }
 
+    /// How many buckets are in use.
+    pub fn in_use(&self, now: Now) -> u64 {
+        let count = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.iter().filter(|(_, bucket)| bucket.idle_at > now.0).count() as u64
+        };
+        self.shards.iter().map(count).sum()
+    }
+
+    /// About how many bytes all buckets take.
+    pub fn bytes(&self) -> u64 {
+        let (buckets, entries) = (self.buckets.load(Relaxed), self.entries.load(Relaxed));
+        (buckets * shard::BYTES_A_BUCKET + entries * size_of::<Nanos>()) as u64
+    }
+
     /// How many buckets in use have given way to others.
     pub fn live_evictions(&self) -> u64 {
         self.live_evictions.load(Relaxed)

@@ -20,6 +20,10 @@ use crate::store::Charge;
 /// Entries that a heap may have beside two for each bucket.
 const SPARE: usize = 64;
 
+/// Bytes that a bucket takes beside its entries: in the map, and once in each heap.
+pub(super) const BYTES_A_BUCKET: usize =
+    size_of::<(u64, Held)>() + size_of::<(Nanos, u64)>() + size_of::<(Rank, u64)>();
+
 /// Some of the buckets.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
