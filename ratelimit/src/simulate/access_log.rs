@@ -83,6 +83,7 @@ impl<R: BufRead> AccessLog<R> {
 #[must_use]
 pub fn parse(line: &str) -> Option<LoggedRequest> {
     let (client, rest) = line.split_once(' ')?;
+    let (client, rest) = behind_virtual_host(client, rest).unwrap_or((client, rest));
     // A user's name may have blanks and brackets in it, the time has none of both before it ends.
     let (time, rest) = rest.match_indices(" [").find_map(|(at, _)| {
         let (time, rest) = rest.get(at + 2..)?.split_once("] \"")?;
@@ -108,6 +109,13 @@ pub fn parse(line: &str) -> Option<LoggedRequest> {
         referer: given(referer),
         user_agent: given(user_agent),
     })
+}
+
+/// The client of a line that begins with the server's name and port, as Apache's `vhost_combined` has it.
+fn behind_virtual_host<'l>(first: &str, rest: &'l str) -> Option<(&'l str, &'l str)> {
+    let (_, port) = first.rsplit_once(':').filter(|_| first.parse::<IpAddr>().is_err())?;
+    port.parse::<u16>().ok()?;
+    rest.split_once(' ').filter(|(client, _)| client.parse::<IpAddr>().is_ok())
 }
 
 /// What stands before the closing quote, without escapes, and what follows it.
@@ -160,7 +168,9 @@ fn parse_time(text: &str) -> Option<Nanos> {
     let (year, hour, minute, second) = (next(9999)?, next(23)?, next(59)?, next(60)?);
     let day = number(day, 31).filter(|day| *day > 0)?;
     let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
-    let days = days_since_epoch(year, month, day)?;
+    let (next_year, next_month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    let next = days_since_epoch(next_year, next_month, 1)?;
+    let days = days_since_epoch(year, month, day).filter(|days| *days < next)?;
     let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
     let seconds = seconds.checked_add_signed(-offset(zone)?)?;
     seconds.checked_mul(Nanos::SECOND.0).map(Nanos)
@@ -204,7 +214,16 @@ impl Facts for LoggedRequest {
     }
 
     fn path(&self) -> Option<String> {
-        self.target.as_deref().map(|target| target::path(target.as_bytes()))
+        let target = self.target.as_deref()?;
+        // What proxies are asked for begins with a scheme and a host.
+        let end = target.find(['?', '#']).unwrap_or(target.len());
+        let path = match target.get(..end)?.split_once("://") {
+            Some((scheme, rest)) if !scheme.contains('/') => {
+                rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/")
+            }
+            _ => target,
+        };
+        Some(target::path(path.as_bytes()))
     }
 
     /// The combined format has none.
@@ -258,6 +277,26 @@ mod tests {
     }
 
     #[test]
+    fn a_server_before_the_client_is_passed_over() {
+        let line = format!("www.example.org:443 {COMBINED}");
+        assert_eq!(parse(&line), parse(COMBINED));
+        let named = r#"example.org:80 - - [31/Dec/1970:00:00:00 +0000] "GET / HTTP/1.1" 200 1"#;
+        assert_eq!(parse(named).unwrap().client, "example.org:80");
+    }
+
+    #[test]
+    fn the_path_of_a_target_with_a_host_is_what_follows_it() {
+        for (target, path) in [
+            ("http://e.org/a/b?x=1", "/a/b"),
+            ("https://e.org?x=/", "/"),
+            ("/a?u=http://e.org/b", "/a"),
+        ] {
+            let request = LoggedRequest { target: Some(target.to_owned()), ..LoggedRequest::default() };
+            assert_eq!(request.path().as_deref(), Some(path), "{target}");
+        }
+    }
+
+    #[test]
     fn what_is_no_line_of_a_log_is_not_read() {
         let bad = [
             "",
@@ -266,6 +305,8 @@ mod tests {
             r#"1.2.3.4 - - [10/Oct/2000:13:55:36] "GET / HTTP/1.0" 200 5"#,
             r#"1.2.3.4 - - [10/Okt/2000:13:55:36 +0000] "GET / HTTP/1.0" 200 5"#,
             r#"1.2.3.4 - - [32/Oct/2000:13:55:36 +0000] "GET / HTTP/1.0" 200 5"#,
+            r#"1.2.3.4 - - [31/Feb/2000:13:55:36 +0000] "GET / HTTP/1.0" 200 5"#,
+            r#"1.2.3.4 - - [29/Feb/2023:13:55:36 +0000] "GET / HTTP/1.0" 200 5"#,
             r#"1.2.3.4 - - [10/Oct/2000:24:55:36 +0000] "GET / HTTP/1.0" 200 5"#,
             r#"1.2.3.4 - - [10/Oct/2000:13:55:36 +000] "GET / HTTP/1.0" 200 5"#,
             r#"1.2.3.4 - - [01/Jan/1970:00:00:00 +0100] "GET / HTTP/1.0" 200 5"#,
