@@ -83,13 +83,30 @@ fn files(source: &Source, policy: &Policy) -> Vec<PathBuf> {
     files.extend(policy.network.iter().flat_map(|network| network.list_files.iter().cloned()));
     for application in policy.application.iter() {
         files.extend(application.sources.files.iter().cloned());
-        for pattern in &application.sources.patterns {
-            // A directory changes when a file in it comes or goes.
-            files.extend(pattern.parent().map(Path::to_owned));
-            files.push(pattern.clone());
-        }
+        files.extend(application.sources.patterns.iter().flat_map(|pattern| places(pattern)));
     }
     files
+}
+
+/// Directories that are watched for one `*`.
+const MOST_DIRECTORIES: usize = 1_000;
+
+/// Where files come and go that a pattern matches, or may match: in the directories on the way that have a `*` in their
+/// names, in those that these are in, and in that of the files. A directory changes when something in it comes or goes.
+fn places(pattern: &Path) -> Vec<PathBuf> {
+    let has_wildcard = |path: &Path| path.to_string_lossy().contains(['*', '?', '[']);
+    let mut directories = Vec::new();
+    for directory in pattern.ancestors().skip(1) {
+        if directory.is_dir() || !has_wildcard(directory) {
+            directories.push(directory.to_owned());
+            break;
+        }
+        let found = glob::glob(&directory.to_string_lossy()).into_iter().flatten().filter_map(Result::ok);
+        directories.extend(found.filter(|found| found.is_dir()).take(MOST_DIRECTORIES));
+    }
+    let name = pattern.file_name().unwrap_or_default();
+    // A file in a directory makes that one be watched, whether the file is there or not.
+    directories.into_iter().flat_map(|directory| [directory.join(name), directory]).collect()
 }
 
 /// What a command that is about packets gets from a daemon without them.
@@ -247,5 +264,27 @@ impl Running {
             error!("{}", Shown(format!("{error:#}")));
         }
         self.packets.map_or(Ok(()), |packets| packets.stop(wanted, reason)).and(saved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_directories_that_a_pattern_names_with_stars_are_watched_and_where_new_ones_come() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::create_dir_all(path("a/rules")).unwrap();
+        fs::create_dir_all(path("b")).unwrap();
+        let mut found = places(&path("*/rules/*.yaml"));
+        found.retain(|place| place.is_dir());
+        assert_eq!(found, [path("a/rules"), path("a"), path("b"), directory.path().to_owned()]);
+        let all = places(&path("*/rules/*.yaml"));
+        assert!(all.contains(&path("a/rules/*.yaml")) && all.contains(&path("*.yaml")));
+        assert_eq!(places(&path("b/x.yaml")), [path("b/x.yaml"), path("b")]);
+        assert_eq!(places(&path("c/x.yaml")), [path("c/x.yaml"), path("c")], "not there yet");
     }
 }
