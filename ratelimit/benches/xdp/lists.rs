@@ -14,13 +14,13 @@ use crate::{Case, compiled_with, frames, loaded, rule};
 
 const COUNTS: [u32; 3] = [0, 1_000, 100_000];
 
-/// Lists of random prefixes of the lengths that such lists have most, and packets from random sources, of which hardly any
-/// is on the list.
+/// Lists of random prefixes of the lengths that such lists have most, no rule, and packets from random sources, of which
+/// hardly any is on the list.
 pub fn cases() -> Vec<Case> {
     let frames = [("IPv4", frames::udp_frame()), ("IPv6", frames::ipv6(&[]))];
     let cases = frames.into_iter().enumerate().flat_map(|(family, (name, frame))| {
         COUNTS.map(|count| {
-            let mut compiled = compiled_with(vec![rule("bench", Match::default())], list(count, family == 1));
+            let mut compiled = compiled_with(Vec::new(), list(count, family == 1));
             compiled.globals.random_sources = u32::MAX;
             loaded(format!("allow list of {count} prefixes, {name}"), compiled, Some(frame.clone()))
         })
