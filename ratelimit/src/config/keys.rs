@@ -148,8 +148,7 @@ const NETWORK: [Key; 10] = [
         "list of addresses, prefixes and files",
         Said("none"),
         "Sources that are never limited, denied or banned, such as the network that the host is managed from. An \
-         address without a length is that address alone; bits beyond the length must be zero. Long lists cost no more \
-         than short ones.",
+         address without a length is that address alone; bits beyond the length must be zero.",
         "allow: [10.0.0.0/8, 192.0.2.1, \"fe80::/10\"]",
     ),
     key(
