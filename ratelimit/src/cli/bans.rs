@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
 use crate::{
-    config::parse_period,
+    config::parse_time,
     dataplane::{self, BanError, BanStatus, Bans, Trial, around},
     policy::Prefix,
 };
@@ -20,8 +20,8 @@ pub struct Ban {
     /// Addresses or prefixes.
     #[arg(required = true, value_name = "ADDR[/LEN]")]
     prefixes: Vec<Prefix>,
-    /// For how long, such as 90s, 10m or 7d; at most 365 days.
-    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_period)]
+    /// For how long, such as 90s, 1h30m or 7d; at most 365 days.
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_time)]
     length: Nanos,
     #[command(flatten)]
     instance: InstanceArgs,

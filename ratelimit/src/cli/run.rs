@@ -7,7 +7,7 @@ use ratelimit_common::time::Nanos;
 
 use super::failure::Failure;
 use crate::{
-    config::parse_period,
+    config::parse_time,
     daemon::{self, Source, SourceError},
     dataplane::in_one_line,
     policy::InterfaceName,
@@ -24,7 +24,7 @@ pub struct Run {
     interface: Vec<InterfaceName>,
     /// Try the rules out: unless `ratelimit confirm` comes within this time (such as 60s), everything passes from then on,
     /// whatever becomes of the daemon.
-    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     revert_after: Option<Nanos>,
 }
 

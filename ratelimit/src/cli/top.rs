@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::Args;
+use ratelimit_common::time::Nanos;
 use serde_json::json;
 
 use self::windows::Windows;
@@ -19,9 +20,13 @@ use super::{
     table::Table,
 };
 use crate::{
+    config::parse_time,
     text::Thousands,
     top::{By, Estimate, Ipv6By, Source, Top as Heaviest, of},
 };
+
+/// A table is about so many seconds at most.
+const MOST_SECONDS: u64 = 3_600;
 
 /// Shows the heaviest sources, estimated from samples, each second: on a terminal as a live screen, else as a table.
 #[derive(Debug, Args)]
@@ -37,8 +42,8 @@ pub struct Top {
     /// Print so many tables, one after the other, and end.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Seconds that each table is about.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// What time each table is about: seconds, or a time such as 1m30s; at most an hour.
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval)]
     interval: u64,
     /// How many sources are shown.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -83,6 +88,14 @@ impl Top {
     const fn ipv6(&self) -> Ipv6By {
         if self.networks { Ipv6By::Network } else { Ipv6By::Address }
     }
+}
+
+/// Seconds, from a number of them or a time.
+fn interval(text: &str) -> Result<u64, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let text = if is_number { format!("{text}s") } else { text.to_owned() };
+    let seconds = parse_time(&text).map_err(|error| error.to_string())?.0 / Nanos::SECOND.0;
+    if seconds > MOST_SECONDS { Err("tables are about an hour at most".to_owned()) } else { Ok(seconds) }
 }
 
 /// The heaviest sources as text.
@@ -136,6 +149,21 @@ impl fmt::Display for Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_is_a_number_of_seconds_or_a_time() {
+        for (text, expected) in [
+            ("1", Some(1)),
+            ("90", Some(90)),
+            ("1m30s", Some(90)),
+            ("1h", Some(3_600)),
+            ("0", None),
+            ("", None),
+        ] {
+            assert_eq!(interval(text).ok(), expected, "{text}");
+        }
+        assert!(interval("3601").is_err_and(|error| error.contains("an hour at most")));
+    }
 
     #[test]
     fn tables_say_how_sure_they_are() {

@@ -23,7 +23,7 @@ mod words;
 use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, ConfigErrors};
-pub use rate::parse_period;
+pub use rate::parse_time;
 
 use crate::policy::{Policy, application::RuleSet};
 use error::Report;

@@ -28,6 +28,9 @@ pub enum RateError {
     /// What stands after the number of units.
     #[error("{} is not a unit of time; accepted: s, m (minute), h, d, w", quoted(.0))]
     Unit(String),
+    /// Several units that don't go together.
+    #[error("{} is not a time; write numbers with units, the longest first, such as 1h30m", quoted(.0))]
+    Parts(String),
     /// No time at all.
     #[error("a time of 0; write at least one unit, such as 1s")]
     PeriodZero,
@@ -66,7 +69,7 @@ fn of_rate(error: CountError) -> RateError {
     }
 }
 
-/// Parses a time, such as `10s` or `m`.
+/// Parses a time in one unit, such as `10s` or `m`: what a rate has behind its slash.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -82,6 +85,44 @@ pub fn parse_period(text: &str) -> Result<Nanos, RateError> {
         0 => Err(RateError::PeriodZero),
         nanos => Ok(Nanos(nanos)),
     }
+}
+
+/// Parses a time in one unit or several, such as `90s` or `1h30m`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_time(text: &str) -> Result<Nanos, RateError> {
+    let (mut part, mut rest) = split_part(text);
+    if rest.is_empty() {
+        return parse_period(text);
+    }
+    let mut sum = 0_u64;
+    let mut shorter = &UNITS[..];
+    while !part.is_empty() {
+        let unit = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let place = shorter.iter().position(|(name, _)| *name == unit);
+        let place = place.filter(|_| unit.len() < part.len()).ok_or_else(|| {
+            let is_unit = UNITS.iter().any(|(name, _)| *name == unit);
+            if is_unit { RateError::Parts(text.to_owned()) } else { RateError::Unit(unit.to_owned()) }
+        })?;
+        // Nothing of one unit is well if there is something of another: `1h0m`.
+        let nanos = match parse_period(part) {
+            Err(RateError::PeriodZero) => 0,
+            parsed => parsed?.0,
+        };
+        sum = sum.checked_add(nanos).ok_or_else(|| RateError::PeriodTooLong(text.to_owned()))?;
+        shorter = shorter.get(place + 1..).unwrap_or_default();
+        (part, rest) = split_part(rest);
+    }
+    if sum == 0 { Err(RateError::PeriodZero) } else { Ok(Nanos(sum)) }
+}
+
+/// The number and the unit that a time begins with, and what comes then.
+fn split_part(text: &str) -> (&str, &str) {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (_, behind) = text.split_at(digits);
+    let unit = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
+    text.split_at(digits + unit)
 }
 
 /// A rate in the form that [`parse_rate_of_any`] reads, with the longest unit of time that fits.
@@ -191,6 +232,42 @@ mod tests {
         assert!(message("10KB/s").contains("or a size in B, kB"));
     }
 
+    #[test]
+    fn times_of_one_unit_or_several() {
+        for (text, seconds) in [
+            ("s", 1),
+            ("90s", 90),
+            ("2w", 1_209_600),
+            ("1h30m", 5_400),
+            ("1h0m", 3_600),
+            ("0d2h", 7_200),
+            ("1w2d3h4m5s", 788_645),
+            ("1d90m", 91_800),
+        ] {
+            assert_eq!(parse_time(text), Ok(Nanos::from_secs(seconds)), "{text}");
+        }
+        for (text, expected) in [
+            ("", "`` is not a unit of time"),
+            ("5", "`` is not a unit of time"),
+            ("1h30", "`` is not a unit of time"),
+            ("1.5h", "`.` is not a unit of time"),
+            ("1h 30m", "`h ` is not a unit of time"),
+            ("1h-5m", "`h-` is not a unit of time"),
+            ("30m1h", "`30m1h` is not a time; write numbers with units, the longest first, such as 1h30m"),
+            ("1m1m", "`1m1m` is not a time"),
+            ("h30m", "`h30m` is not a time"),
+            ("0s", "a time of 0"),
+            ("0h0m", "a time of 0"),
+            ("30500w5000000000s", "too long a time"),
+            ("1h99999999999999999999s", "too long a time"),
+        ] {
+            let message = parse_time(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+        // A rate has one: N/[n]UNIT.
+        assert!(parse_rate("5/1h30m").is_err());
+    }
+
     proptest! {
         #[test]
         fn what_is_formatted_is_read_back(
@@ -205,7 +282,7 @@ mod tests {
 
         #[test]
         fn any_text_is_a_rate_or_an_error(text in "\\PC*|[0-9.kMBit]{0,30}/?[0-9smhdw]{0,30}") {
-            let _ = (parse_rate(&text), parse_rate_of_any(&text));
+            let _ = (parse_rate(&text), parse_rate_of_any(&text), parse_time(&text));
         }
     }
 }

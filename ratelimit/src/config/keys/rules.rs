@@ -20,7 +20,7 @@ pub const KEYS: &[Key] = &[
         "number/time, or size/time",
         Required,
         "How much may pass in which time. A plain number counts packets, a size bytes on the wire (Ethernet header \
-         included, checksum not). A time is a unit, or a number of them: `s`, `m` (minute), `h`, `d`, `w`.",
+         included, checksum not). The time is a unit, or a number of them: `s`, `m` (minute), `h`, `d`, `w`.",
         "rate: 256/15m",
     ),
     key(

@@ -10,7 +10,7 @@ use crate::{
         fields::{Field, Mapping, Text},
         limit::{ALGORITHMS, LimitOption, LimitTextError, blamed_option, parse_burst},
         pending::NOT_SUPPORTED_YET,
-        rate::parse_period,
+        rate::parse_time,
         words::parse_word,
     },
     policy::application::{
@@ -130,7 +130,7 @@ impl Reader<'_, '_> {
                 None
             }
             (None, Some(per)) => {
-                parse_period(&per.text).map_err(|error| self.report.error(&per.at, error)).ok()
+                parse_time(&per.text).map_err(|error| self.report.error(&per.at, error)).ok()
             }
             (Some(unit), None) => match unit.text.parse::<TimeUnit>() {
                 Ok(unit) => Some(unit.length()),
@@ -187,7 +187,7 @@ impl Reader<'_, '_> {
 
     fn soft(&mut self) -> Option<SoftLimit> {
         let limit = self.parsed("soft_limit", parse_count);
-        let lasts = self.parsed("soft_for", parse_period);
+        let lasts = self.parsed("soft_for", parse_time);
         let has = |key| self.map.get(key).is_some();
         if has("soft_limit") && !has("soft_for") {
             let message = "say for how long use may be above it, such as `soft_for: 30s`";

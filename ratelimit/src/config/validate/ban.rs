@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::super::{count::parse_count, error::Report, rate::parse_period, raw::RawBan};
+use super::super::{count::parse_count, error::Report, rate::parse_time, raw::RawBan};
 use crate::policy::{Action, Ban, BanError, Key};
 
 /// Judges it; `key` and `action` are the rule's.
@@ -21,7 +21,7 @@ pub fn validate(raw: &RawBan, key: Option<&Key>, action: Action, report: &mut Re
     });
     let after = after.map_err(|error| report.error(&raw.after.at, error)).ok();
     let [within, length] = [&raw.within, &raw.length]
-        .map(|text| parse_period(&text.text).map_err(|error| report.error(&text.at, error)).ok());
+        .map(|text| parse_time(&text.text).map_err(|error| report.error(&text.at, error)).ok());
     Ban::new(after?, within?, length?)
         .map_err(|error| {
             let place = if error == BanError::TooLong { &raw.length } else { &raw.after };
