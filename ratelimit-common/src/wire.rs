@@ -314,7 +314,14 @@ impl Rule {
     #[must_use]
     #[inline(always)]
     pub const fn tag(&self, family: Flag) -> Tag {
-        Tag::new((self.number << 1 | family) as u16)
+        Self::tag_of(self.number, family)
+    }
+
+    /// The tag of the buckets of the rule with this number.
+    #[must_use]
+    #[inline(always)]
+    pub const fn tag_of(number: u64, family: Flag) -> Tag {
+        Tag::new((number << 1 | family) as u16)
     }
 
     /// The number of the rule whose buckets have this tag.

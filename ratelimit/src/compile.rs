@@ -194,7 +194,7 @@ fn masks(key: &Key, part: &policy::Part) -> [KeyMask; 2] {
         let none = KeyMask { family, ..KeyMask::default() };
         match key {
             Key::Global => KeyMask::default(),
-            Key::Source(_) => KeyMask { source: mask(length), is_hashed: (length > 64).into(), ..none },
+            Key::Source(_) => source_mask(family, length),
             Key::Destination(_) => {
                 KeyMask { destination: mask(length), is_hashed: (length > 64).into(), ..none }
             }
@@ -214,6 +214,12 @@ fn masks(key: &Key, part: &policy::Part) -> [KeyMask; 2] {
             },
         }
     })
+}
+
+/// What makes the key of a source's prefix of `length` bits.
+#[must_use]
+pub fn source_mask(family: u64, length: u8) -> KeyMask {
+    KeyMask { source: mask(length), is_hashed: (length > 64).into(), family, ..KeyMask::default() }
 }
 
 /// The first `length` bits of an address, 0 to 128.

@@ -80,22 +80,19 @@ impl Unban {
         let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
         let all = bans.list().map_err(Failure::failed)?;
         let prefixes = if self.all { all.iter().map(|ban| ban.prefix).collect() } else { self.prefixes };
-        let mut text = String::new();
-        let mut missing = Vec::new();
-        for prefix in &prefixes {
-            if bans.unban(*prefix).map_err(failure)? {
-                text += &format!("unbanned {prefix}\n");
-            } else if !self.all {
-                let hint =
-                    around(&all, prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
-                missing.push(format!("{prefix} is not banned{hint}"));
-            }
-        }
+        let ended: Vec<Prefix> =
+            bans.unban(&prefixes).map_err(failure)?.iter().map(|ban| ban.prefix).collect();
+        let missing = prefixes.iter().filter(|prefix| !self.all && !ended.contains(prefix)).map(|prefix| {
+            let hint =
+                around(&all, prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
+            format!("{prefix} is not banned{hint}")
+        });
+        let missing: Vec<String> = missing.collect();
+        let done = ended.iter().map(|prefix| format!("unbanned {prefix}"));
         if !missing.is_empty() {
-            let done = text.trim_end().replace('\n', "; ");
-            let separator = if done.is_empty() { "" } else { "; " };
-            return Err(Failure::failed(format_args!("{}{separator}{done}", missing.join("; "))));
+            return Err(Failure::failed(missing.into_iter().chain(done).collect::<Vec<_>>().join("; ")));
         }
+        let text: String = done.map(|line| line + "\n").collect();
         let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
         answer_with(output, &text, &json!({"unbanned": prefixes}))
     }

@@ -207,7 +207,7 @@ async fn unban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response
     };
     answer(prefix(&asked.prefix).and_then(|prefix| {
         let bans = &kernel(&daemon)?.bans;
-        if bans.unban(prefix).map_err(failed)? {
+        if !bans.unban(&[prefix]).map_err(failed)?.is_empty() {
             return Ok(json!({"unbanned": prefix.to_string()}));
         }
         let all = bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

@@ -14,10 +14,13 @@ use ratelimit_common::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Error, check, clock,
+    Error,
+    buckets::Buckets,
+    check, clock, denied,
     notes::read_state,
     pins::Pins,
     sets::{Set, Sets, Words},
+    state::State,
 };
 use crate::policy::{Ban, InstanceName, Prefix};
 
@@ -28,6 +31,7 @@ pub struct Bans {
     /// The first 64 bits of prefixes that have more, for each slot.
     prefixes: Words,
     lengths: Words,
+    pins: Pins,
     secret: Secret,
     made_at: Nanos,
     replaced: AtomicU64,
@@ -92,6 +96,7 @@ impl Bans {
             secret: facts.secret,
             made_at: facts.made_at,
             replaced: AtomicU64::new(0),
+            pins,
         })
     }
 
@@ -128,19 +133,47 @@ impl Bans {
         banned(prefix).map(drop)
     }
 
-    /// Ends a prefix's ban; says whether it had one.
+    /// Ends the bans of these prefixes, and returns those that had one. What rules have counted of them is forgotten first:
+    /// else the next denied packet could make a ban again.
     ///
     /// # Errors
-    /// The prefix can't be banned, or the table is too busy.
-    pub fn unban(&self, prefix: Prefix) -> Result<bool, BanError> {
-        let key = banned(prefix)?.key(&self.secret);
+    /// A prefix can't be banned, or the table is too busy.
+    pub fn unban(&self, prefixes: &[Prefix]) -> Result<Vec<BanInForce>, BanError> {
         let now = self.now()?;
-        if !bans::is_banned(&Placing { bans: self, high: 0 }, &key, || now) {
-            return Ok(false);
+        let mut ended = Vec::new();
+        for prefix in prefixes {
+            let key = banned(*prefix)?.key(&self.secret);
+            ended.extend(self.left(&key, now).map(|left| (BanInForce { prefix: *prefix, left }, key)));
         }
+        self.forget_denied(&ended.iter().map(|(ban, _)| ban.prefix).collect::<Vec<_>>(), now)?;
         let table = Placing { bans: self, high: 0 };
-        let is_done = (0..TRIES).any(|_| table::update(&table, &key, |_| algorithm::fresh(now)));
-        if is_done { Ok(true) } else { Err(BanError::Busy) }
+        for (_, key) in &ended {
+            if !(0..TRIES).any(|_| table::update(&table, key, |_| algorithm::fresh(now))) {
+                return Err(BanError::Busy);
+            }
+        }
+        Ok(ended.into_iter().map(|(ban, _)| ban).collect())
+    }
+
+    /// For how long a key's ban is in force still.
+    fn left(&self, key: &Key, now: Now) -> Option<Nanos> {
+        let table = Placing { bans: self, high: 0 };
+        // One that is being changed will be something else in a moment.
+        let end = (0..TRIES).find_map(|_| match table::state(&table, key) {
+            Some(BUSY) => None,
+            found => Some(found),
+        });
+        end.flatten().and_then(|end| left(end, now))
+    }
+
+    fn forget_denied(&self, prefixes: &[Prefix], now: Now) -> Result<(), Error> {
+        let state = read_state(&self.pins)?.filter(|_| !prefixes.is_empty());
+        let Some(State { sets, in_force: Some(in_force), .. }) = state else { return Ok(()) };
+        if !in_force.denied.is_empty() {
+            let buckets = Buckets::map(&Map::Array(self.pins.map("BUCKETS")?), sets)?;
+            denied::forget(&buckets, &self.secret, &in_force.denied, prefixes, now);
+        }
+        Ok(())
     }
 
     /// How many bans in force had to give way to those made here.
@@ -179,13 +212,11 @@ impl Bans {
         let end = state.load(Ordering::SeqCst);
         let high = high.load(Ordering::SeqCst);
         // It may have become another ban's meanwhile.
-        if end == BUSY || algorithm::is_idle(end, now) || key.load(Ordering::SeqCst) != word {
-            return None;
-        }
+        let left = left(end, now).filter(|_| key.load(Ordering::SeqCst) == word)?;
         let key = Key::of_slot(word, (index / SLOTS) as u64)?;
         let found = bans::Prefix::of_key(&key, &self.secret, high);
         let prefix = Prefix::new(found.address.to_ip(), u8::try_from(found.length).ok()?).ok()?;
-        Some(BanInForce { prefix, left: Ticks(end.wrapping_sub(now.ticks().0)).to_nanos_up() })
+        Some(BanInForce { prefix, left })
     }
 
     /// Takes prefix lengths that have no ban any more out of the kernel's look-ups.
@@ -230,6 +261,12 @@ impl Bans {
 
 /// How often others may be met at a slot. Each change takes some nanoseconds.
 const TRIES: u32 = 1_000;
+
+/// How far a ban's end lies ahead, if it does.
+fn left(end: u64, now: Now) -> Option<Nanos> {
+    let is_in_force = end != BUSY && !algorithm::is_idle(end, now);
+    is_in_force.then(|| Ticks(end.wrapping_sub(now.ticks().0)).to_nanos_up())
+}
 
 fn banned(prefix: Prefix) -> Result<bans::Prefix, BanError> {
     if prefix.len() == 0 {

@@ -55,6 +55,16 @@ impl Buckets {
         is_there && (0..TRIES).any(|_| table::update(&self, key, |_| algorithm::fresh(now)))
     }
 
+    /// Makes the buckets of those keys as good as new.
+    pub(super) fn reset_all(&self, now: Now, is_meant: impl Fn(&Key) -> bool) {
+        for (index, [key, _]) in (0..).zip(self.0.slots()) {
+            let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
+            if let Some(key) = key.filter(|key| is_meant(key)) {
+                self.reset(&key, now);
+            }
+        }
+    }
+
     /// Empties the buckets of rule numbers that no program uses.
     pub(super) fn forget(&self, numbers: &[u32]) {
         if numbers.is_empty() {

@@ -8,6 +8,7 @@ mod bans;
 mod buckets;
 mod clock;
 mod counters;
+mod denied;
 mod error;
 mod events;
 mod kernel;
@@ -31,6 +32,7 @@ pub use self::{
     attach::Attachment,
     bans::{BanError, BanInForce, BanStatus, Bans, around},
     counters::Count,
+    denied::DeniedCount,
     error::Error,
     events::{Events, interface_name, unix_offset},
     log::Log,

@@ -12,7 +12,7 @@ use tracing::warn;
 use super::{
     Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce, attach,
     buckets::Buckets,
-    check, clock, counters,
+    check, clock, counters, denied,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
     places::{Missing, Places},
@@ -308,6 +308,7 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<I
             .enumerate()
             .map(|(index, rule)| state::describe(rule, number(index)))
             .collect(),
+        denied: denied::counts(&network.rules, numbers),
     })
 }
 

@@ -9,7 +9,7 @@ use ratelimit_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Error, clock};
+use super::{DeniedCount, Error, clock};
 use crate::{
     compile::{self, Owner, TableFacts},
     config,
@@ -68,6 +68,9 @@ pub struct InForce {
     pub interfaces: Vec<String>,
     /// The rules, in the configuration's order.
     pub rules: Vec<RuleInForce>,
+    /// Where packets are counted that lead to a ban.
+    #[serde(default)]
+    pub denied: Vec<DeniedCount>,
 }
 
 /// A rule as outputs show it.

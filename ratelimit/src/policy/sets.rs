@@ -145,6 +145,20 @@ impl PrefixList {
         }
         Self(kept)
     }
+
+    /// The one that all of `prefix` is inside.
+    #[must_use]
+    pub fn around(&self, prefix: &Prefix) -> Option<Prefix> {
+        let before = self.0.get(..self.0.partition_point(|listed| listed <= prefix))?;
+        before.last().copied().filter(|listed| listed.contains(prefix))
+    }
+
+    /// The first one that has an address of `prefix`.
+    #[must_use]
+    pub fn meeting(&self, prefix: &Prefix) -> Option<Prefix> {
+        let inside = || self.0.get(self.0.partition_point(|listed| listed < prefix)).copied();
+        self.around(prefix).or_else(|| inside().filter(|listed| prefix.contains(listed)))
+    }
 }
 
 /// What occurs again, as (later, earlier) positions from 0; the earlier one is the first.
@@ -234,6 +248,13 @@ mod tests {
             let covered = prefixes.iter().any(|network| network.contains(&host));
             let list = PrefixList::new(prefixes);
             prop_assert_eq!(list.iter().filter(|network| network.contains(&host)).count(), usize::from(covered));
+            for length in [1, 24, 28, 30, 32] {
+                let asked = prefix(address & (u32::MAX << (32 - length)), length);
+                let around = list.iter().find(|network| network.contains(&asked)).copied();
+                prop_assert_eq!(list.around(&asked), around);
+                let inside = list.iter().find(|network| asked.contains(network)).copied();
+                prop_assert_eq!(list.meeting(&asked), around.or(inside));
+            }
         }
     }
 }

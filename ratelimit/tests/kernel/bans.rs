@@ -147,6 +147,32 @@ fn sources_that_go_on_exceeding_a_rule_are_banned_by_the_kernel() {
 }
 
 #[test]
+fn who_is_unbanned_is_counted_from_nothing() {
+    isolated(|| {
+        let (host, long) = ("10.1.0.2", "fd00:0:0:2::1");
+        let link = Link::new(&[host, long]);
+        let rule_text = "{name: small, match: {protocol: udp}, key: {source: {ipv4: 32, ipv6: 128}}, \
+             rate: 1/h, burst: 1, ban: {after: 20, within: 1h, for: 1h}}";
+        let _daemon = Daemon::start(&config(&[], &[rule_text]));
+        let mut sent = 0;
+        let mut judged_after = |count: u32| {
+            [host, long].iter().for_each(|client| send(&link.sender(client), count));
+            sent += 2 * u64::from(count);
+            judged(sent)
+        };
+        // One passes, the 20th denied one bans.
+        assert_eq!(judged_after(21).bans, 2);
+        run(&["unban", host, long]);
+        assert_eq!(judged_after(19).bans, 0);
+        // Their networks are banned and let go before it is too much again.
+        run(&["ban", "10.1.0.0/16", "fd00::/16"]);
+        run(&["unban", "--all"]);
+        assert_eq!(judged_after(19).bans, 0);
+        assert_eq!(judged_after(1).bans, 2);
+    });
+}
+
+#[test]
 fn the_first_denied_packet_can_ban_and_long_prefixes_are_listed() {
     isolated(|| {
         let link = Link::new(&["fd00:0:0:2::1"]);
