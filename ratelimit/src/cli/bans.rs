@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
 use crate::{
     config::parse_time,
-    dataplane::{self, BanError, BanStatus, Bans, Trial, around},
+    dataplane::{self, BanError, BanInForce, BanStatus, Bans, Trial, around},
     policy::Prefix,
 };
 
@@ -44,9 +44,8 @@ impl Ban {
         if bans.replaced() > 0 {
             text += &format!("the table of bans is full: {} that end sooner gave way\n", bans.replaced());
         }
-        let prefixes: Vec<String> = self.prefixes.iter().map(ToString::to_string).collect();
-        let seconds = self.length.0 / Nanos::SECOND.0;
-        answer_with(output, &text, &json!({"banned": prefixes, "for_seconds": seconds}))
+        let made = self.prefixes.iter().map(|prefix| BanInForce { prefix: *prefix, left: self.length });
+        answer_with(output, &text, &json!(BanStatus::all(made)))
     }
 }
 
@@ -80,21 +79,20 @@ impl Unban {
         let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
         let all = bans.list().map_err(Failure::failed)?;
         let prefixes = if self.all { all.iter().map(|ban| ban.prefix).collect() } else { self.prefixes };
-        let ended: Vec<Prefix> =
-            bans.unban(&prefixes).map_err(failure)?.iter().map(|ban| ban.prefix).collect();
-        let missing = prefixes.iter().filter(|prefix| !self.all && !ended.contains(prefix)).map(|prefix| {
+        let ended = bans.unban(&prefixes).map_err(failure)?;
+        let is_ended = |prefix: &Prefix| ended.iter().any(|ban| ban.prefix == *prefix);
+        let missing = prefixes.iter().filter(|prefix| !self.all && !is_ended(prefix)).map(|prefix| {
             let hint =
                 around(&all, prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
             format!("{prefix} is not banned{hint}")
         });
         let missing: Vec<String> = missing.collect();
-        let done = ended.iter().map(|prefix| format!("unbanned {prefix}"));
+        let done = ended.iter().map(|ban| format!("unbanned {}", ban.prefix));
         if !missing.is_empty() {
             return Err(Failure::failed(missing.into_iter().chain(done).collect::<Vec<_>>().join("; ")));
         }
         let text: String = done.map(|line| line + "\n").collect();
-        let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
-        answer_with(output, &text, &json!({"unbanned": prefixes}))
+        answer_with(output, &text, &json!(BanStatus::all(ended)))
     }
 }
 
@@ -117,11 +115,8 @@ impl List {
         for ban in &bans {
             table.row([ban.prefix.to_string(), Time(ban.left).to_string()]);
         }
-        let answer = json!(bans.iter().copied().map(BanStatus::from).collect::<Vec<_>>());
-        if bans.is_empty() {
-            return answer_with(output, &"nobody is banned\n", &answer);
-        }
-        answer_with(output, &table, &answer)
+        let text = if bans.is_empty() { "nobody is banned\n".to_owned() } else { table.to_string() };
+        answer_with(output, &text, &json!(BanStatus::all(bans)))
     }
 }
 

@@ -23,7 +23,7 @@ use tracing::warn;
 
 use super::{Answer, AskedBuckets, Command, ControlSocket};
 use crate::{
-    dataplane::{BanError, BanStatus, Bans, around},
+    dataplane::{BanError, BanInForce, BanStatus, Bans, around},
     events::{Hub, MOST_CLIENTS},
     http1::converse,
     policy::{InstanceName, Prefix},
@@ -195,8 +195,9 @@ async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
     };
     let seconds = asked.for_seconds.unwrap_or(DEFAULT_BAN.as_secs());
     answer(prefix(&asked.prefix).and_then(|prefix| {
-        kernel(&daemon)?.bans.ban(prefix, Nanos::from_secs(seconds)).map_err(failed)?;
-        Ok(json!(BanStatus { prefix: prefix.to_string(), seconds_left: seconds }))
+        let left = Nanos::from_secs(seconds);
+        kernel(&daemon)?.bans.ban(prefix, left).map_err(failed)?;
+        Ok(json!(BanStatus::all([BanInForce { prefix, left }])))
     }))
 }
 
@@ -207,8 +208,9 @@ async fn unban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response
     };
     answer(prefix(&asked.prefix).and_then(|prefix| {
         let bans = &kernel(&daemon)?.bans;
-        if !bans.unban(&[prefix]).map_err(failed)?.is_empty() {
-            return Ok(json!({"unbanned": prefix.to_string()}));
+        let ended = bans.unban(&[prefix]).map_err(failed)?;
+        if !ended.is_empty() {
+            return Ok(json!(BanStatus::all(ended)));
         }
         let all = bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
         let hint = around(&all, &prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
@@ -221,7 +223,7 @@ async fn list(State(daemon): State<Daemon>) -> Response {
         kernel.bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     };
     let all = kernel(&daemon).and_then(list);
-    answer(all.map(|bans| json!(bans.into_iter().map(BanStatus::from).collect::<Vec<_>>())))
+    answer(all.map(|bans| json!(BanStatus::all(bans))))
 }
 
 type Refused = (StatusCode, String);

@@ -46,7 +46,7 @@ pub struct BanInForce {
     pub left: Nanos,
 }
 
-/// A ban as outputs have it.
+/// A ban as outputs have it, whoever lists, makes or ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanStatus {
     /// The prefix.
@@ -55,9 +55,14 @@ pub struct BanStatus {
     pub seconds_left: u64,
 }
 
-impl From<BanInForce> for BanStatus {
-    fn from(ban: BanInForce) -> Self {
-        Self { prefix: ban.prefix.to_string(), seconds_left: ban.left.0.div_ceil(Nanos::SECOND.0) }
+impl BanStatus {
+    /// Of each of these.
+    pub fn all(bans: impl IntoIterator<Item = BanInForce>) -> Vec<Self> {
+        let status = |ban: BanInForce| Self {
+            prefix: ban.prefix.to_string(),
+            seconds_left: ban.left.0.div_ceil(Nanos::SECOND.0),
+        };
+        bans.into_iter().map(status).collect()
     }
 }
 

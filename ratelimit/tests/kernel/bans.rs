@@ -1,14 +1,20 @@
 //! Bans and lists on real traffic.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::Path,
+    time::Duration,
+};
 
 use ratelimit::{
     control,
-    dataplane::Bans,
+    dataplane::{BanStatus, Bans},
     policy::{InstanceName, Prefix},
 };
 use ratelimit_common::{bans::SETS, table::SLOTS, time::Nanos};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     daemon::{Daemon, command, config, judged, output, reason, rule, run, status, text},
@@ -218,6 +224,46 @@ fn thousands_of_bans_are_taken_at_the_socket() {
         }
         println!("{:?} for 2,000 bans", before.elapsed());
         assert_eq!(status_bans(), 2_000);
+    });
+}
+
+/// Asks the daemon for its bans in one of the ways that its socket knows.
+fn ask_socket(method: &str, asked: &str) -> Value {
+    let mut stream = UnixStream::connect("/run/ratelimit/default.sock").unwrap();
+    let head = format!(
+        "{method} /v1/instances/default/bans HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        asked.len()
+    );
+    stream.write_all((head + asked).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn bans_have_one_form_whoever_makes_lists_or_ends_them() {
+    isolated(|| {
+        let _link = Link::silent();
+        let _daemon = Daemon::start(&config(&[], &[EVERY]));
+        let command = |arguments: &[&str]| -> Value {
+            serde_json::from_str(&run(&[arguments, &["--output", "json"]].concat())).unwrap()
+        };
+        let asked = r#"{"prefix": "10.9.0.0/16", "for_seconds": 3600}"#;
+        for bans in [
+            command(&["ban", "10.9.0.0/16", "--for", "1h"]),
+            command(&["bans"]),
+            ask_socket("GET", ""),
+            command(&["unban", "10.9.0.0/16"]),
+            ask_socket("POST", asked),
+            ask_socket("DELETE", asked),
+        ] {
+            let bans: Vec<BanStatus> = serde_json::from_value(bans).expect("a list of bans");
+            assert_eq!(bans.len(), 1);
+            assert_eq!(bans[0].prefix, "10.9.0.0/16");
+            assert!((3_500..=3_600).contains(&bans[0].seconds_left), "{bans:?}");
+        }
+        assert_eq!((command(&["bans"]), ask_socket("GET", "")), (json!([]), json!([])));
     });
 }
 
