@@ -72,6 +72,15 @@ impl Step {
         Self(Self::PREFIX | index as u64)
     }
 
+    /// What it leads to.
+    #[must_use]
+    pub const fn leads_to(self) -> Way {
+        if self.0 & Self::NODE != 0 {
+            return Way::Node { first: self.index(), count: 1 << (64 - (self.0 >> Self::RIGHT & 63)) };
+        }
+        if self.0 & Self::PREFIX != 0 { Way::Prefix(self.index()) } else { Way::Nowhere }
+    }
+
     #[inline(always)]
     const fn index(self) -> u64 {
         self.0 & 0xffff_ffff
@@ -85,6 +94,22 @@ impl Step {
     }
 }
 
+/// What a step leads to, for those who read all of a trie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Nothing.
+    Nowhere,
+    /// So many steps from an index on.
+    Node {
+        /// The first one.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A prefix at an index.
+    Prefix(u64),
+}
+
 /// Words of a prefix: both halves of its address, and its length with what it says.
 pub const PREFIX_WORDS: usize = 3;
 const LISTED: u32 = 8;
@@ -94,6 +119,12 @@ const MORE: u32 = 16;
 #[must_use]
 pub const fn prefix(bits: [u64; 2], length: u8, listed: Listed, more: bool) -> [u64; PREFIX_WORDS] {
     [bits[0], bits[1], length as u64 | (listed as u64) << LISTED | (more as u64) << MORE]
+}
+
+/// The address, the length and what is said of the prefix of those words.
+#[must_use]
+pub const fn of_prefix(prefix: [u64; PREFIX_WORDS]) -> ([u64; 2], u8, Listed) {
+    ([prefix[0], prefix[1]], prefix[2] as u8, Listed::of(prefix[2] >> LISTED & 0xff))
 }
 
 /// Whether an address is in the prefix of those words.
@@ -170,6 +201,19 @@ mod tests {
         ] {
             let words = prefix([if length < 32 { 0 } else { half }, 0], length, Listed::Denied, false);
             assert_eq!(contains(words, bits), expected, "{length} {bits:x?}");
+        }
+    }
+
+    #[test]
+    fn steps_and_prefixes_are_read_as_they_were_made() {
+        for count in 1..=16 {
+            let node = Way::Node { first: 7, count: 1 << count };
+            assert_eq!(Step::node(7, 128 - count, count).leads_to(), node);
+        }
+        assert_eq!(Step::prefix(9).leads_to(), Way::Prefix(9));
+        assert_eq!(Step::NOTHING.leads_to(), Way::Nowhere);
+        for (length, listed) in [(1, Listed::Allowed), (128, Listed::Denied)] {
+            assert_eq!(of_prefix(prefix([1 << 63, 5], length, listed, true)), ([1 << 63, 5], length, listed));
         }
     }
 

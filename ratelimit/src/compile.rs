@@ -12,7 +12,7 @@ use ratelimit_common::{
 };
 
 pub use self::{
-    lists::{Lists, lists},
+    lists::{Lists, allowed, lists},
     tables::{PrefixSets, Prefixes, Table},
 };
 use crate::policy::{self, Action, Key, Network, OnMalformed, Rule, Rules, Unit};

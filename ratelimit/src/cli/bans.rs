@@ -6,7 +6,12 @@ use clap::Args;
 use ratelimit_common::time::Nanos;
 use serde_json::json;
 
-use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
+use super::{
+    InstanceArgs, answer_with,
+    failure::Failure,
+    output::{Output, complain},
+    table::Table,
+};
 use crate::{
     config::parse_time,
     dataplane::{self, BanError, BanInForce, BanStatus, Bans, Trial, around},
@@ -45,8 +50,19 @@ impl Ban {
             text += &format!("the table of bans is full: {} that end sooner gave way\n", bans.replaced());
         }
         let made = self.prefixes.iter().map(|prefix| BanInForce { prefix: *prefix, left: self.length });
-        answer_with(output, &text, &json!(BanStatus::all(made)))
+        let made = statuses(&bans, made)?;
+        if output == Output::Text {
+            made.iter()
+                .filter_map(BanStatus::warning)
+                .for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
+        }
+        answer_with(output, &text, &json!(made))
     }
+}
+
+/// Bans as outputs have them.
+fn statuses(bans: &Bans, shown: impl IntoIterator<Item = BanInForce>) -> Result<Vec<BanStatus>, Failure> {
+    Ok(BanStatus::all(shown, &bans.allow_list().map_err(Failure::failed)?))
 }
 
 /// What can't be banned is wrong usage.
@@ -92,7 +108,7 @@ impl Unban {
             return Err(Failure::failed(missing.into_iter().chain(done).collect::<Vec<_>>().join("; ")));
         }
         let text: String = done.map(|line| line + "\n").collect();
-        answer_with(output, &text, &json!(BanStatus::all(ended)))
+        answer_with(output, &text, &json!(statuses(&bans, ended)?))
     }
 }
 
@@ -109,14 +125,20 @@ impl List {
     /// # Errors
     /// The instance is not attached.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let bans =
-            Bans::open(&self.instance.instance).and_then(|bans| bans.list()).map_err(Failure::failed)?;
+        let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
+        let all = bans.list().map_err(Failure::failed)?;
+        if all.is_empty() {
+            return answer_with(output, &"nobody is banned\n", &json!([]));
+        }
         let mut table = Table::new(["PREFIX", "LEFT"]);
-        for ban in &bans {
+        for ban in &all {
             table.row([ban.prefix.to_string(), Time(ban.left).to_string()]);
         }
-        let text = if bans.is_empty() { "nobody is banned\n".to_owned() } else { table.to_string() };
-        answer_with(output, &text, &json!(BanStatus::all(bans)))
+        let all = statuses(&bans, all)?;
+        let warnings: String =
+            all.iter().filter_map(BanStatus::warning).map(|warning| format!("\n{warning}")).collect();
+        let end = if warnings.is_empty() { "" } else { "\n" };
+        answer_with(output, &format_args!("{table}{warnings}{end}"), &json!(all))
     }
 }
 

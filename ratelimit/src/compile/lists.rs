@@ -1,15 +1,18 @@
 //! The allow and the deny list, as one trie: see [`ratelimit_common::lists`].
 
+mod allowed;
+
 use std::net::IpAddr;
 
 use ratelimit_common::lists::{self, Listed, Step};
 
+pub use self::allowed::allowed;
 use crate::policy::{Prefix, PrefixList};
 
 /// The words of a trie, and the first step for IPv4 and IPv6.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lists {
-    /// Nodes and prefixes.
+    /// The first steps, for those who have nothing but the words; then nodes and prefixes.
     pub words: Vec<u64>,
     /// Where to begin; 0 if there is no prefix.
     pub roots: [u64; 2],
@@ -41,7 +44,7 @@ const LEAST_BITS: u32 = 2;
 /// Builds the trie of both lists. What is on both is allowed.
 #[must_use]
 pub fn lists(allow: &PrefixList, deny: &PrefixList) -> Lists {
-    let mut lists = Lists::default();
+    let mut lists = Lists { words: vec![0; 2], roots: [0; 2] };
     for (family, root) in [(true, 0), (false, 1)] {
         let of_family = |prefix: &&Prefix| prefix.address().is_ipv4() == family;
         let allowed = allow.iter().filter(of_family).map(|prefix| (prefix, Listed::Allowed));
@@ -52,6 +55,7 @@ pub fn lists(allow: &PrefixList, deny: &PrefixList) -> Lists {
         leave_out_covered(&mut entries);
         lists.roots[root] = lists.build(&entries, None).0;
     }
+    lists.words[..2].copy_from_slice(&lists.roots);
     lists
 }
 
@@ -159,8 +163,12 @@ mod tests {
 
     fn check(allow: &[Prefix], deny: &[Prefix], addresses: impl IntoIterator<Item = IpAddr>) {
         let lists = lists(&PrefixList::new(allow.to_vec()), &PrefixList::new(deny.to_vec()));
+        let read = allowed(&lists.words);
         for ip in addresses {
             if !matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
+                let host = Prefix::around(ip, if ip.is_ipv4() { 32 } else { 128 }).unwrap();
+                let is_allowed = plain(allow, &[], ip) == Listed::Allowed;
+                assert_eq!(read.around(&host).is_some(), is_allowed, "{ip} allow {allow:?} deny {deny:?}");
                 assert_eq!(found(&lists, ip), plain(allow, deny, ip), "{ip} allow {allow:?} deny {deny:?}");
             }
         }

@@ -195,9 +195,9 @@ async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
     };
     let seconds = asked.for_seconds.unwrap_or(DEFAULT_BAN.as_secs());
     answer(prefix(&asked.prefix).and_then(|prefix| {
-        let left = Nanos::from_secs(seconds);
-        kernel(&daemon)?.bans.ban(prefix, left).map_err(failed)?;
-        Ok(json!(BanStatus::all([BanInForce { prefix, left }])))
+        let (bans, left) = (&kernel(&daemon)?.bans, Nanos::from_secs(seconds));
+        bans.ban(prefix, left).map_err(failed)?;
+        shown(bans, vec![BanInForce { prefix, left }])
     }))
 }
 
@@ -210,20 +210,25 @@ async fn unban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response
         let bans = &kernel(&daemon)?.bans;
         let ended = bans.unban(&[prefix]).map_err(failed)?;
         if !ended.is_empty() {
-            return Ok(json!(BanStatus::all(ended)));
+            return shown(bans, ended);
         }
-        let all = bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let all = bans.list().map_err(|error| failed(error.into()))?;
         let hint = around(&all, &prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
         Err((StatusCode::NOT_FOUND, format!("{prefix} is not banned{hint}")))
     }))
 }
 
 async fn list(State(daemon): State<Daemon>) -> Response {
-    let list = |kernel: &Kernel| {
-        kernel.bans.list().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
-    };
-    let all = kernel(&daemon).and_then(list);
-    answer(all.map(|bans| json!(BanStatus::all(bans))))
+    answer(kernel(&daemon).and_then(|Kernel { bans, .. }| {
+        let all = bans.list().map_err(|error| failed(error.into()))?;
+        shown(bans, all)
+    }))
+}
+
+/// Bans as the command line shows them, too.
+fn shown(bans: &Bans, shown: Vec<BanInForce>) -> Result<Value, Refused> {
+    let allow = bans.allow_list().map_err(|error| failed(error.into()))?;
+    Ok(json!(BanStatus::all(shown, &allow)))
 }
 
 type Refused = (StatusCode, String);

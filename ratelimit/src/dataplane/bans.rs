@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     Error,
     buckets::Buckets,
-    check, clock, denied,
+    check, clock, denied, lists,
     notes::read_state,
     pins::Pins,
     sets::{Set, Sets, Words},
     state::State,
 };
-use crate::policy::{Ban, InstanceName, Prefix};
+use crate::policy::{Ban, InstanceName, Prefix, PrefixList};
 
 /// An instance's bans.
 #[derive(Debug)]
@@ -53,16 +53,29 @@ pub struct BanStatus {
     pub prefix: String,
     /// For how many seconds still, rounded up.
     pub seconds_left: u64,
+    /// What passes all the same: a prefix on the allow list that it is inside, or the first one that is inside it.
+    #[serde(default)]
+    pub allowed: Option<String>,
 }
 
 impl BanStatus {
-    /// Of each of these.
-    pub fn all(bans: impl IntoIterator<Item = BanInForce>) -> Vec<Self> {
+    /// Of each of these, with this allow list in force.
+    pub fn all(bans: impl IntoIterator<Item = BanInForce>, allow: &PrefixList) -> Vec<Self> {
         let status = |ban: BanInForce| Self {
             prefix: ban.prefix.to_string(),
             seconds_left: ban.left.0.div_ceil(Nanos::SECOND.0),
+            allowed: allow.meeting(&ban.prefix).map(|allowed| allowed.to_string()),
         };
         bans.into_iter().map(status).collect()
+    }
+
+    /// What its maker must know of it.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let (allowed, prefix) = (self.allowed.as_ref()?, &self.prefix);
+        Some(format!(
+            "{allowed} is on the allow list, which wins over the ban of {prefix}: it passes until `allow` is without it"
+        ))
     }
 }
 
@@ -185,6 +198,14 @@ impl Bans {
     #[must_use]
     pub fn replaced(&self) -> u64 {
         self.replaced.load(Ordering::Relaxed)
+    }
+
+    /// The allow list in force, which wins over bans.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn allow_list(&self) -> Result<PrefixList, Error> {
+        lists::allow_list(&self.pins)
     }
 
     /// All that are in force, by prefix.

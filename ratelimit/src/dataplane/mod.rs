@@ -12,6 +12,7 @@ mod denied;
 mod error;
 mod events;
 mod kernel;
+mod lists;
 mod log;
 mod lookup;
 mod netlink;

@@ -12,7 +12,7 @@ use tracing::warn;
 use super::{
     Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce, attach,
     buckets::Buckets,
-    check, clock, counters, denied,
+    check, clock, counters, denied, lists,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
     places::{Missing, Places},
@@ -279,6 +279,9 @@ fn put_in_force(
     let rules = noted.rules.clone();
     state.in_force = Some(noted);
     write_state(&mut generation, &state)?;
+    if let Err(error) = lists::pin(&generation, pins) {
+        warn!(%error, "bans will not say what the allow list lets pass");
+    }
     if let Err(error) = pins.remove_other_layouts() {
         warn!(%error, "maps of another version are left");
     }

@@ -268,6 +268,48 @@ fn bans_have_one_form_whoever_makes_lists_or_ends_them() {
 }
 
 #[test]
+fn a_ban_of_what_is_allowed_is_made_with_a_warning() {
+    isolated(|| {
+        let link = Link::silent();
+        let config = config(&["allow: [10.7.0.0/16, {file: more.txt}]"], &[EVERY]);
+        fs::write("/run/more.txt", "").unwrap();
+        let daemon = Daemon::start(&config);
+        fs::write("/run/more.txt", "10.8.1.2\nfd00:0:0:7::/64\n").unwrap();
+        run(&["reload"]);
+        daemon.kill();
+        for (banned, expected) in [
+            ("10.7.1.1/32", Some("10.7.0.0/16 is on the allow list")),
+            ("10.8.0.0/16", Some("10.8.1.2/32 is on the allow list")),
+            ("fd00:0:0:7::1/128", Some("fd00:0:0:7::/64 is on the allow list")),
+            ("10.9.0.0/16", None),
+        ] {
+            let output = output(&mut command(&["ban", banned]));
+            let (said, warned) = text(&output);
+            assert_eq!(
+                (output.status.code(), &said[..]),
+                (Some(0), &format!("banned {banned} for 10m0s\n")[..])
+            );
+            match expected {
+                Some(expected) => assert!(warned.contains(expected), "{warned}"),
+                None => assert_eq!(warned, ""),
+            }
+        }
+        let listed = run(&["bans"]);
+        assert_eq!(listed.lines().filter(|line| line.contains("on the allow list")).count(), 3, "{listed}");
+        let listed: Vec<BanStatus> = serde_json::from_str(&run(&["bans", "--output", "json"])).unwrap();
+        let allowed: Vec<_> = listed.iter().map(|ban| ban.allowed.as_deref()).collect();
+        assert_eq!(allowed, [Some("10.7.0.0/16"), Some("10.8.1.2/32"), None, Some("fd00:0:0:7::/64")]);
+        let raw = Raw::new(&link);
+        for source in ["10.7.1.1", "10.8.1.2", "10.8.1.3"] {
+            raw.send(&frames::udp(source.parse().unwrap()));
+        }
+        let status = judged(3);
+        assert_eq!((reason(&status, "allowed").packets, reason(&status, "banned").packets), (2, 1));
+        run(&["detach"]);
+    });
+}
+
+#[test]
 fn in_a_full_table_of_bans_the_soonest_to_end_give_way() {
     isolated(|| {
         let link = Link::silent();

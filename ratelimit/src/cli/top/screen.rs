@@ -15,7 +15,7 @@ use ratelimit_common::time::Nanos;
 use super::{HEADINGS, Top, cells, total, windows::Windows};
 use crate::{
     cli::failure::Failure,
-    dataplane::Bans,
+    dataplane::{BanInForce, BanStatus, Bans},
     policy::{InstanceName, Prefix},
     top::{By, Ipv6By, Sums, Top as Heaviest},
 };
@@ -188,10 +188,14 @@ fn ban(instance: &InstanceName, source: &str) -> String {
     let done = || {
         let prefix = source.parse::<Prefix>().map_err(|error| error.to_string())?;
         let bans = Bans::open(instance).map_err(|error| error.to_string())?;
-        bans.ban(prefix, BAN_FOR).map_err(|error| error.to_string())
+        bans.ban(prefix, BAN_FOR).map_err(|error| error.to_string())?;
+        let allow = bans.allow_list().map_err(|error| error.to_string())?;
+        Ok::<_, String>(BanStatus::all([BanInForce { prefix, left: BAN_FOR }], &allow))
     };
     match done() {
-        Ok(()) => format!("banned {source} for 10 minutes; `ratelimit unban {source}` ends that"),
+        Ok(bans) => bans.iter().find_map(BanStatus::warning).unwrap_or_else(|| {
+            format!("banned {source} for 10 minutes; `ratelimit unban {source}` ends that")
+        }),
         Err(error) => format!("not banned: {error}"),
     }
 }
