@@ -31,7 +31,10 @@ pub use self::{
     routes::Kernel,
     socket::{ControlSocket, remove_left_over},
 };
-use crate::policy::InstanceName;
+use crate::{
+    dataplane::{BanStatus, BucketStatus},
+    policy::InstanceName,
+};
 
 /// Takes the answer back to who asked: what was done, or why it was not.
 pub type Answer = oneshot::Sender<Result<Value, String>>;
@@ -60,6 +63,23 @@ pub struct AskedBuckets {
     /// Whether they are made as good as new.
     #[serde(default)]
     pub reset: bool,
+}
+
+/// What is answered about them: first what comes before all rules.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AnsweredBuckets {
+    /// Whose.
+    pub address: IpAddr,
+    /// Whether they were made as good as new.
+    pub reset: bool,
+    /// The prefix on the allow list that it is inside: everything of it passes.
+    pub allowed: Option<String>,
+    /// The prefix on the deny list that it is inside: everything of it is dropped, unless it is allowed.
+    pub denied: Option<String>,
+    /// The ban that it is inside: likewise.
+    pub banned: Option<BanStatus>,
+    /// What the rules say.
+    pub buckets: Vec<BucketStatus>,
 }
 
 /// What can go wrong with the control socket.

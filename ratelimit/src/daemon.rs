@@ -138,7 +138,7 @@ async fn serve(
                 let _ = answer.send(done);
             }
             Event::Command(Command::Buckets(asked, answer)) => {
-                let _ = answer.send(running.buckets(&asked));
+                let _ = answer.send(running.buckets(&asked, bans.as_deref()));
             }
             Event::LinksChanged => time_out_of_the_runtime(|| running.reconcile()),
             Event::TrialOver => running.note_trial(),

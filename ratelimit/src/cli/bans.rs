@@ -170,7 +170,7 @@ impl Confirm {
 }
 
 /// A time for people: the two largest units, rounded up to a second.
-struct Time(Nanos);
+pub struct Time(pub Nanos);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,12 +3,13 @@
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
+use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 
-use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
+use super::{InstanceArgs, answer_with, bans::Time, failure::Failure, output::Output, table::Table};
 use crate::{
-    control::{self, AskedBuckets, ControlError, PATIENCE},
-    dataplane::{self, BucketStatus},
+    control::{self, AnsweredBuckets, AskedBuckets, ControlError, PATIENCE},
+    dataplane::{self, BanStatus},
     policy::InstanceName,
 };
 
@@ -91,7 +92,7 @@ impl Observe {
     }
 }
 
-/// Shows what one source has left under the rules, or gives it all back.
+/// Shows what one source has left under the rules, or gives it all back; and whether a list or a ban comes before them.
 #[derive(Debug, Args)]
 pub struct Bucket {
     /// The source.
@@ -116,22 +117,44 @@ impl Bucket {
         let Self { address, rule, reset, daemon } = self;
         let asked = AskedBuckets { address, rule, reset };
         let answer = daemon.ask("buckets", &json!(asked), PATIENCE)?;
-        let buckets: Vec<BucketStatus> = serde_json::from_value(answer["buckets"].clone())
+        let shown: AnsweredBuckets = serde_json::from_value(answer.clone())
             .map_err(|error| Failure::failed(format_args!("the daemon's answer: {error}")))?;
-        answer_with(output, &Shown(&buckets), &answer)
+        answer_with(output, &Shown(&shown), &answer)
     }
 }
 
-struct Shown<'b>(&'b [BucketStatus]);
+struct Shown<'b>(&'b AnsweredBuckets);
+
+impl Shown<'_> {
+    /// What comes before all rules, the first that holds first.
+    fn before_rules(&self) -> Vec<String> {
+        let AnsweredBuckets { address, allowed, denied, banned, .. } = self.0;
+        let listed = |prefix: &String, list: &str, what: &str| {
+            format!("{address} is on the {list} list, as {prefix}: {what}")
+        };
+        let allowed = allowed.as_ref().map(|prefix| listed(prefix, "allow", "everything of it passes"));
+        let denied = denied.as_ref().map(|prefix| listed(prefix, "deny", "everything of it is dropped"));
+        let banned = banned.as_ref().map(|BanStatus { prefix, seconds_left, .. }| {
+            let left = Time(Nanos::from_secs(*seconds_left));
+            format!("{address} is banned, as {prefix}, for {left}: everything of it is dropped")
+        });
+        allowed.map_or_else(|| denied.into_iter().chain(banned).collect(), |allowed| vec![allowed])
+    }
+}
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
+        let lines = self.before_rules();
+        lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        if !lines.is_empty() {
+            writeln!(f)?;
+        }
+        if self.0.buckets.is_empty() {
             return writeln!(f, "no rule has a bucket for a source alone");
         }
         let mut table =
             Table::new(["RULE", "KEY", "REMAINING", "LIMIT", "UNIT", "RETRY_AFTER", "RESET_AFTER"]);
-        for bucket in self.0 {
+        for bucket in &self.0.buckets {
             table.row([
                 bucket.rule.clone(),
                 bucket.key.clone(),
@@ -143,5 +166,30 @@ impl fmt::Display for Shown<'_> {
             ]);
         }
         write!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_before_the_rules_is_said_first() {
+        let ban = BanStatus { prefix: "192.0.2.0/24".to_owned(), seconds_left: 90, allowed: None };
+        let shown = |allowed: Option<&str>, denied: Option<&str>, banned: Option<&BanStatus>| {
+            let [allowed, denied] = [allowed, denied].map(|prefix| prefix.map(str::to_owned));
+            let address = "192.0.2.7".parse().unwrap();
+            let banned = banned.cloned();
+            Shown(&AnsweredBuckets { address, reset: false, allowed, denied, banned, buckets: vec![] })
+                .to_string()
+        };
+        let (list, end) = ("192.0.2.0/25", "\nno rule has a bucket for a source alone\n");
+        let denied = "192.0.2.7 is on the deny list, as 192.0.2.0/25: everything of it is dropped\n";
+        let banned = "192.0.2.7 is banned, as 192.0.2.0/24, for 1m30s: everything of it is dropped\n";
+        assert_eq!(shown(None, None, None), &end[1..]);
+        assert_eq!(shown(None, None, Some(&ban)), format!("{banned}{end}"));
+        assert_eq!(shown(None, Some(list), Some(&ban)), format!("{denied}{banned}{end}"));
+        let allowed = "192.0.2.7 is on the allow list, as 192.0.2.0/25: everything of it passes\n";
+        assert_eq!(shown(Some(list), Some(list), Some(&ban)), format!("{allowed}{end}"));
     }
 }

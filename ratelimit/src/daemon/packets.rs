@@ -12,9 +12,11 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::{
-    control::AskedBuckets,
-    dataplane::{self, Changes, Claim, Dataplane, Error, Log, Trial, Wanted, in_one_line},
-    policy::{InstanceName, Network, OnExit},
+    control::{AnsweredBuckets, AskedBuckets},
+    dataplane::{
+        self, BanStatus, Bans, Changes, Claim, Dataplane, Error, Log, Trial, Wanted, around, in_one_line,
+    },
+    policy::{InstanceName, Network, OnExit, Prefix, PrefixList},
 };
 
 /// Rules on packets in force.
@@ -190,20 +192,25 @@ impl Packets {
         Ok(json!({"observes": observes}))
     }
 
-    /// A source's buckets.
+    /// A source's buckets, and what lists and `bans` say of it, which comes before all rules.
     ///
     /// # Errors
     /// There is no such rule, or none that has a bucket for the source.
-    pub fn buckets(&self, asked: &AskedBuckets) -> Result<Value, String> {
+    pub fn buckets(&self, asked: &AskedBuckets, bans: &Bans) -> Result<Value, String> {
         let AskedBuckets { address, rule, reset } = asked;
         let names: Vec<&str> = self.network.rules.iter().map(|rule| rule.name.as_str()).collect();
         if let Some(rule) = rule.as_deref().filter(|rule| !names.contains(rule)) {
             return Err(format!("no rule `{rule}`; there are: {}", names.join(", ")));
         }
+        let Network { allow, deny, .. } = &self.network;
+        let host = Prefix::from(*address);
+        let listed = |list: &PrefixList| list.around(&host).map(|prefix| prefix.to_string());
+        let all = bans.list().map_err(|error| error.to_string())?;
+        let banned = BanStatus::all(around(&all, &host), allow).pop();
         let found = self.dataplane.buckets_of(*address, rule.as_deref(), *reset);
-        found
-            .map(|buckets| json!({"address": address, "reset": reset, "buckets": buckets}))
-            .map_err(|error| error.to_string())
+        let buckets = found.map_err(|error| error.to_string())?;
+        let (allowed, denied) = (listed(allow), listed(deny));
+        Ok(json!(AnsweredBuckets { address: *address, reset: *reset, allowed, denied, banned, buckets }))
     }
 
     /// Attaches where the program is missing.

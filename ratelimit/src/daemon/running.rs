@@ -11,7 +11,7 @@ use super::{Source, packets::Packets, watch::Stamps};
 use crate::{
     config::Checked,
     control::AskedBuckets,
-    dataplane::{Claim, Log},
+    dataplane::{Bans, Claim, Log},
     metrics::Reloads,
     policy::{InstanceName, OnExit, Policy},
     server::{Layer, Prepared},
@@ -239,8 +239,9 @@ impl Running {
     ///
     /// # Errors
     /// There is no such rule, or none that has a bucket for the source.
-    pub fn buckets(&self, asked: &AskedBuckets) -> Result<Value, String> {
-        self.packets.as_ref().ok_or(NO_PACKETS)?.buckets(asked)
+    pub fn buckets(&self, asked: &AskedBuckets, bans: Option<&Bans>) -> Result<Value, String> {
+        let (packets, bans) = self.packets.as_ref().zip(bans).ok_or(NO_PACKETS)?;
+        packets.buckets(asked, bans)
     }
 
     /// Attaches where the program is missing.

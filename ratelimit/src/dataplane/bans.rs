@@ -54,7 +54,6 @@ pub struct BanStatus {
     /// For how many seconds still, rounded up.
     pub seconds_left: u64,
     /// What passes all the same: a prefix on the allow list that it is inside, or the first one that is inside it.
-    #[serde(default)]
     pub allowed: Option<String>,
 }
 
@@ -334,8 +333,8 @@ impl<'b> table::Table for Placing<'b> {
     }
 }
 
-/// The ban in force around an address or a prefix, if there is one.
+/// The ban in force around an address or a prefix, if there is one: of several the one that ends last.
 #[must_use]
 pub fn around(bans: &[BanInForce], prefix: &Prefix) -> Option<BanInForce> {
-    bans.iter().find(|ban| ban.prefix.contains(prefix)).copied()
+    bans.iter().filter(|ban| ban.prefix.contains(prefix)).max_by_key(|ban| ban.left).copied()
 }

@@ -108,6 +108,13 @@ impl Prefix {
     }
 }
 
+impl From<IpAddr> for Prefix {
+    /// The address alone.
+    fn from(address: IpAddr) -> Self {
+        Self { address, length: bits(address) }
+    }
+}
+
 fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }

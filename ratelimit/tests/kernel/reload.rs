@@ -9,7 +9,10 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
-use ratelimit::{control, policy::InstanceName};
+use ratelimit::{
+    control::{self, AnsweredBuckets},
+    policy::InstanceName,
+};
 use serde_json::json;
 
 use crate::{
@@ -289,7 +292,7 @@ fn a_source_s_buckets_are_shown_and_reset() {
         let link = Link::new(&[CLIENT]);
         let rules =
             ["{name: every, rate: 1/h, burst: 10}", "{name: all, key: global, rate: 1/h, burst: 100}"];
-        let _daemon = Daemon::start(&config(&[], &rules));
+        let _daemon = Daemon::start(&config(&["deny: [10.9.0.0/16]"], &rules));
         let client = link.sender(CLIENT);
         send(&client, 4);
         judged(4);
@@ -303,6 +306,13 @@ fn a_source_s_buckets_are_shown_and_reset() {
         run(&["bucket", CLIENT, "--rule", "every", "--reset"]);
         send(&client, 20);
         assert_eq!(rule(&judged(24), "every"), (14, 10));
+        assert!(!run(&["bucket", CLIENT]).contains("everything"));
+        run(&["ban", "10.1.0.0/24"]);
+        let shown = run(&["bucket", CLIENT]);
+        assert!(shown.starts_with("10.1.0.2 is banned, as 10.1.0.0/24, for "), "{shown}");
+        let json: AnsweredBuckets =
+            serde_json::from_str(&run(&["bucket", "10.9.0.1", "--output", "json"])).unwrap();
+        assert_eq!((json.denied.as_deref(), json.allowed, json.banned), (Some("10.9.0.0/16"), None, None));
         let unknown = output(&mut command(&["bucket", CLIENT, "--rule", "nobody"]));
         assert!(text(&unknown).1.contains("no rule `nobody`; there are: every, all"));
     });
