@@ -1,11 +1,14 @@
 //! `ratelimit ban`, `unban`, `bans` and `confirm`: they change what the kernel looks at, and need no daemon.
 
-use std::fmt;
+mod named;
+
+use std::{collections::HashSet, fmt, path::PathBuf};
 
 use clap::Args;
 use ratelimit_common::time::Nanos;
 use serde_json::json;
 
+use self::named::{Named, failure};
 use super::{
     InstanceArgs, answer_with,
     failure::Failure,
@@ -14,8 +17,9 @@ use super::{
 };
 use crate::{
     config::parse_time,
-    dataplane::{self, BanError, BanInForce, BanStatus, Bans, Trial, around},
+    dataplane::{self, BanInForce, BanStatus, Bans, Trial, around},
     policy::Prefix,
+    text::Thousands,
 };
 
 /// Drops everything of sources until a deadline, in the kernel, with a daemon or without. Sources on the allow list are
@@ -23,8 +27,11 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Ban {
     /// Addresses or prefixes.
-    #[arg(required = true, value_name = "ADDR[/LEN]")]
+    #[arg(required_unless_present = "file", value_name = "ADDR[/LEN]")]
     prefixes: Vec<Prefix>,
+    /// Those in a file, too: one a line, # begins a comment; `-` is the standard input. If a line is wrong, nobody is banned.
+    #[arg(long, short, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// For how long, such as 90s, 1h30m or 7d; at most 365 days.
     #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_time)]
     length: Nanos,
@@ -38,23 +45,23 @@ impl Ban {
     /// # Errors
     /// The instance is not attached, or a prefix can't be banned.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
+        let Self { prefixes, file, length, instance } = self;
+        let named = Named::new(prefixes, file.as_deref())?;
+        let bans = Bans::open(&instance.instance).map_err(Failure::failed)?;
         // All or none of what is wrong in itself.
-        self.prefixes.iter().try_for_each(|prefix| bans.check(*prefix, self.length)).map_err(failure)?;
-        let mut text = String::new();
-        for prefix in &self.prefixes {
-            bans.ban(*prefix, self.length).map_err(failure)?;
-            text += &format!("banned {prefix} for {}\n", Time(self.length));
+        named.check(|prefix| bans.check(*prefix, length))?;
+        let prefixes = named.prefixes();
+        for prefix in &prefixes {
+            bans.ban(*prefix, length).map_err(failure)?;
         }
+        let mut text = said("banned", &prefixes, &format!(" for {}", Time(length)));
         if bans.replaced() > 0 {
             text += &format!("the table of bans is full: {} that end sooner gave way\n", bans.replaced());
         }
-        let made = self.prefixes.iter().map(|prefix| BanInForce { prefix: *prefix, left: self.length });
+        let made = prefixes.into_iter().map(|prefix| BanInForce { prefix, left: length });
         let made = statuses(&bans, made)?;
         if output == Output::Text {
-            made.iter()
-                .filter_map(BanStatus::warning)
-                .for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
+            warnings(&made).for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
         }
         answer_with(output, &text, &json!(made))
     }
@@ -65,22 +72,37 @@ fn statuses(bans: &Bans, shown: impl IntoIterator<Item = BanInForce>) -> Result<
     Ok(BanStatus::all(shown, &bans.allow_list().map_err(Failure::failed)?))
 }
 
-/// What can't be banned is wrong usage.
-fn failure(error: BanError) -> Failure {
-    match error {
-        BanError::Everybody(_) | BanError::Length => Failure::wrong_usage(error),
-        BanError::Busy | BanError::Dataplane(_) => Failure::failed(error),
+/// Lines about single bans at most: nobody reads more.
+const MOST_LINES: usize = 20;
+
+/// What was done, a line for each prefix if they are few.
+fn said(done: &str, prefixes: &[Prefix], how: &str) -> String {
+    match prefixes.len() {
+        0 => format!("{done} nobody\n"),
+        1..=MOST_LINES => prefixes.iter().map(|prefix| format!("{done} {prefix}{how}\n")).collect(),
+        many => format!("{done} {} addresses or prefixes{how}\n", Thousands(many as u64)),
     }
+}
+
+/// What bans don't do, by reason of the allow list.
+fn warnings(bans: &[BanStatus]) -> impl Iterator<Item = String> {
+    let count = bans.iter().filter(|ban| ban.allowed.is_some()).count();
+    let more = count.checked_sub(MOST_LINES).filter(|more| *more > 0);
+    let more = more.map(|more| format!("and {} more such bans", Thousands(more as u64)));
+    bans.iter().filter_map(BanStatus::warning).take(MOST_LINES).chain(more)
 }
 
 /// Ends bans.
 #[derive(Debug, Args)]
 pub struct Unban {
     /// Addresses or prefixes, as they were banned.
-    #[arg(value_name = "ADDR[/LEN]", required_unless_present = "all")]
+    #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file"])]
     prefixes: Vec<Prefix>,
+    /// Those in a file, too: one a line, # begins a comment; `-` is the standard input.
+    #[arg(long, short, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// All bans there are.
-    #[arg(long, conflicts_with = "prefixes")]
+    #[arg(long, conflicts_with_all = ["prefixes", "file"])]
     all: bool,
     #[command(flatten)]
     instance: InstanceArgs,
@@ -92,29 +114,41 @@ impl Unban {
     /// # Errors
     /// The instance is not attached, or one was not banned.
     pub fn run(self, output: Output) -> Result<(), Failure> {
+        let named = Named::new(self.prefixes, self.file.as_deref())?;
         let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
         let all = bans.list().map_err(Failure::failed)?;
-        let prefixes = if self.all { all.iter().map(|ban| ban.prefix).collect() } else { self.prefixes };
+        let prefixes = if self.all { all.iter().map(|ban| ban.prefix).collect() } else { named.prefixes() };
         let ended = bans.unban(&prefixes).map_err(failure)?;
-        let is_ended = |prefix: &Prefix| ended.iter().any(|ban| ban.prefix == *prefix);
-        let missing = prefixes.iter().filter(|prefix| !self.all && !is_ended(prefix)).map(|prefix| {
-            let hint =
-                around(&all, prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
-            format!("{prefix} is not banned{hint}")
-        });
-        let missing: Vec<String> = missing.collect();
-        let done = ended.iter().map(|ban| format!("unbanned {}", ban.prefix));
-        if !missing.is_empty() {
-            return Err(Failure::failed(missing.into_iter().chain(done).collect::<Vec<_>>().join("; ")));
+        let done: Vec<Prefix> = ended.iter().map(|ban| ban.prefix).collect();
+        let text = said("unbanned", &done, "");
+        if done.len() < prefixes.len() && !self.all {
+            let done: HashSet<Prefix> = done.into_iter().collect();
+            let missing = prefixes.iter().filter(|prefix| !done.contains(prefix));
+            return Err(missing_bans(missing, &all, if done.is_empty() { "" } else { &text }));
         }
-        let text: String = done.map(|line| line + "\n").collect();
         answer_with(output, &text, &json!(statuses(&bans, ended)?))
     }
+}
+
+/// Some are not banned; the rest of what was asked is done.
+fn missing_bans<'p>(missing: impl Iterator<Item = &'p Prefix>, all: &[BanInForce], done: &str) -> Failure {
+    let mut missing = missing.map(|prefix| {
+        let hint = around(all, prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
+        format!("{prefix} is not banned{hint}")
+    });
+    let mut said: Vec<String> = missing.by_ref().take(MOST_LINES).collect();
+    let more = missing.count();
+    said.extend((more > 0).then(|| format!("nor are {} more", Thousands(more as u64))));
+    said.extend(done.lines().map(str::to_owned));
+    Failure::failed(said.join("; "))
 }
 
 /// Lists the bans in force, with the time that they have left.
 #[derive(Debug, Args)]
 pub struct List {
+    /// Only those that have something of this address or prefix.
+    #[arg(value_name = "ADDR[/LEN]")]
+    prefix: Option<Prefix>,
     #[command(flatten)]
     instance: InstanceArgs,
 }
@@ -126,19 +160,23 @@ impl List {
     /// The instance is not attached.
     pub fn run(self, output: Output) -> Result<(), Failure> {
         let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
-        let all = bans.list().map_err(Failure::failed)?;
+        let mut all = bans.list().map_err(Failure::failed)?;
+        let mut nobody = "nobody is banned\n".to_owned();
+        if let Some(asked) = self.prefix {
+            all.retain(|ban| ban.prefix.contains(&asked) || asked.contains(&ban.prefix));
+            nobody = format!("nobody in {asked} is banned\n");
+        }
         if all.is_empty() {
-            return answer_with(output, &"nobody is banned\n", &json!([]));
+            return answer_with(output, &nobody, &json!([]));
         }
         let mut table = Table::new(["PREFIX", "LEFT"]);
         for ban in &all {
             table.row([ban.prefix.to_string(), Time(ban.left).to_string()]);
         }
         let all = statuses(&bans, all)?;
-        let warnings: String =
-            all.iter().filter_map(BanStatus::warning).map(|warning| format!("\n{warning}")).collect();
-        let end = if warnings.is_empty() { "" } else { "\n" };
-        answer_with(output, &format_args!("{table}{warnings}{end}"), &json!(all))
+        let notes: String = warnings(&all).map(|warning| warning + "\n").collect();
+        let separator = if notes.is_empty() { "" } else { "\n" };
+        answer_with(output, &format_args!("{table}{separator}{notes}"), &json!(all))
     }
 }
 

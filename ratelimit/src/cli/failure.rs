@@ -37,6 +37,12 @@ impl Failure {
         Self { status: WRONG_USAGE, message: Shown(error).to_string(), has_places: true }
     }
 
+    /// Files are wrong, at the places that the lines begin with.
+    pub fn wrong_lines(lines: impl IntoIterator<Item: Display>) -> Self {
+        let lines: Vec<String> = lines.into_iter().map(|line| Shown(line).to_string()).collect();
+        Self { status: WRONG_USAGE, message: lines.join("\n"), has_places: true }
+    }
+
     /// Says so.
     pub fn report(self, output: Output) -> ExitCode {
         match output {
@@ -50,7 +56,6 @@ impl Failure {
 
 impl From<ConfigErrors> for Failure {
     fn from(errors: ConfigErrors) -> Self {
-        let lines: Vec<String> = errors.into_iter().map(|error| Shown(error).to_string()).collect();
-        Self { status: WRONG_USAGE, message: lines.join("\n"), has_places: true }
+        Self::wrong_lines(errors)
     }
 }

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 pub use error::{ConfigError, ConfigErrors};
 pub use rate::parse_time;
+pub use validate::read_prefixes;
 
 use crate::policy::{Policy, application::RuleSet};
 use error::Report;

@@ -242,6 +242,44 @@ fn ask_socket(method: &str, asked: &str) -> Value {
 }
 
 #[test]
+fn many_are_banned_from_a_file_or_none_if_a_line_is_wrong() {
+    isolated(|| {
+        let _link = Link::silent();
+        let _daemon = Daemon::start(&config(&[], &[EVERY]));
+        fs::write("/run/bad", "10.9.0.1\n# fine\n10.9.0.1/8\n\n  nonsense # why\n").unwrap();
+        fs::write("/run/all", "10.9.0.1\n0.0.0.0/0\n").unwrap();
+        for (file, expected) in [
+            (
+                "/run/bad",
+                &["/run/bad:3: `10.9.0.1/8`: has bits set", "/run/bad:5: `nonsense`: not an IP"][..],
+            ),
+            ("/run/all", &["/run/all:2: 0.0.0.0/0 is everybody"]),
+            ("/run/none", &["/run/none: no such file"]),
+        ] {
+            let refused = output(&mut command(&["ban", "10.9.0.7", "--file", file]));
+            let (_, said) = text(&refused);
+            assert_eq!((refused.status.code(), said.lines().count()), (Some(2), expected.len()), "{said}");
+            assert!(said.lines().zip(expected).all(|(line, expected)| line.starts_with(expected)), "{said}");
+        }
+        assert_eq!(status_bans(), 0);
+        let many: String = (0..300).map(|index| format!("10.9.{}.0/24 # {index}\n", index % 256)).collect();
+        fs::write("/run/many", many).unwrap();
+        let said = run(&["ban", "10.8.1.1", "--file", "/run/many", "--for", "1h30m"]);
+        assert_eq!((&said[..], status_bans()), ("banned 257 addresses or prefixes for 1h30m\n", 257));
+        let shown = |asked: &str| run(&["bans", asked]);
+        assert!(
+            shown("10.9.7.7").lines().nth(1).unwrap().starts_with("10.9.7.0/24 "),
+            "{}",
+            shown("10.9.7.7")
+        );
+        assert_eq!(shown("10.9.0.0/23").lines().count(), 3);
+        assert_eq!(shown("10.8.1.2"), "nobody in 10.8.1.2/32 is banned\n");
+        assert_eq!(run(&["unban", "--file", "/run/many"]), "unbanned 256 addresses or prefixes\n");
+        assert_eq!(status_bans(), 1);
+    });
+}
+
+#[test]
 fn bans_have_one_form_whoever_makes_lists_or_ends_them() {
     isolated(|| {
         let _link = Link::silent();

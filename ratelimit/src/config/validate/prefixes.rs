@@ -9,7 +9,7 @@ use super::super::{
     source::{self, MOST_LIST_BYTES},
 };
 use super::parsed;
-use crate::policy::{Prefix, PrefixList};
+use crate::policy::{Prefix, PrefixError, PrefixList};
 
 /// Mistakes shown of one file.
 const MOST_MISTAKES: usize = 20;
@@ -36,31 +36,35 @@ pub fn validate(
 }
 
 fn read(file: &Path, named: &Text, prefixes: &mut Vec<Prefix>, report: &mut Report) {
-    let text = match source::read_text(file, MOST_LIST_BYTES) {
-        Ok(text) => text,
-        Err(refused) => {
-            report.error(&named.at, format!("{}: {refused}", file.display()));
-            return;
-        }
-    };
-    let mut mistakes = 0_usize;
+    match read_file(file) {
+        Ok(found) => prefixes.extend(found.into_iter().map(|(_, prefix)| prefix)),
+        Err(mistakes) => mistakes.iter().for_each(|mistake| report.error(&named.at, mistake)),
+    }
+}
+
+/// Reads a file of prefixes; each comes with its line.
+///
+/// # Errors
+/// All mistakes of the file, each with its place.
+pub fn read_file(file: &Path) -> Result<Vec<(usize, Prefix)>, Vec<String>> {
+    let at = file.display();
+    let text =
+        source::read_text(file, MOST_LIST_BYTES).map_err(|refused| vec![format!("{at}: {refused}")])?;
+    let (mut prefixes, mut mistakes, mut more) = (Vec::new(), Vec::new(), 0_usize);
     for (line, text) in (1..).zip(text.lines()) {
         let prefix = text.split('#').next().unwrap_or_default().trim();
-        if prefix.is_empty() {
-            continue;
-        }
         match prefix.parse() {
-            Ok(prefix) => prefixes.push(prefix),
+            _ if prefix.is_empty() => {}
+            Ok(prefix) => prefixes.push((line, prefix)),
+            Err(_) if mistakes.len() == MOST_MISTAKES => more += 1,
             Err(error) => {
-                mistakes += 1;
-                if mistakes <= MOST_MISTAKES {
-                    report
-                        .error(&named.at, format!("{}:{line}: {}: {error}", file.display(), quoted(prefix)));
-                }
+                let error: PrefixError = error;
+                mistakes.push(format!("{at}:{line}: {}: {error}", quoted(prefix)));
             }
         }
     }
-    if mistakes > MOST_MISTAKES {
-        report.error(&named.at, format!("{}: {} more such lines", file.display(), mistakes - MOST_MISTAKES));
+    if more > 0 {
+        mistakes.push(format!("{at}: {more} more such lines"));
     }
+    if mistakes.is_empty() { Ok(prefixes) } else { Err(mistakes) }
 }
