@@ -59,7 +59,7 @@ impl Top {
     /// # Errors
     /// The instance is not attached, or can't be looked at.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let mut windows = Windows::open(&self.instance.instance, self.interval)?;
+        let mut windows = Windows::open(&self.instance.instance, self.interval).map_err(Failure::failed)?;
         let count = match self.count {
             _ if self.once => 1,
             Some(count) => count,
@@ -69,7 +69,7 @@ impl Top {
             None => 1,
         };
         for turn in 0..count {
-            let sums = windows.next()?;
+            let sums = windows.next().map_err(Failure::failed)?;
             let top = sums.top(self.by, self.ipv6(), self.rows.into());
             let separator = if turn == 0 { "" } else { "\n" };
             let written = match output {

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use aya::maps::Map;
+use aya::maps::{Map, MapData};
 use memmap2::{MmapOptions, MmapRaw};
 use ratelimit_common::{
     sketch::{ALL_SETS, Set, Slot, WAYS, WINDOW},
@@ -20,6 +20,8 @@ use crate::policy::InstanceName;
 pub struct Sketch {
     memory: MmapRaw,
     sets: usize,
+    /// The kernel's number of the map, which no other gets.
+    map: u32,
 }
 
 /// One set of sources that a processor has seen.
@@ -40,12 +42,15 @@ impl Sketch {
     /// It is not attached, or its pins can't be used.
     pub fn open(instance: &InstanceName) -> Result<Self, Error> {
         check("look at sources in the kernel")?;
-        let pins = Pins::new(instance)?;
-        let path = pins.maps().join("SKETCH");
-        if !std::fs::exists(&path).map_err(|error| Error::file(&path, error))? {
-            return Err(Error::NotAttached { instance: instance.to_string() });
-        }
-        Self::map(&Map::Array(pins.map("SKETCH")?))
+        Self::map(&Map::Array(pinned(instance)?))
+    }
+
+    /// Whether the instance still has this one: one that is taken off and started again has another.
+    ///
+    /// # Errors
+    /// It is not attached, or its pins can't be used.
+    pub fn is_current(&self, instance: &InstanceName) -> Result<bool, Error> {
+        Ok(pinned(instance)?.info()?.id() == self.map)
     }
 
     /// Maps a sketch that this version of the program writes.
@@ -54,7 +59,7 @@ impl Sketch {
         let sets = sketch_sets()? as usize;
         let memory = MmapOptions::new().len(sets * size_of::<Set>()).map_raw(data.fd().as_fd().as_raw_fd());
         let memory = memory.map_err(|source| Error::System { what: "mapping the sources", source })?;
-        Ok(Self { memory, sets })
+        Ok(Self { memory, sets, map: data.info()?.id() })
     }
 
     /// What was seen in the window with this number: all of it if the window has ended and the next one has not.
@@ -90,6 +95,15 @@ impl Sketch {
             variance_bytes: word(7),
         }
     }
+}
+
+fn pinned(instance: &InstanceName) -> Result<MapData, Error> {
+    let pins = Pins::new(instance)?;
+    let path = pins.maps().join("SKETCH");
+    if !std::fs::exists(&path).map_err(|error| Error::file(&path, error))? {
+        return Err(Error::NotAttached { instance: instance.to_string() });
+    }
+    pins.map("SKETCH")
 }
 
 /// The window that is being filled, and how long it will be.

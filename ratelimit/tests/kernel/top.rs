@@ -1,12 +1,20 @@
 //! `ratelimit top`: the heaviest sources among very many, exact numbers of few, and no daemon needed.
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, channel},
+    },
     thread,
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
 
 use crate::{
@@ -82,44 +90,94 @@ fn the_screen_shows_sources_and_bans_the_one_that_is_chosen() {
         let _daemon = Daemon::start(&config(&[], &["{name: every, rate: 1/h}"]));
         let raw = Raw::new(&link);
         let frame = packets::v4(packets::UDP, &PORTS);
-        // A terminal of its own.
-        let inside =
-            format!("stty cols 120 rows 20; exec {} top --by drops", env!("CARGO_BIN_EXE_ratelimit"));
-        let mut terminal = Command::new("script");
-        terminal
-            .args(["--quiet", "--return", "--flush", "--command", &inside, "/dev/null"])
-            .env("TERM", "xterm");
-        let mut screen =
-            Screen(terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script"));
-        let mut out = screen.0.stdout.take().unwrap();
-        let (shown, shows) = std::sync::mpsc::channel();
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(length @ 1..) = out.read(&mut bytes) {
-                shown.send(String::from_utf8_lossy(&bytes[..length]).into_owned()).unwrap();
-            }
-        });
-        let mut text = String::new();
+        let mut screen = Screen::start("--by drops");
         wait::until("the source is on the screen", || {
             raw.send(&frame);
-            text.extend(shows.try_iter());
-            text.contains("10.1.0.2").then_some(())
+            screen.shows("10.1.0.2").then_some(())
         });
         assert!(!run(&["bans"]).contains("10.1.0.2"));
         // Down, ban, yes. What is drawn after that are only the cells that differ.
         screen.press(b"jxy");
         wait::until("the source is banned", || run(&["bans"]).contains("10.1.0.2/32").then_some(()));
         screen.press(b"q");
-        assert!(wait::until("it has ended", || screen.0.try_wait().unwrap()).success());
+        assert!(wait::until("it has ended", || screen.terminal.try_wait().unwrap()).success());
     });
 }
 
-/// Ends with the test.
-struct Screen(Child);
+#[test]
+fn the_screen_follows_an_instance_that_begins_anew_and_leaves_the_terminal_as_it_was() {
+    isolated(|| {
+        let link = Link::silent();
+        let config = config(&[], &["{name: every, rate: 1/h}"]);
+        let daemon = Daemon::start(&config);
+        let mut screen = Screen::start("");
+        wait::until("the screen is there", || screen.shows("quit").then_some(()));
+        run(&["detach"]);
+        daemon.end();
+        wait::until("it says that it waits", || screen.shows("waiting").then_some(()));
+        let _daemon = Daemon::start(&config);
+        let raw = Raw::new(&link);
+        let frame = packets::v4(packets::UDP, &PORTS);
+        wait::until("it shows what the new one sees", || {
+            raw.send(&frame);
+            screen.shows("10.1.0.2").then_some(())
+        });
+        for (signal, number) in [(Signal::SIGTERM, 15), (Signal::SIGHUP, 1)] {
+            let mut screen = Screen::start("");
+            wait::until("the screen is there", || screen.shows("quit").then_some(()));
+            let process = fs::read_to_string(PROCESS).unwrap().trim().parse().unwrap();
+            kill(Pid::from_raw(process), signal).unwrap();
+            let status = wait::until("it has ended", || screen.terminal.try_wait().unwrap());
+            assert_eq!(status.code(), Some(128 + number), "as ever");
+            wait::until("the terminal is as before", || {
+                // The screen's own page is left, and the cursor is there.
+                (screen.shows("\u{1b}[?1049l") && screen.shows("\u{1b}[?25h")).then_some(())
+            });
+        }
+    });
+}
+
+/// Where the process of a screen is noted.
+const PROCESS: &str = "/run/top.process";
+
+/// `top` in a terminal of its own; ends with the test.
+struct Screen {
+    terminal: Child,
+    shown: Receiver<String>,
+    text: String,
+}
 
 impl Screen {
+    fn start(arguments: &str) -> Self {
+        let binary = env!("CARGO_BIN_EXE_ratelimit");
+        let inside = format!("echo $$ >{PROCESS}; stty cols 120 rows 20; exec {binary} top {arguments}");
+        let mut terminal = Command::new("script");
+        terminal
+            .args(["--quiet", "--return", "--flush", "--command", &inside, "/dev/null"])
+            .env("TERM", "xterm");
+        let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script");
+        let mut out = terminal.stdout.take().unwrap();
+        let (sender, shown) = channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = out.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+                if sender.send(text).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { terminal, shown, text: String::new() }
+    }
+
+    /// Whether this has ever been drawn, in one piece.
+    fn shows(&mut self, text: &str) -> bool {
+        self.text.extend(self.shown.try_iter());
+        self.text.contains(text)
+    }
+
     fn press(&mut self, key: &[u8]) {
-        let keys = self.0.stdin.as_mut().unwrap();
+        let keys = self.terminal.stdin.as_mut().unwrap();
         keys.write_all(key).and_then(|()| keys.flush()).unwrap();
     }
 }
@@ -127,8 +185,8 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.terminal.kill();
+        let _ = self.terminal.wait();
     }
 }
 

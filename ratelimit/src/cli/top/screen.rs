@@ -1,6 +1,11 @@
 //! The live screen of `ratelimit top`: sorted by a key's press, with a ban for the source that is chosen.
 
-use std::time::Instant;
+mod signals;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use ratatui::{
     DefaultTerminal, Frame,
@@ -15,7 +20,7 @@ use ratelimit_common::time::Nanos;
 use super::{HEADINGS, Top, cells, total, windows::Windows};
 use crate::{
     cli::failure::Failure,
-    dataplane::{BanInForce, BanStatus, Bans},
+    dataplane::{BanInForce, BanStatus, Bans, Error},
     policy::{InstanceName, Prefix},
     top::{By, Ipv6By, Sums, Top as Heaviest},
 };
@@ -26,25 +31,33 @@ const MOST_ROWS: usize = 200;
 /// How long a source is banned from here.
 const BAN_FOR: Nanos = Nanos(600 * Nanos::SECOND.0);
 
-/// Shows the screen until the user ends it.
+/// Shows the screen until the user or a signal ends it.
 pub fn run(args: &Top, windows: Windows) -> Result<(), Failure> {
+    let drawing = Arc::new(Mutex::new(()));
+    signals::restore_first(&drawing).map_err(Failure::failed)?;
     let mut terminal = ratatui::try_init().map_err(Failure::failed)?;
-    let done = show(args, windows, &mut terminal);
-    ratatui::restore();
+    let done = show(args, windows, &mut terminal, &drawing);
+    signals::restore();
     done
 }
 
-fn show(args: &Top, mut windows: Windows, terminal: &mut DefaultTerminal) -> Result<(), Failure> {
+fn show(
+    args: &Top,
+    mut windows: Windows,
+    terminal: &mut DefaultTerminal,
+    drawing: &Mutex<()>,
+) -> Result<(), Failure> {
     let mut screen = Screen::new(args.by, args.ipv6());
     let mut next = Instant::now();
     loop {
         if Instant::now() >= next {
-            if let Some(sums) = windows.poll()? {
-                screen.update(sums);
-            }
-            next = windows.next_at()?;
+            screen.take(windows.poll())?;
+            next = windows.next_at().map_err(Failure::failed)?;
         }
-        terminal.draw(|frame| screen.draw(frame)).map_err(Failure::failed)?;
+        {
+            let _drawing = drawing.lock();
+            terminal.draw(|frame| screen.draw(frame)).map_err(Failure::failed)?;
+        }
         if !event::poll(next.saturating_duration_since(Instant::now())).map_err(Failure::failed)? {
             continue;
         }
@@ -76,13 +89,33 @@ struct Screen {
     /// Whether the user is asked if it is to be banned.
     asks: bool,
     message: String,
+    /// Why there is nothing to see for the time being.
+    gone: Option<String>,
 }
 
 impl Screen {
     fn new(by: By, ipv6: Ipv6By) -> Self {
         let sums = Sums::default();
         let top = sums.top(by, ipv6, 0);
-        Self { by, ipv6, sums, top, chosen: None, asks: false, message: String::new() }
+        Self { by, ipv6, sums, top, chosen: None, asks: false, message: String::new(), gone: None }
+    }
+
+    /// Takes what the program has seen. An instance that is taken off may come back.
+    fn take(&mut self, polled: Result<Option<Sums>, Error>) -> Result<(), Failure> {
+        match polled {
+            Ok(sums) => {
+                self.gone = None;
+                if let Some(sums) = sums {
+                    self.update(sums);
+                }
+            }
+            Err(error @ Error::NotAttached { .. }) => {
+                self.gone = Some(format!("{error}; waiting for it  q quit"));
+                self.update(Sums::default());
+            }
+            Err(error) => return Err(Failure::failed(error)),
+        }
+        Ok(())
     }
 
     fn update(&mut self, sums: Sums) {
@@ -144,6 +177,9 @@ impl Screen {
     }
 
     fn foot(&self) -> String {
+        if let Some(gone) = &self.gone {
+            return gone.clone();
+        }
         match &self.chosen {
             Some(source) if self.asks => format!("ban {source} for 10 minutes? y: yes, any other key: no"),
             _ if !self.message.is_empty() => self.message.clone(),

@@ -5,9 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::super::failure::Failure;
 use crate::{
-    dataplane::{SeenSet, Sketch, current_window},
+    dataplane::{Error, SeenSet, Sketch, current_window},
     policy::InstanceName,
     top::Sums,
 };
@@ -17,6 +16,7 @@ const SETTLING: Duration = Duration::from_millis(5);
 
 /// The windows of an instance.
 pub struct Windows {
+    instance: InstanceName,
     sketch: Sketch,
     /// How many are taken together.
     together: u64,
@@ -28,14 +28,14 @@ pub struct Windows {
 
 impl Windows {
     /// Those of an instance. The first one is over already.
-    pub fn open(instance: &InstanceName, together: u64) -> Result<Self, Failure> {
-        let sketch = Sketch::open(instance).map_err(Failure::failed)?;
-        let (current, _) = current_window().map_err(Failure::failed)?;
-        Ok(Self { sketch, together, next: current.saturating_sub(1), read: VecDeque::new() })
+    pub fn open(instance: &InstanceName, together: u64) -> Result<Self, Error> {
+        let sketch = Sketch::open(instance)?;
+        let next = current_window()?.0.saturating_sub(1);
+        Ok(Self { instance: instance.clone(), sketch, together, next, read: VecDeque::new() })
     }
 
     /// The sums of the next windows, waiting for their end.
-    pub fn next(&mut self) -> Result<Sums, Failure> {
+    pub fn next(&mut self) -> Result<Sums, Error> {
         self.read.clear();
         loop {
             if let Some(sums) = self.poll()?.filter(|_| self.read.len() as u64 == self.together) {
@@ -47,23 +47,27 @@ impl Windows {
     }
 
     /// How long until the next window can be read.
-    pub fn wait(&self) -> Result<Duration, Failure> {
-        let (current, left) = current_window().map_err(Failure::failed)?;
+    pub fn wait(&self) -> Result<Duration, Error> {
+        let (current, left) = current_window()?;
         Ok(if self.next < current { Duration::ZERO } else { Duration::from_nanos(left.0) + SETTLING })
     }
 
     /// The sums of the last windows if another one has ended, without waiting: of fewer at the beginning.
-    pub fn poll(&mut self) -> Result<Option<Sums>, Failure> {
-        let (current, _) = current_window().map_err(Failure::failed)?;
+    pub fn poll(&mut self) -> Result<Option<Sums>, Error> {
+        let (current, _) = current_window()?;
         if self.next >= current {
             return Ok(None);
         }
         // Who was stopped for a while has missed some: they are overwritten.
         let window = current - 1;
         self.next = current;
+        if !self.sketch.is_current(&self.instance)? {
+            self.sketch = Sketch::open(&self.instance)?;
+            self.read.clear();
+        }
         let seen = self.sketch.window(window);
         // It took so long that the window may have been overwritten meanwhile.
-        if current_window().map_err(Failure::failed)?.0 > current {
+        if current_window()?.0 > current {
             return Ok(None);
         }
         self.read.push_back(seen);
@@ -76,7 +80,7 @@ impl Windows {
     }
 
     /// When the next window can be read, if the clock can.
-    pub fn next_at(&self) -> Result<Instant, Failure> {
+    pub fn next_at(&self) -> Result<Instant, Error> {
         Ok(Instant::now() + self.wait()?)
     }
 }

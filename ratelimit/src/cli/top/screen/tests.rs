@@ -87,3 +87,15 @@ fn what_is_drawn_fits_narrow_and_low_screens() {
         }
     }
 }
+
+#[test]
+fn an_instance_that_is_taken_off_is_waited_for() {
+    let mut screen = screen();
+    let gone = || Err(Error::NotAttached { instance: "edge".to_owned() });
+    screen.take(gone()).unwrap();
+    assert!(screen.top.sources.is_empty());
+    assert!(screen.foot().contains("`edge` is not attached"), "{}", screen.foot());
+    screen.take(Ok(Some(Sums::default()))).unwrap();
+    assert!(screen.foot().starts_with("p packets"), "{}", screen.foot());
+    assert!(screen.take(Err(Error::Object("a map"))).is_err());
+}
