@@ -1,6 +1,12 @@
 //! One connection of a server that is not for the world: HTTP/1 with bounds on the head of a request, and no others.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{Router, body::Body, http::Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -15,9 +21,21 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 /// The longest head of a request.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Answers the requests of one connection.
-pub async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, routes: Router) {
-    let answer = service_fn(move |request: Request<Incoming>| routes.clone().call(request.map(Body::new)));
+/// Answers the requests of one connection. `is_answering` says meanwhile whether a request has come and is not answered yet.
+pub async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    routes: Router,
+    is_answering: Arc<AtomicBool>,
+) {
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let (mut routes, is_answering) = (routes.clone(), Arc::clone(&is_answering));
+        async move {
+            is_answering.store(true, Ordering::Relaxed);
+            let answer = routes.call(request.map(Body::new)).await;
+            is_answering.store(false, Ordering::Relaxed);
+            answer
+        }
+    });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {

@@ -1,6 +1,7 @@
 //! Metrics for Prometheus: what the daemon counts itself, and what the XDP program has counted, read when it is asked for.
 
 mod network;
+mod places;
 mod requests;
 mod server;
 

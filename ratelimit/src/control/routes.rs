@@ -97,7 +97,7 @@ impl ControlSocket {
             let routes = routes.clone();
             tokio::spawn(async move {
                 let _place = place;
-                converse(stream, routes).await;
+                converse(stream, routes, Arc::default()).await;
             });
         }
     }

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     io,
     net::{SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -17,21 +17,18 @@ use axum::{
 };
 use prometheus_client::{encoding::prometheus_text, registry::Registry};
 use thiserror::Error;
-use tokio::{
-    sync::{Mutex, Semaphore},
-    time,
-};
+use tokio::{sync::Mutex, time};
 use tracing::warn;
 
-use super::Metrics;
+use super::{
+    Metrics,
+    places::{Held, Places},
+};
 use crate::{
     dataplane::{self, TrialStatus, in_one_line},
     http1::converse,
     policy::InstanceName,
 };
-
-/// So many connections at once; more are closed as they come.
-const MOST_CONNECTIONS: usize = 64;
 
 /// How long a connection may live. Prometheus makes a new one.
 const LIFETIME: Duration = Duration::from_secs(120);
@@ -92,22 +89,23 @@ impl Server {
             limits_packets: metrics.limits_packets,
             registry: Arc::new(Mutex::new(metrics.registry)),
         });
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let mut places = Places::default();
         loop {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, from) = match listener.accept().await {
+                Ok((stream, from)) => (stream, from.ip()),
                 Err(error) => {
                     warn!(%error, "a connection for metrics");
                     time::sleep(PAUSE).await;
                     continue;
                 }
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-            let routes = routes.clone();
-            tokio::spawn(async move {
-                let _place = place;
-                let _ = time::timeout(LIFETIME, converse(stream, routes)).await;
-            });
+            if !places.make_room() {
+                continue;
+            }
+            let is_answering = Arc::<AtomicBool>::default();
+            let served = converse(stream, routes.clone(), Arc::clone(&is_answering));
+            let served = tokio::spawn(time::timeout(LIFETIME, served));
+            places.take(Held { from, task: served.abort_handle(), is_answering });
         }
     }
 }
@@ -152,5 +150,43 @@ async fn health(State(shared): State<Shared>) -> Response {
         Ok(Ok(_)) => "ok\n".into_response(),
         Ok(Err(error)) => unhealthy(in_one_line(&error)),
         Err(error) => unhealthy(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
+
+    use super::*;
+
+    /// Far less than a half-sent request may wait.
+    const SOON: Duration = Duration::from_secs(3);
+
+    async fn healthz(address: SocketAddr) -> io::Result<String> {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.map(|_| answer)
+    }
+
+    #[tokio::test]
+    async fn clients_that_send_half_of_a_request_keep_nobody_out() {
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = server.address().unwrap();
+        let instance = InstanceName::default();
+        tokio::spawn(server.serve(Metrics::new(&instance, false), instance));
+        let mut half_sent = Vec::new();
+        for _ in 0..200 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nho").await.unwrap();
+            half_sent.push(stream);
+        }
+        for _ in 0..3 {
+            let answer = time::timeout(SOON, healthz(address)).await.expect("an answer in time").unwrap();
+            assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
+        }
     }
 }
