@@ -20,6 +20,7 @@ use hyper::{
     http::request::Builder,
 };
 use hyper_util::rt::TokioIo;
+use ratelimit_common::time::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -44,8 +45,8 @@ pub type Answer = oneshot::Sender<Result<Value, String>>;
 pub enum Command {
     /// Take the program off all interfaces, and stop.
     Detach(Answer),
-    /// Read the configuration again.
-    Reload(Answer),
+    /// Read the configuration again, and put its rules on trial for so long, if at all.
+    Reload(Option<Nanos>, Answer),
     /// Switch all rules to observing, or back.
     Observe(bool, Answer),
     /// Show or reset a source's buckets.

@@ -125,13 +125,15 @@ async fn serve(
         };
         match event {
             Event::Signal(Asked::Stop(name, wanted)) => break (name, wanted, None),
-            Event::Signal(Asked::Reload) => reload(&mut running, &mut watch, "SIGHUP").map_or((), drop),
-            Event::FilesChanged => reload(&mut running, &mut watch, "a file has changed").map_or((), drop),
+            Event::Signal(Asked::Reload) => reload(&mut running, &mut watch, "SIGHUP", None).map_or((), drop),
+            Event::FilesChanged => {
+                reload(&mut running, &mut watch, "a file has changed", None).map_or((), drop)
+            }
             Event::Command(Command::Detach(answer)) => {
                 break ("ratelimit detach", Some(OnExit::Detach), Some(answer));
             }
-            Event::Command(Command::Reload(answer)) => {
-                let _ = answer.send(reload(&mut running, &mut watch, "ratelimit reload"));
+            Event::Command(Command::Reload(trial, answer)) => {
+                let _ = answer.send(reload(&mut running, &mut watch, "ratelimit reload", trial));
             }
             Event::Command(Command::Observe(observes, answer)) => {
                 let done = time_out_of_the_runtime(|| running.observe(observes));
@@ -163,10 +165,15 @@ async fn serve(
     done
 }
 
-fn reload(running: &mut Running, watch: &mut Watch, reason: &str) -> Result<serde_json::Value, String> {
+fn reload(
+    running: &mut Running,
+    watch: &mut Watch,
+    reason: &str,
+    trial: Option<Nanos>,
+) -> Result<serde_json::Value, String> {
     let now = sd_notify::NotifyState::monotonic_usec_now().ok();
     tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
-    let done = time_out_of_the_runtime(|| running.reload(reason));
+    let done = time_out_of_the_runtime(|| running.reload(reason, trial));
     watch.set(running.stamps());
     tell(&[sd_notify::NotifyState::Ready]);
     done

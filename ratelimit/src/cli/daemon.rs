@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{InstanceArgs, answer_with, bans::Time, failure::Failure, output::Output, table::Table};
 use crate::{
+    config::parse_time,
     control::{self, AnsweredBuckets, AskedBuckets, ControlError, PATIENCE},
     dataplane::{self, BanStatus},
     policy::InstanceName,
@@ -48,6 +49,10 @@ impl DaemonArgs {
 /// Reads the configuration again and puts it in force in one step; if anything is wrong with it, all stays as it was.
 #[derive(Debug, Args)]
 pub struct Reload {
+    /// Try the rules on packets out: unless `ratelimit confirm` comes within this time (such as 60s), everything passes from
+    /// then on, whatever becomes of the daemon. Files that change meanwhile are tried out with them.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    revert_after: Option<Nanos>,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -58,8 +63,18 @@ impl Reload {
     /// # Errors
     /// The configuration is wrong, or nobody answers.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let answer = self.daemon.ask("reload", &json!({}), LOADING)?;
-        answer_with(output, &format!("reloaded: {} rules\n", answer["rules"]), &answer)
+        let asked = match self.revert_after {
+            Some(time) => json!({"revert_after_seconds": time.0 / Nanos::SECOND.0}),
+            None => json!({}),
+        };
+        let answer = self.daemon.ask("reload", &asked, LOADING)?;
+        let mut text = format!("reloaded: {} rules\n", answer["rules"]);
+        if let Some(seconds) = answer["trial"]["seconds_left"].as_u64() {
+            let left = Time(Nanos::from_secs(seconds));
+            text +=
+                &format!("on trial: everything passes in {left}, unless `ratelimit confirm` comes before\n");
+        }
+        answer_with(output, &text, &answer)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What the daemon answers at its control socket.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, num::NonZeroU64, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::{DefaultBodyLimit, Path as PathPart, Request, State, rejection::JsonRejection},
     http::{StatusCode, header},
     middleware::{self, Next},
@@ -156,8 +156,23 @@ async fn detach(State(daemon): State<Daemon>) -> Response {
     ask(&daemon, Command::Detach).await
 }
 
-async fn reload(State(daemon): State<Daemon>) -> Response {
-    ask(&daemon, Command::Reload).await
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedReload {
+    #[serde(default)]
+    revert_after_seconds: Option<NonZeroU64>,
+}
+
+/// Without a body it is a reload without a trial.
+async fn reload(State(daemon): State<Daemon>, asked: Bytes) -> Response {
+    let asked = if asked.is_empty() { Ok(AskedReload::default()) } else { serde_json::from_slice(&asked) };
+    match asked.map(|asked| asked.revert_after_seconds) {
+        Ok(seconds) => {
+            let trial = seconds.map(|seconds| Nanos::from_secs(seconds.get()));
+            ask(&daemon, |answer| Command::Reload(trial, answer)).await
+        }
+        Err(error) => refused(StatusCode::BAD_REQUEST, error),
+    }
 }
 
 #[derive(Deserialize)]

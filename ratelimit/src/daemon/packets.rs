@@ -14,7 +14,8 @@ use tracing::{error, info, warn};
 use crate::{
     control::{AnsweredBuckets, AskedBuckets},
     dataplane::{
-        self, BanStatus, Bans, Changes, Claim, Dataplane, Error, Log, Trial, Wanted, around, in_one_line,
+        self, BanStatus, Bans, Changes, Claim, Dataplane, Error, Log, Trial, TrialStatus, Wanted, around,
+        in_one_line,
     },
     policy::{InstanceName, Network, OnExit, Prefix, PrefixList},
 };
@@ -44,6 +45,11 @@ impl OnTrial {
     fn begin(length: Nanos) -> Result<Self, Error> {
         Ok(Self { length, end: Nanos(dataplane::monotonic()?.0.saturating_add(length.0)) })
     }
+
+    fn announce(&self) {
+        let seconds = self.length.0.div_ceil(Nanos::SECOND.0);
+        warn!(seconds, "on trial: unless `ratelimit confirm` comes in time, everything passes from then on");
+    }
 }
 
 impl Packets {
@@ -60,7 +66,7 @@ impl Packets {
     ) -> Result<Self> {
         let trial = revert_after.map(OnTrial::begin).transpose()?;
         let trial_end = trial.map(|trial| trial.end);
-        let wanted = Wanted { network: &network, config, observes: None, trial_end };
+        let wanted = Wanted { network: &network, config, observes: None, trial_end, is_new_trial: true };
         let dataplane = claim.start(&wanted, control)?;
         let mut packets = Self { config: config.to_owned(), network, dataplane, trial, retry_at: None };
         packets.plan_retry();
@@ -85,11 +91,7 @@ impl Packets {
             warn!("all rules only observe, until `ratelimit observe off`");
         }
         if let Some(trial) = self.trial {
-            let seconds = trial.length.0.div_ceil(Nanos::SECOND.0);
-            warn!(
-                seconds,
-                "on trial: unless `ratelimit confirm` comes in time, everything passes from then on"
-            );
+            trial.announce();
         }
     }
 
@@ -103,20 +105,37 @@ impl Packets {
         self.dataplane.log()
     }
 
-    /// Puts other rules in force, in one step.
+    /// Puts other rules in force, in one step: on a new trial if a time is given for it.
     ///
     /// # Errors
     /// Why the old ones stay.
-    pub fn reload(&mut self, network: &Network) -> Result<(), String> {
-        self.replace(network, None)?;
+    pub fn reload(&mut self, network: &Network, revert_after: Option<Nanos>) -> Result<(), String> {
+        self.replace(network, None, revert_after)?;
         self.network = network.clone();
+        if let Some(trial) = self.trial.filter(|_| revert_after.is_some()) {
+            trial.announce();
+        }
         Ok(())
     }
 
-    fn replace(&mut self, network: &Network, observes: Option<bool>) -> Result<(), String> {
-        let trial = self.trial_now().map_err(|error| error.to_string())?;
-        let trial_end = trial.map(|trial| trial.end);
-        let wanted = Wanted { network, config: &self.config, observes, trial_end };
+    fn replace(
+        &mut self,
+        network: &Network,
+        observes: Option<bool>,
+        revert_after: Option<Nanos>,
+    ) -> Result<(), String> {
+        let trial = match revert_after {
+            Some(length) => OnTrial::begin(length).map(Some),
+            None => self.trial_now(),
+        };
+        let trial = trial.map_err(|error| error.to_string())?;
+        let wanted = Wanted {
+            network,
+            config: &self.config,
+            observes,
+            trial_end: trial.map(|trial| trial.end),
+            is_new_trial: revert_after.is_some(),
+        };
         self.dataplane.replace(&wanted).map_err(|error| in_one_line(&error))?;
         self.trial = trial;
         self.plan_retry();
@@ -131,6 +150,11 @@ impl Packets {
             Trial::Left(_) => Some(trial),
             Trial::Failed => Some(OnTrial::begin(trial.length)?),
         })
+    }
+
+    /// How its trial stands.
+    pub fn trial(&self) -> TrialStatus {
+        self.dataplane.trial().map_or(TrialStatus::None, TrialStatus::from)
     }
 
     /// Returns when the trial is over, whichever way it went.
@@ -183,7 +207,7 @@ impl Packets {
             );
         }
         let network = self.network.clone();
-        self.replace(&network, Some(observes))?;
+        self.replace(&network, Some(observes), None)?;
         if observes {
             warn!("all rules only observe, until `ratelimit observe off`");
         } else {

@@ -11,7 +11,7 @@ use super::{Source, packets::Packets, watch::Stamps};
 use crate::{
     config::Checked,
     control::AskedBuckets,
-    dataplane::{Bans, Claim, Log},
+    dataplane::{Bans, Claim, Log, TrialStatus},
     metrics::Reloads,
     policy::{InstanceName, OnExit, Policy},
     server::{Layer, Prepared},
@@ -140,13 +140,14 @@ impl Running {
         self.packets.as_mut()?.log()
     }
 
-    /// Reads the configuration again and puts it in force. If anything is wrong with it, all stays as it was.
+    /// Reads the configuration again and puts it in force, on trial for a time if one is given. If anything is wrong with it,
+    /// all stays as it was.
     ///
     /// # Errors
     /// Why it stays.
-    pub fn reload(&mut self, reason: &str) -> Result<Value, String> {
+    pub fn reload(&mut self, reason: &str, trial: Option<Nanos>) -> Result<Value, String> {
         let before = Stamps::of(files(&self.source, &self.policy));
-        let done = self.try_reload();
+        let done = self.try_reload(trial);
         self.stamps = before.for_files(files(&self.source, &self.policy));
         let on_packets = self.packets.as_ref().map_or(0, |packets| packets.network().rules.len());
         let on_requests =
@@ -161,10 +162,16 @@ impl Running {
                 error!(reason, "not reloaded, what was in force stays: {}", ShownLines(why));
             }
         }
-        done.map(|()| json!({"reloaded": true, "rules": on_packets, "request_limits": on_requests}))
+        let trial = self.packets.as_ref().map_or(TrialStatus::None, Packets::trial);
+        done.map(|()| {
+            json!({"reloaded": true, "rules": on_packets, "request_limits": on_requests, "trial": trial})
+        })
     }
 
-    fn try_reload(&mut self) -> Result<(), String> {
+    fn try_reload(&mut self, trial: Option<Nanos>) -> Result<(), String> {
+        if trial.is_some() && self.packets.is_none() {
+            return Err(format!("{NO_PACKETS}, and only rules on packets can be on trial"));
+        }
         if self.source.is_stream() {
             return Err("the configuration came through a stream, which can't be read again".to_owned());
         }
@@ -184,20 +191,20 @@ impl Running {
             }
         }
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));
-        self.put_in_force(&policy)?;
+        self.put_in_force(&policy, trial)?;
         self.policy = policy;
         Ok(())
     }
 
     /// Both layers or neither.
-    fn put_in_force(&mut self, policy: &Policy) -> Result<(), String> {
+    fn put_in_force(&mut self, policy: &Policy, trial: Option<Nanos>) -> Result<(), String> {
         let requests = |layer: Option<&Layer>, policy: &Policy| {
             let both = layer.zip(policy.application.as_ref());
             both.map_or(Ok(()), |(layer, application)| layer.reload(application))
         };
         requests(self.requests.as_ref(), policy).map_err(|error| error.to_string())?;
         let packets = self.packets.as_mut().zip(policy.network.as_ref());
-        packets.map_or(Ok(()), |(packets, network)| packets.reload(network)).inspect_err(|_| {
+        packets.map_or(Ok(()), |(packets, network)| packets.reload(network, trial)).inspect_err(|_| {
             if let Err(error) = requests(self.requests.as_ref(), &self.policy) {
                 error!("the old rules on requests can't be put back in force: {error}");
             }

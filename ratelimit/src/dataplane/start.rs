@@ -43,6 +43,8 @@ pub struct Wanted<'w> {
     pub observes: Option<bool>,
     /// If it is on trial, until when, on CLOCK_MONOTONIC.
     pub trial_end: Option<Nanos>,
+    /// Whether that trial begins now, and is not over if an earlier one has been confirmed.
+    pub is_new_trial: bool,
 }
 
 impl Claim {
@@ -256,8 +258,9 @@ fn put_in_force(
     // owners, and nobody takes what was in force before for what is.
     (state.is_starting, state.daemon) = (true, Some(daemon.clone()));
     write_state(&mut generation, &state)?;
-    let was_on_trial = old.as_ref().is_some_and(|old| old.compiled.globals.is_on_trial != 0);
-    let trial_before = trial::replace_end(&mut generation, wanted.trial_end, was_on_trial)?;
+    let goes_on =
+        !wanted.is_new_trial && old.as_ref().is_some_and(|old| old.compiled.globals.is_on_trial != 0);
+    let trial_before = trial::replace_end(&mut generation, wanted.trial_end, goes_on)?;
     let old = old.map(|old| &mut old.generation);
     let attached = attach::attach(generation.program()?, pins, &targets, old);
     let attachments = match attached {

@@ -17,16 +17,16 @@ pub enum Trial {
     Failed,
 }
 
-/// Sets when the trial ends, and returns when it would have. If the rules before were on trial and have been confirmed
-/// meanwhile, these are, too.
+/// Sets when the trial ends, and returns when it would have. If it is one that goes on, and has been confirmed meanwhile, it
+/// stays so.
 pub(super) fn replace_end(
     generation: &mut Generation,
     end: Option<Nanos>,
-    was_on_trial: bool,
+    goes_on: bool,
 ) -> Result<Option<Nanos>, Error> {
     let mut map: Array<&mut MapData, u64> = generation.map_mut("TRIAL")?.try_into()?;
     let before = map.get(&0, 0)?;
-    if before != 0 || !was_on_trial {
+    if before != 0 || !goes_on {
         map.set(0, end.map_or(0, |end| end.0), 0)?;
     }
     Ok((before != 0).then_some(Nanos(before)))

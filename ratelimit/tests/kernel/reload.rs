@@ -11,6 +11,7 @@ use std::{
 use nix::sys::signal::Signal;
 use ratelimit::{
     control::{self, AnsweredBuckets},
+    dataplane::TrialStatus,
     policy::InstanceName,
 };
 use serde_json::json;
@@ -283,6 +284,30 @@ fn a_confirmed_trial_stays_in_force() {
         send(&link.sender(CLIENT), 20);
         assert_eq!(rule(&judged(20), "every"), (10, 10));
         assert_eq!(reason(&status(), "reverted").packets, 0);
+    });
+}
+
+#[test]
+fn a_reload_is_on_trial_if_asked_and_so_is_what_comes_meanwhile() {
+    isolated(|| {
+        let link = Link::new(&[CLIENT]);
+        let path = config(&[], &["{name: every, rate: 1/h, burst: 10}"]);
+        let mut daemon = Daemon::start(&path);
+        let said = run(&["reload", "--revert-after", "10m"]);
+        assert!(said.contains("on trial: everything passes in "), "{said}");
+        assert!(matches!(status().trial, TrialStatus::SecondsLeft(500..=600)), "{:?}", status().trial);
+        assert_eq!(run(&["confirm"]), "confirmed: the rules stay\n");
+        assert!(!run(&["reload"]).contains("trial"));
+        // What has been confirmed says nothing about the next trial.
+        run(&["reload", "--revert-after", "6s"]);
+        config(&["deny: [10.1.0.2]"], &["{name: every, rate: 1/h, burst: 10}"]);
+        daemon.wait_for("a file has changed");
+        send(&link.sender(CLIENT), 5);
+        assert_eq!(reason(&judged(5), "denied").packets, 5);
+        wait::until("the trial has failed", || (status().trial == TrialStatus::Failed).then_some(()));
+        daemon.wait_for("nobody has confirmed");
+        send(&link.sender(CLIENT), 5);
+        assert_eq!(reason(&judged(10), "reverted").packets, 5);
     });
 }
 
