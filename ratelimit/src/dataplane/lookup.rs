@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ratelimit_common::{
     algorithm,
     packet::{Address, Ports},
+    table::Key,
     time::{Nanos, Now},
     wire,
 };
@@ -36,7 +37,7 @@ pub struct BucketStatus {
 
 impl Dataplane {
     /// The buckets that packets of a source are charged to, as far as its address alone tells, under one rule or all; they are
-    /// made as good as new if `reset`.
+    /// made as good as new if `reset`, and nothing counts towards a ban any more.
     ///
     /// # Errors
     /// The clock can't be read.
@@ -74,10 +75,10 @@ impl Dataplane {
         if mask.destination != [0; 2] || mask.ports != 0 || (bits == 0 && !is_global) {
             return None;
         }
-        let secret = &self.compiled().globals.secret;
-        let key = secret.key(limit.tag(mask.family), mask.identity(secret, address.bits, [0; 2], Ports(0)));
+        let key = self.key(address, limit);
         if reset {
             self.buckets().reset(&key, now);
+            self.forget_denied(address, limit, now);
         }
         let state = self.buckets().state(&key).filter(|state| !algorithm::is_idle(*state, now));
         let fresh = algorithm::fresh(now);
@@ -93,6 +94,19 @@ impl Dataplane {
             reset_after: seconds(decision.reset_after()),
             in_use: state.is_some(),
         })
+    }
+
+    /// Forgets what has been counted of a source on the way to a ban.
+    fn forget_denied(&self, source: Address, limit: &wire::Rule, now: Now) {
+        if let Some(denied) = self.compiled().limits.get(limit.ban as usize).filter(|_| limit.ban != 0) {
+            self.buckets().reset(&self.key(source, denied), now);
+        }
+    }
+
+    fn key(&self, source: Address, limit: &wire::Rule) -> Key {
+        let secret = &self.compiled().globals.secret;
+        let mask = &limit.masks[source.family as usize];
+        secret.key(limit.tag(mask.family), mask.identity(secret, source.bits, [0; 2], Ports(0)))
     }
 }
 

@@ -174,6 +174,10 @@ fn who_is_unbanned_is_counted_from_nothing() {
         run(&["ban", "10.1.0.0/16", "fd00::/16"]);
         run(&["unban", "--all"]);
         assert_eq!(judged_after(19).bans, 0);
+        // So is whoever gets all back, of whom one packet passes again.
+        run(&["bucket", host, "--reset"]);
+        run(&["bucket", long, "--reset"]);
+        assert_eq!(judged_after(20).bans, 0);
         assert_eq!(judged_after(1).bans, 2);
     });
 }
