@@ -121,10 +121,32 @@ fn requests_are_judged_by_the_clock_of_the_log() {
     let summary = &lines[8]["summary"];
     let count = |name: &str| summary[name].as_u64().unwrap();
     assert_eq!(["allowed", "denied", "unlimited", "refused", "unread"].map(count), [5, 3, 1, 0, 1]);
+    assert_eq!(["late", "very_late", "ahead"].map(count), [1, 0, 0]);
     assert_eq!(summary["denied_most"][0], json!({"descriptor": "client=192.0.2.1", "count": 2}));
-    let expected = "log:9: not a line of the combined format; 1 such lines were passed over\n";
+    let expected = "log:9: not a line of the combined format; such lines were passed over (1 in all)\n";
     assert!(text(&output.stderr).ends_with(expected), "{}", text(&output.stderr));
     assert!(!lab.path("state").exists(), "nothing is saved");
+}
+
+#[test]
+fn a_line_far_in_the_future_does_not_stop_the_clock_for_those_after_it() {
+    let request = |time: &str| line("192.0.2.1", time, "/", "cli");
+    let odd = request("00:00:01").replace("/2000:", "/2099:");
+    let times = ["00:00:00", "00:00:00", "00:00:00", "00:01:00", "00:02:00", "00:03:00", "00:04:00"];
+    let mut lines = times.map(request).to_vec();
+    lines.insert(1, odd);
+    lines.push(request("00:00:00"));
+    let output = Lab::new(&rules(), &lines.concat()).run(&["--output", "json"]);
+    let allowed: Vec<bool> = text(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["allow"].as_bool())
+        .collect();
+    assert_eq!(allowed, [true, true, false, false, true, true, true, true, true]);
+    let errors: Vec<&str> = text(&output.stderr).lines().collect();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors[0].contains("log:2: more than a minute ahead of most lines after it"), "{errors:?}");
+    assert!(errors[1].contains("log:9: more than a minute before a line above it"), "{errors:?}");
+    assert!(errors[1].ends_with("(1 in all)"), "{errors:?}");
 }
 
 #[test]
@@ -135,6 +157,7 @@ fn the_summary_says_what_came_of_all() {
 allowed                5
   without a limit      1
 denied                 3
+late                   1
 unread                 1
 
 RULE                    HITS  WITHIN  NEAR  OVER  OBSERVED

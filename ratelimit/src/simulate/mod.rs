@@ -13,6 +13,7 @@ mod report;
 mod requests;
 mod seconds;
 mod tally;
+mod timed_log;
 mod trial;
 
 pub use self::{
@@ -25,5 +26,6 @@ pub use self::{
     requests::{RequestReport, RequestSummary, RequestTrial},
     seconds::{Seconds, SecondsError, parse_seconds},
     tally::Summary,
+    timed_log::{Disorder, Noted, TimedLog},
     trial::Trial,
 };

@@ -48,7 +48,7 @@ pub struct RequestSummary {
 pub struct RequestReport {
     /// The line's number.
     pub line: u64,
-    /// When, in seconds since the Unix epoch.
+    /// When, as logged, in seconds since the Unix epoch.
     pub seconds: u64,
     /// Who asked.
     pub client: String,
@@ -85,11 +85,10 @@ impl RequestTrial {
         Ok(Some(Self { service, clock, auth, summary: RequestSummary::default() }))
     }
 
-    /// Judges a request at its time, or at that of the one before if its own is earlier: logs are in the order in which
-    /// requests ended.
-    pub fn judge(&mut self, line: u64, logged: &LoggedRequest) -> RequestReport {
-        use crate::{clock::Clock as _, policy::application::Facts as _};
-        self.clock.set(self.clock.now().max(logged.time));
+    /// Judges a request that came at `now`, which is not before that of the last one.
+    pub fn judge(&mut self, line: u64, logged: &LoggedRequest, now: Nanos) -> RequestReport {
+        use crate::policy::application::Facts as _;
+        self.clock.set(now);
         let descriptors = self.auth.descriptors(logged);
         let mut report = RequestReport {
             line,

@@ -15,7 +15,7 @@ use crate::{
         table::Table,
     },
     config,
-    simulate::{AccessLog, LogLine, RequestTrial},
+    simulate::{AccessLog, Disorder, LogLine, Noted, RequestTrial, TimedLog},
     text::Shown,
 };
 
@@ -25,8 +25,8 @@ const TOP: usize = 10;
 /// How a log was read.
 #[derive(Default)]
 struct Reading {
-    unread: u64,
-    first_unread: Option<u64>,
+    unread: Noted,
+    disorder: Disorder,
 }
 
 /// Runs it.
@@ -58,49 +58,66 @@ pub fn run(configuration: &Path, log: &Path, output: Output) -> Result<(), Failu
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
         Err(error) => return Err(Failure::failed(format_args!("{name}: {error}"))),
     };
-    match reading.first_unread {
+    match reading.unread.first {
         Some(line) if trial.summary().is_empty() => Err(Failure::wrong_file(format_args!(
             "{name}:{line}: no line is one of the combined format of nginx or Apache"
         ))),
-        Some(line) => {
-            let count = reading.unread;
-            let message = format!(
-                "{name}:{line}: not a line of the combined format; {count} such lines were passed over"
-            );
-            complain(&Shown(message));
+        _ => {
+            warn(log, &reading);
             Ok(())
         }
-        None => Ok(()),
+    }
+}
+
+/// Says what the summary can't be trusted in.
+fn warn(log: &Path, reading: &Reading) {
+    let Reading { unread, disorder: Disorder { very_late, ahead, .. } } = reading;
+    for (noted, what) in [
+        (unread, "not a line of the combined format; such lines were passed over"),
+        (
+            ahead,
+            "more than a minute ahead of most lines after it; such requests were judged at the time of the lines \
+             around them",
+        ),
+        (
+            very_late,
+            "more than a minute before a line above it; such requests were judged at that one's time: sort the log by \
+             time, or give older files first",
+        ),
+    ] {
+        if let Some(line) = noted.first {
+            complain(&Shown(format_args!("{}:{line}: {what} ({} in all)", log.display(), noted.count)));
+        }
     }
 }
 
 fn play(
-    mut log: AccessLog<Box<dyn BufRead>>,
+    log: AccessLog<Box<dyn BufRead>>,
     trial: &mut RequestTrial,
     output: Output,
     out: &mut impl Write,
 ) -> io::Result<Reading> {
-    let mut reading = Reading::default();
+    let (mut log, mut reading) = (TimedLog::new(log), Reading::default());
     while let Some((number, line)) = log.next_line()? {
         let LogLine::Request(request) = line else {
-            reading.unread += 1;
-            reading.first_unread.get_or_insert(number);
+            reading.unread.note(number);
             continue;
         };
-        let report = trial.judge(number, &request);
+        let report = trial.judge(number, &request, log.now());
         if output == Output::Json {
             serde_json::to_writer(&mut *out, &report)?;
             writeln!(out)?;
         }
     }
+    reading.disorder = *log.disorder();
     match output {
-        Output::Text => write_summary(trial, reading.unread, out)?,
-        Output::Json => write_json_summary(trial, reading.unread, out)?,
+        Output::Text => write_summary(trial, &reading, out)?,
+        Output::Json => write_json_summary(trial, &reading, out)?,
     }
     Ok(reading)
 }
 
-fn write_summary(trial: &RequestTrial, unread: u64, out: &mut impl Write) -> io::Result<()> {
+fn write_summary(trial: &RequestTrial, reading: &Reading, out: &mut impl Write) -> io::Result<()> {
     let summary = trial.summary();
     let mut table = Table::new(["REQUESTS", "COUNT"]);
     let rows = [
@@ -109,7 +126,9 @@ fn write_summary(trial: &RequestTrial, unread: u64, out: &mut impl Write) -> io:
         ("  without a limit", summary.unlimited),
         ("denied", summary.denied),
         ("refused", summary.refused),
-        ("unread", unread),
+        ("late", reading.disorder.late.count),
+        ("ahead", reading.disorder.ahead.count),
+        ("unread", reading.unread.count),
     ];
     let shown = |(name, count): &(&str, u64)| *count > 0 || ["allowed", "denied"].contains(name);
     for (name, count) in rows.into_iter().filter(shown) {
@@ -140,7 +159,7 @@ fn write_summary(trial: &RequestTrial, unread: u64, out: &mut impl Write) -> io:
     Ok(())
 }
 
-fn write_json_summary(trial: &RequestTrial, unread: u64, out: &mut impl Write) -> io::Result<()> {
+fn write_json_summary(trial: &RequestTrial, reading: &Reading, out: &mut impl Write) -> io::Result<()> {
     let summary = trial.summary();
     let rules: Vec<_> = trial
         .rules()
@@ -169,7 +188,10 @@ fn write_json_summary(trial: &RequestTrial, unread: u64, out: &mut impl Write) -
         "unlimited": summary.unlimited,
         "denied": summary.denied,
         "refused": summary.refused,
-        "unread": unread,
+        "late": reading.disorder.late.count,
+        "very_late": reading.disorder.very_late.count,
+        "ahead": reading.disorder.ahead.count,
+        "unread": reading.unread.count,
         "rules": rules,
         "denied_most": denied,
     }});
