@@ -28,6 +28,7 @@ pub use validate::read_prefixes;
 
 use crate::policy::{Policy, application::RuleSet};
 use error::Report;
+use rule_file::FileSet;
 use tree::Node;
 
 /// A file that can be put in force, and what may not be meant in it.
@@ -94,26 +95,30 @@ pub enum CheckedFile {
 
 /// Reads files of either kind, each once; all files of rules among them are one set.
 pub fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<CheckedFile, ConfigErrors>> {
-    let mut rules = RuleSet::default();
-    let check = |file: &PathBuf| {
-        let mut report = Report::new(file);
-        let tree = source::read(file, &mut report).and_then(|text| tree::parse(&text, &mut report));
+    enum Found {
+        Rules(Option<usize>),
+        Configuration(Option<Box<Policy>>),
+    }
+    let mut set = FileSet::new(merge_domains);
+    let mut reports: Vec<Report> = files.iter().map(|file| Report::new(file)).collect();
+    let read = |(index, (file, report)): (usize, (&PathBuf, &mut Report))| {
+        let tree = source::read(file, report).and_then(|text| tree::parse(&text, report));
         match tree {
-            Some(tree) if rule_file::is_one(&tree) => {
-                let limits = rule_file::read_into(&mut rules, &tree, merge_domains, &mut report);
-                let checked = report.finish(limits);
-                checked.map(|(limits, warnings)| CheckedFile::Rules { limits, warnings })
-            }
-            tree => {
-                let policy = tree.and_then(|tree| read(&tree, file, &mut report));
-                let checked = report.finish(policy);
-                checked.map(|(policy, warnings)| {
-                    CheckedFile::Configuration(Box::new(Checked { policy, warnings }))
-                })
-            }
+            Some(tree) if rule_file::is_one(&tree) => Found::Rules(set.add(&tree, index, report)),
+            tree => Found::Configuration(tree.and_then(|tree| read(&tree, file, report)).map(Box::new)),
         }
     };
-    files.iter().map(check).collect()
+    let found: Vec<Found> = files.iter().zip(&mut reports).enumerate().map(read).collect();
+    set.warn(&mut reports);
+    let finish = |(found, report): (Found, Report)| match found {
+        Found::Rules(limits) => {
+            report.finish(limits).map(|(limits, warnings)| CheckedFile::Rules { limits, warnings })
+        }
+        Found::Configuration(policy) => report.finish(policy).map(|(policy, warnings)| {
+            CheckedFile::Configuration(Box::new(Checked { policy: *policy, warnings }))
+        }),
+    };
+    found.into_iter().zip(reports).map(finish).collect()
 }
 
 fn read(tree: &Node, path: &Path, report: &mut Report) -> Option<Policy> {

@@ -4,14 +4,15 @@
 mod descriptor;
 mod keys;
 mod limit;
+mod replaces;
 
 use std::path::PathBuf;
 
 pub use self::keys::home_of;
-use self::{descriptor::Descriptors, keys::read_mapping};
+use self::{descriptor::Descriptors, keys::read_mapping, replaces::Replacement};
 use super::{
     error::{At, Report},
-    fields::Field,
+    fields::{Field, Text},
     source,
     tree::{self, Node},
 };
@@ -25,15 +26,16 @@ const LONGEST_TEXT: usize = 4_096;
 
 /// Reads a set of files; what is wrong with each goes to `report`.
 pub fn read_all(files: &[PathBuf], merge_domains: bool, report: &mut Report) -> RuleSet {
-    let mut rules = RuleSet::default();
-    for file in files {
-        let mut own = Report::new(file);
-        if let Some(tree) = source::read(file, &mut own).and_then(|text| tree::parse(&text, &mut own)) {
-            read_into(&mut rules, &tree, merge_domains, &mut own);
+    let mut set = FileSet::new(merge_domains);
+    let mut reports: Vec<Report> = files.iter().map(|file| Report::new(file)).collect();
+    for (index, (file, own)) in files.iter().zip(&mut reports).enumerate() {
+        if let Some(tree) = source::read(file, own).and_then(|text| tree::parse(&text, own)) {
+            set.add(&tree, index, own);
         }
-        report.absorb(own);
     }
-    rules
+    set.warn(&mut reports);
+    reports.into_iter().for_each(|own| report.absorb(own));
+    set.rules
 }
 
 /// Whether a file is one of rules: it has a `domain` or `descriptors` at its top, and nothing of a configuration.
@@ -44,23 +46,43 @@ pub fn is_one(tree: &Node) -> bool {
     (has("domain") || has("descriptors")) && !has("network") && !has("application")
 }
 
-/// Adds the rules of a file to a set, and says how many limits it has.
-pub fn read_into(
-    rules: &mut RuleSet,
-    tree: &Node,
+/// The rules of files that go together.
+#[derive(Debug, Default)]
+pub struct FileSet {
+    rules: RuleSet,
     merge_domains: bool,
-    report: &mut Report,
-) -> Option<usize> {
-    let (domain, places) = read(&Field::root(tree), report)?;
-    let limits = domain.limits();
-    if let Err(error) = rules.add(domain, merge_domains) {
-        let at = match &error {
-            RuleSetError::DuplicateDomain(_) => Some(&places.domain),
-            RuleSetError::DuplicateDescriptor { index, .. } => places.descriptors.get(*index),
-        };
-        report.error(at.unwrap_or(&At::default()), error);
+    replacements: Vec<Replacement>,
+}
+
+impl FileSet {
+    /// No files yet.
+    pub fn new(merge_domains: bool) -> Self {
+        Self { merge_domains, ..Self::default() }
     }
-    Some(limits)
+
+    /// Adds the rules of the file of that number, and says how many limits it has.
+    pub fn add(&mut self, tree: &Node, file: usize, report: &mut Report) -> Option<usize> {
+        let (domain, places) = read(&Field::root(tree), report)?;
+        let limits = domain.limits();
+        let name = domain.name.clone();
+        let replacement = |(by, other)| Replacement { file, domain: name.clone(), by, name: other };
+        self.replacements.extend(places.replaced.into_iter().map(replacement));
+        if let Err(error) = self.rules.add(domain, self.merge_domains) {
+            let at = match &error {
+                RuleSetError::DuplicateDomain(_) => Some(&places.domain),
+                RuleSetError::DuplicateDescriptor { index, .. } => places.descriptors.get(*index),
+            };
+            report.error(at.unwrap_or(&At::default()), error);
+        }
+        Some(limits)
+    }
+
+    /// Notes what may not be meant in them all, in the reports of the files, if nothing is wrong with these.
+    pub fn warn(&self, reports: &mut [Report]) {
+        if reports.iter().all(Report::is_clean) {
+            replaces::warn(&self.replacements, &self.rules, reports);
+        }
+    }
 }
 
 /// Where what may collide with other files stands.
@@ -68,6 +90,8 @@ struct Places {
     domain: At,
     /// One for each descriptor at the top.
     descriptors: Vec<At>,
+    /// What limits replace.
+    replaced: Vec<(Option<String>, Text)>,
 }
 
 fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
@@ -85,9 +109,9 @@ fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
     }
     check_length(&name, &at, report);
     let descriptors = top.get("descriptors").filter(|field| !field.is_null());
-    let descriptors = descriptors.map(|field| Descriptors::new(&name, report).read(&field, &[]));
-    let (descriptors, places) = descriptors.unwrap_or_default();
-    let places = Places { domain: at, descriptors: places };
+    let mut reader = Descriptors::new(&name, report);
+    let (descriptors, places) = descriptors.map(|field| reader.read(&field, &[])).unwrap_or_default();
+    let places = Places { domain: at, descriptors: places, replaced: reader.replaced };
     (!name.is_empty()).then_some((Domain { name, descriptors }, places))
 }
 

@@ -194,7 +194,8 @@ fn all_mistakes_of_all_files_are_reported_at_once() {
 #[test]
 fn a_known_key_at_a_wrong_level_is_a_warning() {
     let content = "domain: d\nunit: day\ndescriptors:\n- key: a\n  unit: day\n  rate_limit: {unit: day, \
-                   requests_per_unit: 1, shadow_mode: true, replaces: [{name: x, value: y}]}\n";
+                   requests_per_unit: 1, shadow_mode: true, replaces: [{name: x, value: y}]}\n\
+                   - {key: b, rate_limit: {name: x, unlimited: true}}\n";
     let files = files(&[content]);
     let checked = config::check_rules(&files.paths, false).unwrap();
     let found: Vec<_> = checked

@@ -10,6 +10,7 @@ mod files;
 mod labels;
 mod lookup;
 mod reload;
+mod replaces;
 mod reports;
 mod soft;
 mod state;

@@ -121,7 +121,8 @@ pub const KEYS: &[Key] = &[
         "descriptors[].rate_limit.replaces",
         "list of mappings",
         Said("none"),
-        "Limits that do not apply to requests that this one applies to.",
+        "Limits that do not apply to requests that this one applies to. Limits that replace each other are a warning, as of \
+         a request with both neither applies, and so are names that no limit of the domain has.",
         "rate_limit: {replaces: [{name: fast}], unit: hour, requests_per_unit: 5}",
     ),
     key(

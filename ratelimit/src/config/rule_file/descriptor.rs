@@ -8,7 +8,7 @@ use super::{check_length, keys::read_mapping, limit};
 use crate::{
     config::{
         error::{At, Report, quoted},
-        fields::{Field, Mapping},
+        fields::{Field, Mapping, Text},
     },
     policy::application::{DescriptorRule, composite_key},
 };
@@ -16,6 +16,8 @@ use crate::{
 /// Reads the descriptors of one domain.
 pub struct Descriptors<'r> {
     domain: &'r str,
+    /// What their limits replace: the own name, if there is one, and the other.
+    pub replaced: Vec<(Option<String>, Text)>,
     report: &'r mut Report,
 }
 
@@ -25,7 +27,7 @@ const NO: [&str; 4] = ["false", "no", "off", "n"];
 
 impl<'r> Descriptors<'r> {
     pub fn new(domain: &'r str, report: &'r mut Report) -> Self {
-        Self { domain, report }
+        Self { domain, replaced: Vec::new(), report }
     }
 
     /// Reads a list of descriptors; of two with one key and value, the second is a mistake. Also says where each stands.
@@ -70,7 +72,10 @@ impl<'r> Descriptors<'r> {
             self.report.error(&map.at_of("metadata"), "must be a mapping");
         }
         rule.limit = match map.get("rate_limit").filter(|field| !field.is_null()) {
-            Some(field) => limit::read(&field, self.report),
+            Some(field) => limit::read(&field, self.report).map(|(limit, replaced)| {
+                self.replaced.extend(replaced.into_iter().map(|name| (limit.name.clone(), name)));
+                limit
+            }),
             None => None,
         };
         if let Some(below) = map.get("descriptors").filter(|field| !field.is_null()) {
@@ -120,7 +125,7 @@ fn json(field: &Field<'_>) -> Value {
         return Value::Null;
     }
     if field.is_mapping() {
-        let entry = |(key, value): (crate::config::fields::Text, Field<'_>)| (key.text, json(&value));
+        let entry = |(key, value): (Text, Field<'_>)| (key.text, json(&value));
         return Value::Object(field.entries().into_iter().map(entry).collect::<Map<_, _>>());
     }
     match (field.list(), field.scalar()) {

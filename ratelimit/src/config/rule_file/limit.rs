@@ -32,19 +32,20 @@ const OF_LIMITED: [&str; 10] = [
     "requests_per_unit",
 ];
 
-/// Reads a limit.
-pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RequestLimit> {
+/// Reads a limit, and where the names of those that it replaces stand.
+pub fn read(field: &Field<'_>, report: &mut Report) -> Option<(RequestLimit, Vec<Text>)> {
     let map = read_mapping(field, "descriptors[].rate_limit", report)?;
     let mut reader = Reader { map: &map, report };
     let name = reader.text("name").map(|text| text.text).filter(|name| !name.is_empty());
-    let replaces = reader.replaces(name.as_deref());
+    let replaced = reader.replaces(name.as_deref());
+    let replaces = replaced.iter().map(|name| name.text.clone()).collect();
     let quantity = if flag(&map, "unlimited", reader.report) {
         reader.refuse_beside_unlimited();
         Some(Quantity::Unlimited)
     } else {
         reader.rate().map(Quantity::Limited)
     };
-    Some(RequestLimit { name, replaces, quantity: quantity? })
+    Some((RequestLimit { name, replaces, quantity: quantity? }, replaced))
 }
 
 struct Reader<'t, 'r> {
@@ -67,13 +68,13 @@ impl Reader<'_, '_> {
         parse(&text.text).map_err(|error| self.report.error(&text.at, error)).ok()
     }
 
-    fn replaces(&mut self, own: Option<&str>) -> Vec<String> {
+    fn replaces(&mut self, own: Option<&str>) -> Vec<Text> {
         let list = self.map.get("replaces").filter(|field| !field.is_null());
         let items = list.map(|list| list.items(self.report)).unwrap_or_default();
         items.iter().filter_map(|item| self.replaced(item, own)).collect()
     }
 
-    fn replaced(&mut self, item: &Field<'_>, own: Option<&str>) -> Option<String> {
+    fn replaced(&mut self, item: &Field<'_>, own: Option<&str>) -> Option<Text> {
         let map = read_mapping(item, "descriptors[].rate_limit.replaces[]", self.report)?;
         let name = map.get("name").filter(|field| !field.is_null());
         let name = name.and_then(|field| field.text(self.report)).filter(|name| !name.text.is_empty());
@@ -82,7 +83,7 @@ impl Reader<'_, '_> {
             Some(name) if Some(&*name.text) == own => {
                 self.report.error(&name.at, "replaces names its own descriptor's limit");
             }
-            Some(name) => return Some(name.text),
+            Some(name) => return Some(name),
         }
         None
     }
