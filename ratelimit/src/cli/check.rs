@@ -2,6 +2,7 @@
 
 mod ask;
 mod endpoint;
+mod tls;
 
 use std::{
     fmt::{self, Display, Write as _},
@@ -13,7 +14,11 @@ use std::{
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::endpoint::{Endpoint, EndpointError};
+use self::{
+    ask::Caller,
+    endpoint::{Endpoint, EndpointError},
+    tls::Identity,
+};
 use super::{answer_with, failure::Failure, output::Output};
 
 /// Exit status: the request is denied.
@@ -38,8 +43,19 @@ pub struct Check {
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Who vouches for the daemon's certificate, in PEM format.
-    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
+    #[arg(
+        long,
+        visible_alias = "cacert",
+        value_name = "FILE",
+        default_value = "/etc/ssl/certs/ca-certificates.crt"
+    )]
     ca: PathBuf,
+    /// The certificate to show where the daemon asks for one (`client_ca`), in PEM format.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The private key of that certificate, in PEM format.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
 }
 
 /// Entries of a descriptor, in order.
@@ -66,7 +82,14 @@ impl Check {
     /// Nobody answers, or what was asked makes no sense.
     pub fn run(self, output: Output) -> Result<ExitCode, Failure> {
         let endpoint = self.endpoint()?;
-        let answer = ask::ask(&endpoint, &self.question()).map_err(Failure::failed)?;
+        let own = self.cert.clone().zip(self.key.clone()).map(|(cert, key)| Identity { cert, key });
+        if own.is_some() && endpoint.ca.is_none() {
+            let message =
+                "`--cert` is shown over TLS alone: ask an https:// or grpcs:// address, or leave it out";
+            return Err(Failure::wrong_usage(message));
+        }
+        let caller = Caller { endpoint: &endpoint, own: own.as_ref() };
+        let answer = ask::ask(&caller, &self.question()).map_err(Failure::failed)?;
         answer_with(output, &Text(&answer), &answer)?;
         let allowed = answer["allowed"].as_bool().unwrap_or_default();
         Ok(if allowed { ExitCode::SUCCESS } else { ExitCode::from(DENIED) })

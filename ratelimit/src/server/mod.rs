@@ -39,7 +39,7 @@ use self::{
 };
 pub use self::{
     layer::{Layer, LayerError, Prepared},
-    tls::{TlsError, certificates},
+    tls::{TlsError, certificates, private_key},
 };
 use crate::{
     application::Service,

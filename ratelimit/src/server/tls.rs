@@ -156,8 +156,7 @@ fn versions(files: &Tls) -> Versions {
 
 fn read(files: &Tls, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, TlsError> {
     let certificates = certificates(&files.cert)?;
-    let key = PrivateKeyDer::from_pem_slice(&content(&files.key)?);
-    let key = key.map_err(|source| wrong_pem(&files.key, "private key", source))?;
+    let key = private_key(&files.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
@@ -195,6 +194,14 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
     let certificates = certificates.map_err(|source| wrong_pem(path, "certificate", source))?;
     if certificates.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(certificates) }
+}
+
+/// The first private key of a file.
+///
+/// # Errors
+/// It can't be read, or has none.
+pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&content(path)?).map_err(|source| wrong_pem(path, "private key", source))
 }
 
 fn wrong_pem(path: &Path, what: &'static str, source: pem::Error) -> TlsError {

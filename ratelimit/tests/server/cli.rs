@@ -4,7 +4,10 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Fixture, RULES, unix};
+use crate::{
+    support::{Fixture, RULES, unix},
+    tls,
+};
 
 fn check(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ratelimit")).arg("check").args(arguments).output().unwrap()
@@ -63,6 +66,64 @@ fn a_configuration_says_where() {
     assert_eq!(asked(&["--url", &url, "--domain", "edge", "--descriptor", "user=x"]).0, 0);
     let url = format!("grpc+{url}-grpc");
     assert_eq!(asked(&["--url", &url, "--domain", "edge", "--descriptor", "user=x"]).0, 3);
+}
+
+/// Files for TLS, and servers that ask clients for certificates; what a daemon's clients get comes from the same authority.
+fn with_client_ca() -> (Fixture, impl Fn(&str) -> String) {
+    let authority = tls::authority();
+    let directory = tls::directory(&authority);
+    let at = directory.path().to_owned();
+    tls::issue(&authority, &at.join("own.pem"), &at.join("own.key"));
+    tls::issue(&tls::authority(), &at.join("foreign.pem"), &at.join("foreign.key"));
+    let lines = tls::listen(&at, true);
+    (Fixture::in_directory(directory, &lines), move |name: &str| at.join(name).display().to_string())
+}
+
+#[test]
+fn a_client_certificate_is_shown_where_one_is_asked_for() {
+    let (fixture, file) = with_client_ca();
+    let (http, grpc) = (fixture.http().port(), fixture.grpc().port());
+    for url in [format!("https://localhost:{http}"), format!("grpcs://localhost:{grpc}")] {
+        let ask = |more: &[&str]| {
+            let common = [
+                "--url",
+                &url,
+                "--cacert",
+                &file("ca.pem"),
+                "--domain",
+                "edge",
+                "--descriptor",
+                "user=x",
+                "--hits",
+                "0",
+            ];
+            asked(&[&common[..], more].concat())
+        };
+        let (status, _, errors) = ask(&["--cert", &file("own.pem"), "--key", &file("own.key")]);
+        assert_eq!((status, errors.as_str()), (0, ""), "{url}");
+        for (own, expected) in [
+            (&[][..], "the daemon asks for a certificate: give one by `--cert` and `--key`"),
+            (&["foreign.pem", "foreign.key"], "refuses the certificate of `--cert` ("),
+            (&["none.pem", "own.key"], "`--cert`: "),
+            (&["own.pem", "none.key"], "`--key`: "),
+            (&["own.key", "own.key"], "no certificate in PEM format"),
+            (&["own.pem", "own.pem"], "no private key in PEM format"),
+            (&["own.pem", "foreign.key"], "KeyMismatch: name the key that "),
+        ] {
+            let files: Vec<String> = own.iter().map(|name| file(name)).collect();
+            let (status, _, errors) = match &files[..] {
+                [cert, key] => ask(&["--cert", cert, "--key", key]),
+                _ => ask(&[]),
+            };
+            assert!(status == 1 && errors.contains(expected), "{url} {own:?}: {status} {errors}");
+        }
+        let (status, _, errors) = ask(&["--cert", &file("own.pem")]);
+        assert!(status == 2 && errors.contains("--key <FILE>"), "{status} {errors}");
+    }
+    let plain = ["--url", "http://localhost:1", "--domain", "edge", "--descriptor", "user=x"];
+    let (status, _, errors) =
+        asked(&[&plain[..], &["--cert", &file("own.pem"), "--key", &file("own.key")]].concat());
+    assert!(status == 2 && errors.contains("over TLS alone"), "{status} {errors}");
 }
 
 #[test]

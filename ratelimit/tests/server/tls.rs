@@ -19,16 +19,16 @@ use tokio_rustls::rustls::{
 
 use crate::support::{Answer, Fixture, PATIENCE, RULES, request};
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
+pub type Authority = CertifiedIssuer<'static, KeyPair>;
 
-fn authority() -> Authority {
+pub fn authority() -> Authority {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
 /// Writes a certificate for localhost and its key; returns both as PEM.
-fn issue(authority: &Authority, cert: &Path, key: &Path) -> (String, String) {
+pub fn issue(authority: &Authority, cert: &Path, key: &Path) -> (String, String) {
     let own = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let issued = params.signed_by(&own, authority).unwrap();
@@ -38,7 +38,7 @@ fn issue(authority: &Authority, cert: &Path, key: &Path) -> (String, String) {
     texts
 }
 
-fn directory(authority: &Authority) -> TempDir {
+pub fn directory(authority: &Authority) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::write(at("rules.yaml"), RULES).unwrap();
@@ -47,7 +47,7 @@ fn directory(authority: &Authority) -> TempDir {
     directory
 }
 
-fn listen(directory: &Path, client_ca: bool) -> String {
+pub fn listen(directory: &Path, client_ca: bool) -> String {
     let at = |name: &str| directory.join(name).display().to_string();
     let client_ca = if client_ca { format!(", client_ca: '{}'", at("ca.pem")) } else { String::new() };
     let tls = format!("{{cert: '{}', key: '{}'{client_ca}}}", at("cert.pem"), at("key.pem"));

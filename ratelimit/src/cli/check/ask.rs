@@ -1,6 +1,6 @@
 //! Asking, over HTTP or gRPC, through TCP, TLS or a Unix socket.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -12,28 +12,21 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
 };
-use tokio_rustls::{
-    TlsConnector,
-    rustls::{
-        self, ClientConfig, RootCertStore,
-        pki_types::{InvalidDnsNameError, ServerName},
-    },
-};
 use tonic::{
     Code,
     transport::{Channel, Endpoint as ChannelTo},
 };
 
-use super::endpoint::{Endpoint, Place};
-use crate::server::{
-    TlsError, certificates,
-    proto::envoy::{
-        extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
-        service::ratelimit::v3::{
-            RateLimitRequest, RateLimitResponse,
-            rate_limit_response::{self as proto, DescriptorStatus},
-            rate_limit_service_client::RateLimitServiceClient,
-        },
+use super::{
+    endpoint::{Endpoint, Place},
+    tls::{self, HandshakeError, Identity, Refusal},
+};
+use crate::server::proto::envoy::{
+    extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
+    service::ratelimit::v3::{
+        RateLimitRequest, RateLimitResponse,
+        rate_limit_response::{self as proto, DescriptorStatus},
+        rate_limit_service_client::RateLimitServiceClient,
     },
 };
 
@@ -56,20 +49,9 @@ pub enum AskError {
     /// It takes too long.
     #[error("the daemon does not answer")]
     Stuck,
-    /// The certificates to trust.
-    #[error("`--ca`: {0}")]
-    Ca(#[from] TlsError),
-    /// The host has no name that certificates can be for.
+    /// There is no TLS, or it says no.
     #[error(transparent)]
-    Name(#[from] InvalidDnsNameError),
-    /// TLS can't be set up.
-    #[error("TLS: {0}")]
-    Tls(#[from] rustls::Error),
-    /// Its certificate is not trusted, or it does not speak TLS.
-    #[error(
-        "TLS: {0}; `--ca` says who vouches for the daemon's certificate, and http:// or grpc:// asks without TLS"
-    )]
-    Handshake(io::Error),
+    Tls(#[from] HandshakeError),
     /// The exchange broke off.
     #[error(
         "this is not understood there: {0}; HTTP and gRPC have addresses of their own, with TLS or without, so say by \
@@ -81,13 +63,29 @@ pub enum AskError {
     Refused(String),
 }
 
+/// Who asks, and where.
+pub struct Caller<'c> {
+    /// Where.
+    pub endpoint: &'c Endpoint,
+    /// What to show there, if it asks for something.
+    pub own: Option<&'c Identity>,
+}
+
 /// Asks what `/v1/check` takes, and answers as it does.
-pub fn ask(endpoint: &Endpoint, question: &Value) -> Result<Value, AskError> {
+pub fn ask(caller: &Caller<'_>, question: &Value) -> Result<Value, AskError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
+    let refusal = Refusal::default();
     let asked = async {
-        if endpoint.is_grpc { ask_grpc(endpoint, question).await } else { ask_http(endpoint, question).await }
+        let stream = connect(caller, &refusal).await?;
+        if caller.endpoint.is_grpc {
+            ask_grpc(stream, question).await
+        } else {
+            ask_http(stream, question).await
+        }
     };
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await.unwrap_or(Err(AskError::Stuck)) })
+    let answer = runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, asked).await.unwrap_or(Err(AskError::Stuck)) });
+    answer.map_err(|error| refusal.error(caller.own).map_or(error, AskError::Tls))
 }
 
 fn broken(error: impl std::fmt::Display) -> AskError {
@@ -97,7 +95,11 @@ fn broken(error: impl std::fmt::Display) -> AskError {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-async fn connect(endpoint: &Endpoint) -> Result<Box<dyn Stream>, AskError> {
+async fn connect(caller: &Caller<'_>, refusal: &Refusal) -> Result<TokioIo<Box<dyn Stream>>, AskError> {
+    let endpoint = caller.endpoint;
+    let protocol = if endpoint.is_grpc { "h2" } else { "http/1.1" };
+    // Before anything is sent: a file that is wrong is so wherever the daemon is.
+    let config = endpoint.ca.as_ref().map(|ca| tls::config(ca, caller.own, protocol)).transpose()?;
     let (stream, host): (Box<dyn Stream>, &str) = match &endpoint.place {
         Place::Tcp { host, port } => {
             let failed = |source| AskError::Nobody { to: format!("{host}:{port}"), source };
@@ -108,25 +110,13 @@ async fn connect(endpoint: &Endpoint) -> Result<Box<dyn Stream>, AskError> {
             (Box::new(UnixStream::connect(path).await.map_err(failed)?), "localhost")
         }
     };
-    let Some(ca) = &endpoint.ca else { return Ok(stream) };
-    let name = ServerName::try_from(host.to_owned())?;
-    let protocol = if endpoint.is_grpc { "h2" } else { "http/1.1" };
-    let connector = TlsConnector::from(Arc::new(tls(ca, protocol)?));
-    Ok(Box::new(connector.connect(name, stream).await.map_err(AskError::Handshake)?))
+    Ok(TokioIo::new(match config {
+        None => stream,
+        Some(config) => Box::new(tls::connect(stream, host, config, refusal).await?),
+    }))
 }
 
-fn tls(ca: &Path, protocol: &str) -> Result<ClientConfig, AskError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(ca)?);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-    Ok(config)
-}
-
-async fn ask_http(endpoint: &Endpoint, question: &Value) -> Result<Value, AskError> {
-    let stream = TokioIo::new(connect(endpoint).await?);
+async fn ask_http(stream: TokioIo<Box<dyn Stream>>, question: &Value) -> Result<Value, AskError> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.map_err(broken)?;
     tokio::spawn(connection);
     let request = Request::post("/v1/check")
@@ -145,8 +135,8 @@ async fn ask_http(endpoint: &Endpoint, question: &Value) -> Result<Value, AskErr
     Err(AskError::Refused(detail))
 }
 
-async fn ask_grpc(endpoint: &Endpoint, question: &Value) -> Result<Value, AskError> {
-    let channel = channel(endpoint.clone()).await?;
+async fn ask_grpc(stream: TokioIo<Box<dyn Stream>>, question: &Value) -> Result<Value, AskError> {
+    let channel = channel(stream).await?;
     let answer = RateLimitServiceClient::new(channel).should_rate_limit(message(question)).await;
     answer.map(|answer| members(&answer.into_inner())).map_err(|status| match status.code() {
         // No such service, or no gRPC at all.
@@ -155,9 +145,9 @@ async fn ask_grpc(endpoint: &Endpoint, question: &Value) -> Result<Value, AskErr
     })
 }
 
-async fn channel(endpoint: Endpoint) -> Result<Channel, AskError> {
-    // Once, before tonic hides why it failed.
-    let mut stream = Some(TokioIo::new(connect(&endpoint).await?));
+/// Over a stream that is there already, since tonic would hide why it is not.
+async fn channel(stream: TokioIo<Box<dyn Stream>>) -> Result<Channel, AskError> {
+    let mut stream = Some(stream);
     let connector = tower::service_fn(move |_: http::Uri| {
         std::future::ready(stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)))
     });

@@ -1,0 +1,204 @@
+//! TLS towards a daemon: whom this client trusts, what it shows of itself, and what the daemon has against it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
+};
+
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        self, AlertDescription, ClientConfig, RootCertStore,
+        pki_types::{InvalidDnsNameError, ServerName},
+    },
+};
+
+use crate::server::{TlsError, certificates, private_key};
+
+/// What a client shows of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its certificate, and those that lead from it to who vouches for it.
+    pub cert: PathBuf,
+    /// The certificate's private key.
+    pub key: PathBuf,
+}
+
+/// No TLS.
+#[derive(Debug, Error)]
+pub enum HandshakeError {
+    /// The certificates to trust.
+    #[error("`--ca`: {0}")]
+    Ca(TlsError),
+    /// The client's certificate.
+    #[error("`--cert`: {0}")]
+    Cert(TlsError),
+    /// Its key.
+    #[error("`--key`: {0}")]
+    Key(TlsError),
+    /// Each is good, but they don't go together.
+    #[error(
+        "`--cert`, `--key`: {source}: name the key that {cert} was made for, and the client's own certificate first in \
+         it", cert = cert.display()
+    )]
+    Mismatch {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// What is wrong.
+        source: rustls::Error,
+    },
+    /// The host has no name that certificates can be for.
+    #[error(transparent)]
+    Name(#[from] InvalidDnsNameError),
+    /// TLS can't be set up.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The daemon wants to know who asks.
+    #[error(
+        "TLS: the daemon asks for a certificate: give one by `--cert` and `--key` that its `client_ca` vouches for"
+    )]
+    Unknown,
+    /// It does not like what it is shown.
+    #[error(
+        "TLS: the daemon refuses the certificate of `--cert` ({0:?}): give one that its `client_ca` vouches for and that \
+         has not expired"
+    )]
+    Refused(AlertDescription),
+    /// The daemon's certificate is not trusted, or it does not speak TLS.
+    #[error(
+        "TLS: {0}; `--ca` says who vouches for the daemon's certificate, and http:// or grpc:// asks without TLS"
+    )]
+    Broken(io::Error),
+}
+
+/// What the daemon had against the client's certificate, if anything. With TLS 1.3 it says so only after the handshake,
+/// and the protocols above hide it.
+#[derive(Clone, Debug, Default)]
+pub struct Refusal(Arc<OnceLock<AlertDescription>>);
+
+impl Refusal {
+    fn note(&self, error: &io::Error) {
+        let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+        if let Some(rustls::Error::AlertReceived(alert)) = error
+            && is_about_certificates(*alert)
+        {
+            // The first is the reason.
+            let _ = self.0.set(*alert);
+        }
+    }
+
+    /// As an error, for a client that shows this.
+    pub fn error(&self, own: Option<&Identity>) -> Option<HandshakeError> {
+        let alert = *self.0.get()?;
+        Some(if own.is_some() { HandshakeError::Refused(alert) } else { HandshakeError::Unknown })
+    }
+}
+
+const fn is_about_certificates(alert: AlertDescription) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::AccessDenied
+            | Alert::BadCertificate
+            | Alert::CertificateExpired
+            | Alert::CertificateRequired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::DecryptError
+            | Alert::UnknownCA
+            | Alert::UnsupportedCertificate
+    )
+}
+
+/// Speaks TLS over a stream.
+pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    host: &str,
+    config: ClientConfig,
+    refusal: &Refusal,
+) -> Result<Watched<tokio_rustls::client::TlsStream<S>>, HandshakeError> {
+    let name = ServerName::try_from(host.to_owned())?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    let stream = stream.map_err(|error| {
+        refusal.note(&error);
+        HandshakeError::Broken(error)
+    })?;
+    Ok(Watched { stream, refusal: refusal.clone() })
+}
+
+/// What to speak with.
+pub fn config(ca: &Path, own: Option<&Identity>, protocol: &str) -> Result<ClientConfig, HandshakeError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(ca).map_err(HandshakeError::Ca)?);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = builder.with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(Identity { cert, key }) => {
+            let chain = certificates(cert).map_err(HandshakeError::Cert)?;
+            let key = private_key(key).map_err(HandshakeError::Key)?;
+            let mismatch = |source| HandshakeError::Mismatch { cert: cert.clone(), source };
+            builder.with_client_auth_cert(chain, key).map_err(mismatch)?
+        }
+    };
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    Ok(config)
+}
+
+/// A stream that notes why it broke.
+pub struct Watched<S> {
+    stream: S,
+    refusal: Refusal,
+}
+
+impl<S: AsyncRead + Unpin> Watched<S> {
+    /// If it can't be written to, what the other side said before it closed is read first, or waited for.
+    fn noted<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(_)) = &written {
+            let mut unread = [0; 1024];
+            let read = Pin::new(self).poll_read(context, &mut ReadBuf::new(&mut unread));
+            return if read.is_pending() { Poll::Pending } else { written };
+        }
+        written
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Poll::Ready(Err(error)) = &read {
+            self.refusal.note(error);
+        }
+        read
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.noted(context, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.noted(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
