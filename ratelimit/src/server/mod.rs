@@ -218,8 +218,8 @@ impl Servers {
     /// Goes on with what a new policy says of answers, and reads certificates again. Where to listen is fixed.
     pub fn reload(&self, application: &Application) {
         self.state.put_in_force(Settings::of(application));
-        for certificates in &self.certificates {
-            certificates.reload();
+        if let Some(runtime) = &self.runtime {
+            tls::reload(&self.certificates, runtime);
         }
         if application.listen != self.listen {
             warn!("`application.listen` has changed: that counts when the daemon starts again");

@@ -2,18 +2,21 @@
 //!
 //! Files are looked at when a client connects, at most once a second. So a certificate that was renewed, or the link that
 //! was turned to it, counts for the next connection; what can't be read or does not fit together leaves the old one in force.
+//! So do files that hang, as they do on a network that is gone: one thread waits for them, and nobody else.
 
 use std::{
+    convert::Infallible,
     fs::{self, File, Metadata},
     io,
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc},
     time::{Duration, Instant},
 };
 
 use nix::fcntl::OFlag;
 use thiserror::Error;
+use tokio::runtime::Runtime;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -22,12 +25,14 @@ use tokio_rustls::{
         server::WebPkiClientVerifier,
     },
 };
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{policy::application::Tls, text::Shown};
 
 /// How long files are taken for unchanged.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long a look at them is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A certificate can't be used.
 #[derive(Debug, Error)]
@@ -77,7 +82,7 @@ pub struct Certificates {
     files: Tls,
     protocols: &'static [&'static [u8]],
     loaded: Mutex<Loaded>,
-    /// Who looks at the files, one after the other.
+    /// Held by who looks at the files.
     looking: Mutex<()>,
 }
 
@@ -108,8 +113,10 @@ impl Certificates {
     pub async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         if self.is_due() {
             let this = Arc::clone(self);
-            // Files can be slow; if this fails, the old ones stay in force.
-            let _ = tokio::task::spawn_blocking(move || this.reload()).await;
+            let looked = tokio::task::spawn_blocking(move || this.look());
+            if tokio::time::timeout(PATIENCE, looked).await.is_err() {
+                say_slow(&self.files.cert);
+            }
         }
         TlsAcceptor::from(Arc::clone(&lock(&self.loaded).config))
     }
@@ -124,9 +131,14 @@ impl Certificates {
         is_due
     }
 
-    /// Reads the files again now if they have changed.
-    pub fn reload(&self) {
-        let _alone = lock(&self.looking);
+    /// Reads the files again if they have changed, and if nobody is about to.
+    fn look(&self) {
+        let _alone = match self.looking.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            // If what is being read has changed since, the next look finds that.
+            Err(TryLockError::WouldBlock) => return,
+        };
         let versions = versions(&self.files);
         if versions == lock(&self.loaded).versions {
             return;
@@ -141,6 +153,28 @@ impl Certificates {
             Err(error) => error!("the old certificate stays in force: {}", Shown(error)),
         }
     }
+}
+
+/// Reads all files that have changed again now, on threads of the runtime, and waits for that, but not for long.
+pub fn reload(all: &[Arc<Certificates>], runtime: &Runtime) {
+    // It is closed when all have ended.
+    let (sender, ended) = mpsc::channel::<Infallible>();
+    for certificates in all {
+        let (certificates, sender) = (Arc::clone(certificates), sender.clone());
+        runtime.spawn_blocking(move || {
+            certificates.look();
+            drop(sender);
+        });
+    }
+    drop(sender);
+    if let (Err(mpsc::RecvTimeoutError::Timeout), Some(first)) = (ended.recv_timeout(PATIENCE), all.first()) {
+        say_slow(&first.files.cert);
+    }
+}
+
+fn say_slow(certificate: &Path) {
+    let certificate = Shown(certificate.display());
+    warn!(%certificate, "reading certificates takes long; until that ends, the old ones stay in force");
 }
 
 /// What is locked here is whole at any time.
@@ -224,4 +258,49 @@ fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
         return Err(failed(io::Error::other("larger than 1 MiB")));
     }
     Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Barrier, thread};
+
+    use super::*;
+
+    fn certificates(directory: &Path) -> Arc<Certificates> {
+        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let files = Tls { cert: directory.join("cert.pem"), key: directory.join("key.pem"), client_ca: None };
+        fs::write(&files.cert, issued.cert.pem()).unwrap();
+        fs::write(&files.key, issued.signing_key.serialize_pem()).unwrap();
+        Arc::new(Certificates::load(files, &[]).unwrap())
+    }
+
+    #[test]
+    fn nobody_waits_for_files_that_hang() {
+        let directory = tempfile::tempdir().unwrap();
+        let certificates = certificates(directory.path());
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let (is_stuck, is_over) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            // As one who looks at such a file.
+            scope.spawn(|| {
+                let _alone = certificates.looking.lock();
+                is_stuck.wait();
+                is_over.wait();
+            });
+            is_stuck.wait();
+            lock(&certificates.loaded).looked -= LOOK_AGAIN;
+            let connects = async { tokio::time::timeout(PATIENCE * 20, certificates.acceptor()).await };
+            let accepted = runtime.block_on(connects).is_ok();
+            let (sender, reloaded) = mpsc::channel();
+            let all = [Arc::clone(&certificates)];
+            let runtime = &runtime;
+            scope.spawn(move || {
+                reload(&all, runtime);
+                sender.send(()).unwrap();
+            });
+            let reloaded = reloaded.recv_timeout(PATIENCE * 20).is_ok();
+            is_over.wait();
+            assert!(accepted && reloaded, "{accepted} {reloaded}");
+        });
+    }
 }
