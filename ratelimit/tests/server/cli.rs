@@ -127,6 +127,26 @@ fn a_client_certificate_is_shown_where_one_is_asked_for() {
 }
 
 #[test]
+fn what_tls_breaks_off_for_is_said() {
+    let authority = tls::authority();
+    let directory = tls::directory(&authority);
+    let ca = directory.path().join("ca.pem").display().to_string();
+    let lines = tls::listen(directory.path(), false);
+    let fixture = Fixture::in_directory(directory, &lines);
+    let (http, grpc) = (fixture.http().port(), fixture.grpc().port());
+    for (url, expected) in [
+        (format!("https://localhost:{grpc}"), "https:// for HTTP and grpcs:// for gRPC"),
+        (format!("grpcs://localhost:{http}"), "https://"),
+        (format!("https://127.0.0.1:{http}"), "ask by a name that the certificate is for"),
+        (format!("grpcs://127.0.0.1:{grpc}"), "ask by a name that the certificate is for"),
+    ] {
+        let (status, _, errors) =
+            asked(&["--url", &url, "--ca", &ca, "--domain", "edge", "--descriptor", "user=x"]);
+        assert!(status == 1 && errors.contains(expected), "{url}: {status} {errors}");
+    }
+}
+
+#[test]
 fn failures_say_what_to_do() {
     let fixture = Fixture::new("");
     let url = format!("http://{}", fixture.http());

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
-        self, AlertDescription, ClientConfig, RootCertStore,
+        self, AlertDescription, CertificateError, ClientConfig, RootCertStore,
         pki_types::{InvalidDnsNameError, ServerName},
     },
 };
@@ -69,6 +69,15 @@ pub enum HandshakeError {
          has not expired"
     )]
     Refused(AlertDescription),
+    /// Its certificate is for others.
+    #[error("TLS: {0}: ask by a name that the certificate is for, such as `--url https://NAME:PORT`")]
+    OtherName(io::Error),
+    /// HTTP is spoken where gRPC is, or the other way round.
+    #[error(
+        "TLS: the daemon speaks another protocol there: `--url` is https:// for HTTP and grpcs:// for gRPC, which have \
+         addresses of their own"
+    )]
+    OtherProtocol,
     /// The daemon's certificate is not trusted, or it does not speak TLS.
     #[error(
         "TLS: {0}; `--ca` says who vouches for the daemon's certificate, and http:// or grpc:// asks without TLS"
@@ -83,8 +92,7 @@ pub struct Refusal(Arc<OnceLock<AlertDescription>>);
 
 impl Refusal {
     fn note(&self, error: &io::Error) {
-        let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
-        if let Some(rustls::Error::AlertReceived(alert)) = error
+        if let Some(rustls::Error::AlertReceived(alert)) = tls_error(error)
             && is_about_certificates(*alert)
         {
             // The first is the reason.
@@ -126,9 +134,26 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     let stream = stream.map_err(|error| {
         refusal.note(&error);
-        HandshakeError::Broken(error)
+        of_handshake(error)
     })?;
     Ok(Watched { stream, refusal: refusal.clone() })
+}
+
+fn of_handshake(error: io::Error) -> HandshakeError {
+    use CertificateError::{NotValidForName, NotValidForNameContext};
+    match tls_error(&error) {
+        Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+            HandshakeError::OtherProtocol
+        }
+        Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+            HandshakeError::OtherName(error)
+        }
+        _ => HandshakeError::Broken(error),
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|error| error.downcast_ref())
 }
 
 /// What to speak with.
