@@ -52,11 +52,14 @@ impl Http {
     }
 }
 
-fn is_whole(answer: &[u8]) -> bool {
-    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return false };
-    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
-    answer.len() - end - 4 >= length.unwrap_or(0_usize)
+/// Whether all of it has come.
+pub fn is_whole(answer: &[u8]) -> bool {
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut head = httparse::Response::new(&mut headers);
+    let Ok(httparse::Status::Complete(end)) = head.parse(answer) else { return false };
+    let length = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let length = length.and_then(|header| str::from_utf8(header.value).ok()?.parse().ok());
+    answer.len() - end >= length.unwrap_or(0_usize)
 }
 
 fn post(path: &str, body: &str) -> String {

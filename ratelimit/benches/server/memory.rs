@@ -5,7 +5,10 @@ use std::{
     net::TcpStream,
 };
 
-use super::process::{Kind, Server};
+use super::{
+    ask::is_whole,
+    process::{Kind, Server},
+};
 
 const KEYS: u64 = 1_000_000;
 /// Questions in one request.
@@ -38,19 +41,10 @@ pub fn report() {
 fn read_answer(stream: &mut TcpStream) {
     let mut answer = Vec::new();
     let mut chunk = vec![0; 1 << 16];
-    loop {
-        let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
-        if let Some(end) = end {
-            let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-            assert!(head.starts_with("http/1.1 200"), "{head}");
-            let length =
-                head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
-            if answer.len() - end - 4 >= length.unwrap_or(0_usize) {
-                return;
-            }
-        }
+    while !is_whole(&answer) {
         let read = stream.read(&mut chunk).expect("an answer");
         assert!(read > 0, "an answer");
         answer.extend_from_slice(&chunk[..read]);
     }
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
 }

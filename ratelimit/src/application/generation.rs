@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     policy::application::{
-        Application, DescriptorRule, Domain, NearLimitRatio, Quantity, RequestLimit, RequestRate, TimeUnit,
-        composite_key,
+        AnswerHeaders, Application, Auth, DescriptorRule, Domain, NearLimitRatio, Quantity, RequestLimit,
+        RequestRate, TimeUnit, composite_key,
     },
     store::{Account, Enrolment, Limits, MemoryStore, Store as _, Zero},
 };
@@ -36,6 +36,18 @@ pub(super) struct Generation {
     pub(super) quota_mode: bool,
     /// Whether there are buckets whose states have to be clamped when their limits shrink.
     pub(super) has_buckets: bool,
+    pub(super) settings: Settings,
+}
+
+/// What a policy says of questions and answers beside its rules.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which headers answers have.
+    pub headers: AnswerHeaders,
+    /// How many proxies are in front.
+    pub trusted_hops: u8,
+    /// What is asked about a request that a proxy shows.
+    pub auth: Option<Auth>,
 }
 
 /// The name of all window counts; the store adds the window.
@@ -83,6 +95,11 @@ impl Generation {
             shadow_mode: policy.shadow_mode,
             quota_mode: policy.quota_mode,
             has_buckets: entries.iter().any(|entry| entry.name != WINDOWS),
+            settings: Settings {
+                headers: policy.headers,
+                trusted_hops: policy.trusted_hops,
+                auth: policy.auth.clone(),
+            },
         })
     }
 

@@ -43,12 +43,13 @@ mod soft;
 
 pub use self::{
     counters::{DomainCounts, Label, MOST_VALUE_LABELS, RuleCounts},
+    generation::Settings,
     request::{
         Descriptor, LimitOverride, MOST_BYTES, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request,
         RequestError,
     },
     response::{Code, CurrentLimit, Response, RuleIdentity, Status, Statuses, UNLIMITED},
     saved::SaveError,
-    service::{Service, ServiceError},
+    service::{InForce, Service, ServiceError},
 };
 pub use crate::policy::application::TimeUnit;

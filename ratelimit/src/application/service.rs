@@ -8,13 +8,13 @@ use std::{
     },
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use ratelimit_common::{limit::LimitError, time::Nanos};
 
 use super::{
     counters::{DomainCounts, Label, Registry, RuleCounts},
     decide,
-    generation::Generation,
+    generation::{Generation, Settings},
     request::{Request, RequestError},
     response::Response,
     saved::{self, SaveError},
@@ -66,6 +66,14 @@ pub struct Service {
     reloading: Mutex<()>,
 }
 
+/// What was in force at a moment, for requests that are read, judged and answered by one configuration. A reload waits for
+/// it to be dropped.
+#[derive(Debug)]
+pub struct InForce<'s> {
+    service: &'s Service,
+    generation: Guard<Arc<Generation>>,
+}
+
 impl Service {
     /// A service with these rules, by the system's clock.
     ///
@@ -111,22 +119,13 @@ impl Service {
     /// # Errors
     /// It can't be answered; nothing was counted then.
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
-        if let Err(error) = request.check() {
-            self.errors.fetch_add(1, Relaxed);
-            return Err(error);
-        }
-        let generation = self.generation.load();
-        Ok(decide::decide(
-            &decide::Bench {
-                generation: &generation,
-                store: &self.store,
-                crossings: &self.crossings,
-                registry: &self.registry,
-                zero: self.zero,
-                clock: &*self.clock,
-            },
-            request,
-        ))
+        self.in_force().decide(request)
+    }
+
+    /// What is in force now.
+    #[must_use]
+    pub fn in_force(&self) -> InForce<'_> {
+        InForce { service: self, generation: self.generation.load() }
     }
 
     /// Puts other rules in force, in one step: each request meets the old ones or the new ones. What is counted for domain,
@@ -196,6 +195,37 @@ impl Service {
     #[must_use]
     pub const fn store(&self) -> &MemoryStore {
         &self.store
+    }
+}
+
+impl InForce<'_> {
+    /// What it says of questions and answers.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.generation.settings
+    }
+
+    /// Decides about a request, and counts it.
+    ///
+    /// # Errors
+    /// It can't be answered; nothing was counted then.
+    pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
+        let service = self.service;
+        if let Err(error) = request.check() {
+            service.errors.fetch_add(1, Relaxed);
+            return Err(error);
+        }
+        Ok(decide::decide(
+            &decide::Bench {
+                generation: &self.generation,
+                store: &service.store,
+                crossings: &service.crossings,
+                registry: &service.registry,
+                zero: service.zero,
+                clock: &*service.clock,
+            },
+            request,
+        ))
     }
 }
 

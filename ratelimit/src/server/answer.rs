@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::{
     application::{Code, CurrentLimit, Response, Status},
@@ -20,6 +20,9 @@ const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Not to be kept for later, since the next request may get another answer.
 pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// Those of a decision, and what servers add: the type, the length, the date.
+const MOST_HEADERS: usize = 12;
 
 /// What a limit is called that a request brought along.
 const OF_REQUEST: &str = "request";
@@ -71,7 +74,7 @@ fn figures<'r>(response: &Response, status: &'r Status) -> Option<Figures<'r>> {
 
 /// The headers about a limit, if any applies. Of requests that pass, how long answers may be kept is for others to say.
 pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(8);
+    let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
     let Some(figures) = figures else { return headers };
     if figures.denied {
         headers.insert(header::CACHE_CONTROL, NO_STORE);
@@ -123,13 +126,30 @@ pub const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+j
 /// The type of a denied request's problem.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
-/// The problem of a request that is over these limits, beside what else there is to say.
-pub fn quota_exceeded(status: StatusCode, violated: &[&str], mut members: Value) -> Value {
-    members["type"] = QUOTA_EXCEEDED.into();
-    members["title"] = "Quota exceeded".into();
-    members["status"] = status.as_u16().into();
-    members["violated-policies"] = violated.into();
-    members
+/// The problem of a request that is over limits.
+#[derive(Debug, Serialize)]
+pub struct QuotaExceeded<'a, M> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    #[serde(rename = "violated-policies")]
+    violated: &'a [&'a str],
+    /// What else there is to say.
+    #[serde(flatten)]
+    members: Option<M>,
+}
+
+impl<'a, M: Serialize> QuotaExceeded<'a, M> {
+    /// Of the limits with these names.
+    pub fn new(status: StatusCode, violated: &'a [&'a str], members: Option<M>) -> Self {
+        Self { kind: QUOTA_EXCEEDED, title: "Quota exceeded", status: status.as_u16(), violated, members }
+    }
+}
+
+/// As text. Nothing that answers are made of fails to be written.
+pub fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// The largest integer that a structured field can have (RFC 9651, section 3.3.1).

@@ -12,13 +12,14 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
+    time::timeout,
 };
-use tokio_io_timeout::TimeoutStream;
-use tower::ServiceExt as _;
+use tower_service::Service as _;
 
 use super::{
+    activity::{self, Activity, Noted},
     budget::{Budget, Full},
-    limits,
+    deadline, grpc, limits,
     stats::Stats,
     web::Problem,
 };
@@ -75,44 +76,60 @@ pub struct Site {
 /// Answers what is asked on a connection until it ends.
 pub async fn serve<I>(io: I, peer: PeerAddress, site: Site)
 where
-    I: AsyncRead + AsyncWrite + Send + 'static,
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let mut io = TimeoutStream::new(io);
-    io.set_read_timeout(Some(limits::IDLE_TIME));
-    io.set_write_timeout(Some(limits::IDLE_TIME));
+    let activity = Activity::new(site.protocol);
+    let io = TokioIo::new(Noted::new(io, Arc::clone(&activity)));
     let (builder, mut phase) = (builder(site.protocol), site.phase.clone());
-    let service = hyper::service::service_fn(move |request| answer(site.clone(), request, peer));
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(Box::pin(io)), service));
-    tokio::select! {
-        // What a connection ends with, such as a client that is gone, is no news.
-        _ = connection.as_mut() => return,
-        ending = phase.wait_for(|phase| *phase == Phase::Ending) => drop(ending),
-    }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.as_mut().await;
+    let client = Arc::new(Client { peer, site, activity: Arc::clone(&activity) });
+    let service = hyper::service::service_fn(move |request| {
+        client.activity.begin_answer();
+        answer(Arc::clone(&client), request)
+    });
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let serving = async {
+        tokio::select! {
+            // What a connection ends with, such as a client that is gone, is no news.
+            _ = connection.as_mut() => return,
+            ending = phase.wait_for(|phase| *phase == Phase::Ending) => drop(ending),
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.as_mut().await;
+    };
+    activity::within(&activity, serving).await;
 }
 
-async fn answer(
-    site: Site,
-    mut request: Request<Incoming>,
+/// Who is served.
+struct Client {
     peer: PeerAddress,
-) -> Result<Response<Body>, Infallible> {
-    let start = Instant::now();
-    request.extensions_mut().insert(peer);
+    site: Site,
+    activity: Arc<Activity>,
+}
+
+async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let (site, start) = (&client.site, Instant::now());
     let is_http1 = request.version() < http::Version::HTTP_2;
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    head.extensions.insert(client.peer);
     // What is read of the body is held until there is an answer.
     let (share, body) = site.budget.meter(body);
-    let mut response = site.router.oneshot(Request::from_parts(head, body)).await?;
-    if share.was_refused() {
-        site.stats.refused_request();
+    let time = deadline::of(site.protocol, &head.headers);
+    let answering = site.router.clone().call(Request::from_parts(head, body));
+    let answered = if time.is_zero() { None } else { timeout(time, answering).await.ok().transpose()? };
+    let mut response = answered.unwrap_or_else(|| deadline::exceeded(site.protocol));
+    let is_refused = share.was_refused();
+    if is_refused {
         response = no_room(site.protocol);
+    }
+    if is_refused || (site.protocol == Protocol::Grpc && grpc::is_unreadable(&response)) {
+        site.stats.refused_request();
     }
     drop(share);
     if is_http1 && *site.phase.borrow() > Phase::Serving {
         let close = http::HeaderValue::from_static("close");
         response.headers_mut().insert(http::header::CONNECTION, close);
     }
+    client.activity.end_answer();
     site.stats.answered(site.protocol, start.elapsed());
     Ok(response)
 }
@@ -128,8 +145,8 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits::HEADER_TIME)
+        // That is for `Activity` to see, with fewer timers.
+        .header_read_timeout(None)
         .max_buf_size(limits::HEADERS as usize);
     builder
         .http2()

@@ -2,33 +2,28 @@
 
 use std::time::Duration;
 
-use axum::{
-    extract::Request,
-    middleware::Next,
-    response::{IntoResponse as _, Response},
-};
+use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, StatusCode};
 
-use super::{limits, web::Problem};
+use super::{connection::Protocol, limits, web::Problem};
 
-/// Answers DEADLINE_EXCEEDED when the time is over.
-pub async fn grpc(request: Request, next: Next) -> Response {
-    let time = asked(request.headers()).map_or(limits::REQUEST_TIME, |asked| asked.min(limits::REQUEST_TIME));
-    if time.is_zero() {
-        return exceeded();
+/// What a request with these headers may take.
+pub fn of(protocol: Protocol, headers: &HeaderMap) -> Duration {
+    let asked = match protocol {
+        Protocol::Grpc => asked(headers),
+        Protocol::Http => None,
+    };
+    asked.map_or(limits::REQUEST_TIME, |asked| asked.min(limits::REQUEST_TIME))
+}
+
+/// The answer when that is over.
+pub fn exceeded(protocol: Protocol) -> Response {
+    match protocol {
+        Protocol::Grpc => tonic::Status::deadline_exceeded("the request's deadline is over").into_http(),
+        Protocol::Http => {
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "the request takes too long to come").into_response()
+        }
     }
-    tokio::time::timeout(time, next.run(request)).await.unwrap_or_else(|_| exceeded())
-}
-
-/// Answers 408 when the time is over.
-pub async fn http(request: Request, next: Next) -> Response {
-    let late =
-        |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the request takes too long to come").into_response();
-    tokio::time::timeout(limits::REQUEST_TIME, next.run(request)).await.unwrap_or_else(late)
-}
-
-fn exceeded() -> Response {
-    tonic::Status::deadline_exceeded("the request's deadline is over").into_http()
 }
 
 /// At most eight digits and a unit. What is written otherwise is no deadline.

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::{Request as Asked, State as Shared},
-    middleware::{self, Next},
-    response::Response as Answer,
-};
+use axum::{Router, response::Response as Answer};
 use tonic::{Code, Request, Response, Status, async_trait, service::Routes};
 use tonic_health::{
     ServingStatus,
@@ -17,7 +12,7 @@ use tracing::warn;
 
 use super::{
     connection::Phase,
-    convert, deadline, limits,
+    convert, limits,
     proto::{
         DESCRIPTORS,
         envoy::service::ratelimit::v3::{
@@ -37,18 +32,13 @@ pub fn router(state: &Arc<State>) -> Router {
     let mut routes = Routes::new(service.max_decoding_message_size(limits::BODY));
     routes = routes.add_service(health(state));
     routes = reflection(routes);
-    let router = routes.into_axum_router().layer(middleware::from_fn(deadline::grpc));
-    router.layer(middleware::from_fn_with_state(Arc::clone(state), count_unreadable))
+    routes.into_axum_router()
 }
 
-/// What can't be decoded is answered before the service hears of it.
-async fn count_unreadable(Shared(state): Shared<Arc<State>>, request: Asked, next: Next) -> Answer {
-    let response = next.run(request).await;
-    let code = Status::from_header_map(response.headers()).map(|status| status.code());
-    if matches!(code, Some(Code::Internal | Code::InvalidArgument | Code::OutOfRange)) {
-        state.stats().refused_request();
-    }
-    response
+/// Whether this answers what can't be decoded, of which the service never hears.
+pub fn is_unreadable(answer: &Answer) -> bool {
+    let code = Status::from_header_map(answer.headers()).map(|status| status.code());
+    matches!(code, Some(Code::Internal | Code::InvalidArgument | Code::OutOfRange))
 }
 
 /// It says NOT_SERVING as soon as the servers leave.
@@ -92,8 +82,9 @@ impl RateLimitService for Handler {
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let request = convert::request(request.into_inner()).map_err(Status::invalid_argument)?;
+        let in_force = self.0.in_force();
         // As Envoy's service answers what it can't make sense of.
-        let response = self.0.decide(&request).map_err(|error| Status::unknown(error.to_string()))?;
-        Ok(Response::new(convert::response(&request, &response, self.0.settings().headers)))
+        let response = in_force.decide(&request).map_err(|error| Status::unknown(error.to_string()))?;
+        Ok(Response::new(convert::response(&request, &response, in_force.settings().headers)))
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! They run on threads of their own, so nothing that they do delays the control socket or a reload. They decide nothing.
 
+mod activity;
 pub(crate) mod answer;
 mod budget;
 pub mod client;
@@ -33,7 +34,7 @@ use self::{
     budget::Budget,
     connection::{Phase, Protocol, Site},
     listen::Door,
-    state::{Settings, State},
+    state::State,
     stats::Stats,
     tls::Certificates,
 };
@@ -160,12 +161,7 @@ impl Servers {
             phase: sender,
             room: Arc::new(Semaphore::new(most)),
             places: u32::try_from(most).unwrap_or(u32::MAX),
-            state: Arc::new(State::new(
-                service,
-                Settings::of(application),
-                Arc::clone(&stats),
-                phase.clone(),
-            )),
+            state: Arc::new(State::new(service, Arc::clone(&stats), phase.clone())),
             doors: Vec::new(),
             certificates: Vec::new(),
             listen: application.listen.clone(),
@@ -215,9 +211,8 @@ impl Servers {
         &self.stats
     }
 
-    /// Goes on with what a new policy says of answers, and reads certificates again. Where to listen is fixed.
+    /// Reads certificates again. Where to listen is fixed.
     pub fn reload(&self, application: &Application) {
-        self.state.put_in_force(Settings::of(application));
         if let Some(runtime) = &self.runtime {
             tls::reload(&self.certificates, runtime);
         }

@@ -1,73 +1,28 @@
-//! What all handlers share: who decides, and what answers are to look like.
+//! What all handlers share.
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
 
 use super::{connection::Phase, stats::Stats};
-use crate::{
-    application::{Request, RequestError, Response, Service},
-    policy::application::{AnswerHeaders, Application, Auth},
-};
+use crate::application::{InForce, Service};
 
 /// Shared by all handlers.
 #[derive(Debug)]
 pub struct State {
     service: Arc<Service>,
-    settings: ArcSwap<Settings>,
     stats: Arc<Stats>,
     phase: watch::Receiver<Phase>,
 }
 
-/// What a policy says of answers.
-#[derive(Debug)]
-pub struct Settings {
-    /// Which headers they have.
-    pub headers: AnswerHeaders,
-    /// How many proxies are in front.
-    pub trusted_hops: u8,
-    /// What `/v1/auth` asks.
-    pub auth: Option<Auth>,
-}
-
-impl Settings {
-    /// Of a policy.
-    pub fn of(application: &Application) -> Self {
-        Self {
-            headers: application.headers,
-            trusted_hops: application.trusted_hops,
-            auth: application.auth.clone(),
-        }
-    }
-}
-
 impl State {
-    pub fn new(
-        service: Arc<Service>,
-        settings: Settings,
-        stats: Arc<Stats>,
-        phase: watch::Receiver<Phase>,
-    ) -> Self {
-        Self { service, settings: ArcSwap::from_pointee(settings), stats, phase }
+    pub const fn new(service: Arc<Service>, stats: Arc<Stats>, phase: watch::Receiver<Phase>) -> Self {
+        Self { service, stats, phase }
     }
 
-    /// Lets other settings count from the next request on.
-    pub fn put_in_force(&self, settings: Settings) {
-        self.settings.store(Arc::new(settings));
-    }
-
-    /// Those in force.
-    pub fn settings(&self) -> Guard<Arc<Settings>> {
-        self.settings.load()
-    }
-
-    /// Decides about a request.
-    ///
-    /// # Errors
-    /// It can't be answered.
-    pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
-        self.service.decide(request)
+    /// Who decides, by what is in force now.
+    pub fn in_force(&self) -> InForce<'_> {
+        self.service.in_force()
     }
 
     /// What is counted.

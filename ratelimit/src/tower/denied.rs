@@ -6,9 +6,8 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use serde_json::json;
 
-use crate::server::answer;
+use crate::server::answer::{self, QuotaExceeded};
 
 /// The answer to a request with the first headers; it has the second ones.
 pub fn answer<R: Default + 'static>(
@@ -30,7 +29,7 @@ pub fn answer<R: Default + 'static>(
     let status = StatusCode::TOO_MANY_REQUESTS;
     *response.status_mut() = status;
     let violated: Vec<&str> = violated.iter().map(String::as_str).collect();
-    if let Some(body) = body(answer::quota_exceeded(status, &violated, json!({})).to_string()) {
+    if let Some(body) = body(answer::json(&QuotaExceeded::new(status, &violated, None::<()>))) {
         *response.body_mut() = body;
         response.headers_mut().insert(header::CONTENT_TYPE, answer::PROBLEM);
     }

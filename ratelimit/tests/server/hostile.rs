@@ -113,6 +113,29 @@ fn idle_and_slow_clients_keep_nobody_from_being_served() {
     assert_eq!(Answer::read(slow, &rest).status, 200);
 }
 
+#[test]
+fn headers_that_never_end_are_cut_off_and_a_connection_that_rests_is_not() {
+    let fixture = Fixture::new("");
+    let mut resting = TcpStream::connect(fixture.http()).unwrap();
+    let question = request("POST", "/v1/check", &[], question("other", "x").as_bytes());
+    let question = String::from_utf8(question).unwrap().replace("connection: close\r\n", "");
+    let mut ask = || {
+        resting.write_all(question.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"}") {
+            let mut chunk = [0; 4096];
+            let read = resting.read(&mut chunk).unwrap();
+            assert!(read > 0, "an answer");
+            answer.extend_from_slice(&chunk[..read]);
+        }
+        Answer::parse(&answer).status
+    };
+    assert_eq!(ask(), 200);
+    // It waits for the server to end the connection.
+    raw(&fixture, b"POST /v1/check HTTP/1.1\r\nhost: slow\r\n");
+    assert_eq!(ask(), 200);
+}
+
 /// Adds connections whose requests hold most of a body that never comes whole, until another body has no room; that is
 /// what it is answered.
 fn exhaust(fixture: &Fixture, held: &mut Vec<TcpStream>) -> Answer {

@@ -9,7 +9,6 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderValue, StatusCode, header, request::Parts};
-use serde_json::json;
 
 use super::{
     super::{answer, connection::PeerAddress, state::State},
@@ -28,7 +27,8 @@ pub async fn answer(
     Extension(PeerAddress(peer)): Extension<PeerAddress>,
     parts: Parts,
 ) -> Result<Response, Problem> {
-    let settings = state.settings();
+    let in_force = state.in_force();
+    let settings = in_force.settings();
     let auth = settings.auth.as_ref().ok_or_else(|| {
         Problem::new(
             StatusCode::NOT_FOUND,
@@ -40,16 +40,13 @@ pub async fn answer(
         // It has nothing that a limit is about.
         return Ok(([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], "").into_response());
     }
-    let response = state.decide(&request).map_err(Problem::bad)?;
+    let response = in_force.decide(&request).map_err(Problem::bad)?;
     let headers = answer::of_http(&response, settings.headers);
-    let mut answer = if response.allowed() {
-        StatusCode::OK.into_response()
-    } else {
-        let status = StatusCode::from_u16(auth.deny_status).unwrap_or(StatusCode::FORBIDDEN);
-        problem::denied(status, &response, json!({}))
-    };
-    answer.headers_mut().extend(headers);
-    Ok(answer)
+    if response.allowed() {
+        return Ok((headers, ()).into_response());
+    }
+    let status = StatusCode::from_u16(auth.deny_status).unwrap_or(StatusCode::FORBIDDEN);
+    Ok(problem::denied(status, &response, headers, None::<()>))
 }
 
 fn request(auth: &Auth, shown: &Shown<'_>) -> Request {

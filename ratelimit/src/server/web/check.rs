@@ -1,14 +1,10 @@
 //! `POST /v1/check`: one request or many, in the words of this project.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use axum::{
-    extract::State as Shared,
-    response::{IntoResponse as _, Response},
-};
-use http::{StatusCode, header};
-use serde::{Deserialize, de::IgnoredAny};
-use serde_json::{Value, json};
+use axum::{extract::State as Shared, response::Response};
+use http::{HeaderMap, StatusCode, header};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
     super::{answer, limits, state::State},
@@ -17,6 +13,7 @@ use super::{
 use crate::{
     application::{self, Code, Descriptor, LimitOverride, Request, Status},
     limiter::Nanos,
+    text::Shown,
 };
 
 /// What may be in the body.
@@ -69,16 +66,15 @@ pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Res
         Err(_) if is_many(&text) => return many(&state, &text),
         Err(error) => return Err(Problem::bad(error).counted(&state)),
     };
-    let response = state.decide(&question.into()).map_err(Problem::bad)?;
-    let members = members(&response);
-    let headers = answer::of_http(&response, state.settings().headers);
-    let mut answer = if response.allowed() {
-        ([(header::CONTENT_TYPE, JSON)], members.to_string()).into_response()
+    let in_force = state.in_force();
+    let response = in_force.decide(&question.into()).map_err(Problem::bad)?;
+    let (members, headers) =
+        (Members::of(&response), answer::of_http(&response, in_force.settings().headers));
+    Ok(if response.allowed() {
+        problem::with(StatusCode::OK, headers, JSON, answer::json(&members))
     } else {
-        problem::denied(StatusCode::TOO_MANY_REQUESTS, &response, members)
-    };
-    answer.headers_mut().extend(headers);
-    Ok(answer)
+        problem::denied(StatusCode::TOO_MANY_REQUESTS, &response, headers, Some(members))
+    })
 }
 
 fn is_many(text: &[u8]) -> bool {
@@ -101,57 +97,109 @@ fn many(state: &State, text: &[u8]) -> Result<Response, Problem> {
         ))
         .counted(state));
     }
-    let one = |question: Question| match state.decide(&question.into()) {
-        Ok(response) => members(&response),
-        Err(error) => json!({"error": Problem::bad(error).detail()}),
-    };
-    let answers: Vec<Value> = requests.into_iter().map(one).collect();
-    let no_store = (header::CACHE_CONTROL, answer::NO_STORE);
-    let body = json!({"answers": answers}).to_string();
-    Ok(([(header::CONTENT_TYPE, JSON), no_store], body).into_response())
+    let in_force = state.in_force();
+    let decide = |question: Question| in_force.decide(&question.into());
+    let responses: Vec<_> = requests.into_iter().map(decide).collect();
+    let answers = responses.iter().map(|response| match response {
+        Ok(response) => One::Members(Members::of(response)),
+        Err(error) => One::Error { error: Shown(error).to_string() },
+    });
+    let headers = HeaderMap::from_iter([(header::CACHE_CONTROL, answer::NO_STORE)]);
+    Ok(problem::with(StatusCode::OK, headers, JSON, answer::json(&Answers { answers: answers.collect() })))
+}
+
+#[derive(Serialize)]
+struct Answers<'r> {
+    answers: Vec<One<'r>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum One<'r> {
+    Members(Members<'r>),
+    Error { error: String },
 }
 
 /// A decision as JSON: of the whole, and of each descriptor.
-fn members(response: &application::Response) -> Value {
-    let mut members = response.deciding().map_or_else(|| json!({}), numbers);
-    members["allowed"] = response.allowed().into();
-    members["soft"] = response.soft().into();
-    members["descriptors"] = response.statuses.iter().map(descriptor).collect();
-    members
+#[derive(Serialize)]
+struct Members<'r> {
+    allowed: bool,
+    soft: bool,
+    #[serde(flatten)]
+    numbers: Option<Numbers<'r>>,
+    descriptors: Vec<Described<'r>>,
 }
 
-fn descriptor(status: &Status) -> Value {
-    let mut members = if status.limit.is_some() { numbers(status) } else { json!({}) };
-    members["allowed"] = (status.code == Code::Ok).into();
-    for (name, is) in [
-        ("never", status.never && status.code == Code::OverLimit),
-        ("soft", status.soft),
-        ("shadow", status.shadowed),
-        ("quota", status.quota),
-    ] {
-        if is {
-            members[name] = true.into();
+#[derive(Serialize)]
+struct Described<'r> {
+    allowed: bool,
+    #[serde(flatten)]
+    numbers: Option<Numbers<'r>>,
+    #[serde(skip_serializing_if = "is_not")]
+    never: bool,
+    #[serde(skip_serializing_if = "is_not")]
+    soft: bool,
+    #[serde(skip_serializing_if = "is_not")]
+    shadow: bool,
+    #[serde(skip_serializing_if = "is_not")]
+    quota: bool,
+}
+
+#[derive(Serialize)]
+struct Numbers<'r> {
+    rule: &'r str,
+    limit: Option<u64>,
+    remaining: u64,
+    reset_after: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<f64>,
+}
+
+impl<'r> Members<'r> {
+    fn of(response: &'r application::Response) -> Self {
+        Self {
+            allowed: response.allowed(),
+            soft: response.soft(),
+            numbers: response.deciding().map(Numbers::of),
+            descriptors: response.statuses.iter().map(Described::of).collect(),
         }
     }
-    members
 }
 
-fn numbers(status: &Status) -> Value {
-    let mut members = json!({
-        "rule": answer::name_of(status),
-        "limit": status.limit.map(|limit| limit.capacity),
-        "remaining": status.remaining,
-        "reset_after": seconds(status.reset_after),
-    });
-    if let (Code::OverLimit, Some(wait)) = (status.code, status.retry_after) {
-        members["retry_after"] = seconds(wait);
+impl<'r> Described<'r> {
+    fn of(status: &'r Status) -> Self {
+        Self {
+            allowed: status.code == Code::Ok,
+            numbers: status.limit.is_some().then(|| Numbers::of(status)),
+            never: status.never && status.code == Code::OverLimit,
+            soft: status.soft,
+            shadow: status.shadowed,
+            quota: status.quota,
+        }
     }
-    members
+}
+
+impl<'r> Numbers<'r> {
+    fn of(status: &'r Status) -> Self {
+        let wait = status.retry_after.filter(|_| status.code == Code::OverLimit);
+        Self {
+            rule: answer::name_of(status),
+            limit: status.limit.map(|limit| limit.capacity),
+            remaining: status.remaining,
+            reset_after: seconds(status.reset_after),
+            retry_after: wait.map(seconds),
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_not(is: &bool) -> bool {
+    !*is
 }
 
 /// Seconds with a fraction; exact to the microsecond for years.
-fn seconds(time: Nanos) -> Value {
-    std::time::Duration::from_nanos(time.0).as_secs_f64().into()
+fn seconds(time: Nanos) -> f64 {
+    Duration::from_nanos(time.0).as_secs_f64()
 }
 
 impl From<Question> for Request {

@@ -2,11 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use axum::{
-    extract::State as Shared,
-    response::{IntoResponse as _, Response},
-};
-use http::{StatusCode, header};
+use axum::{extract::State as Shared, response::Response};
+use http::StatusCode;
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
@@ -16,7 +13,7 @@ use super::{
         proto::{DESCRIPTORS, envoy::service::ratelimit::v3::RateLimitRequest},
         state::State,
     },
-    Body, JSON, Problem, body,
+    Body, JSON, Problem, body, problem,
 };
 
 /// The messages' descriptors.
@@ -38,15 +35,15 @@ pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Res
     let messages = MESSAGES.as_ref().ok_or_else(|| internal("the messages have no descriptors"))?;
     let request = read(messages, &text).map_err(|problem| problem.counted(&state))?;
     let request = convert::request(request).map_err(|error| Problem::bad(error).counted(&state))?;
-    let response = state.decide(&request).map_err(Problem::bad)?;
-    let headers = state.settings().headers;
+    let in_force = state.in_force();
+    let response = in_force.decide(&request).map_err(Problem::bad)?;
+    let headers = in_force.settings().headers;
     let message = convert::response(&request, &response, headers);
     let mut written = DynamicMessage::new(messages.response.clone());
     written.transcode_from(&message).map_err(internal)?;
     let written = serde_json::to_string(&written).map_err(internal)?;
     let status = if response.allowed() { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
-    let headers = answer::of_http(&response, headers);
-    Ok((status, [(header::CONTENT_TYPE, JSON)], headers, written).into_response())
+    Ok(problem::with(status, answer::of_http(&response, headers), JSON, written))
 }
 
 fn read(messages: &Messages, text: &[u8]) -> Result<RateLimitRequest, Problem> {

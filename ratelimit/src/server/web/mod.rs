@@ -11,7 +11,6 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::{DefaultBodyLimit, State as Shared, rejection::BytesRejection},
-    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -19,7 +18,7 @@ use http::{HeaderValue, StatusCode, header};
 use hyper::body::Bytes;
 
 pub use self::problem::Problem;
-use super::{deadline, limits, state::State};
+use super::{limits, state::State};
 
 /// What these routes are, for people and programs.
 pub const OPENAPI: &str = include_str!("openapi.json");
@@ -35,7 +34,6 @@ pub fn router(state: &Arc<State>) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits::BODY))
-        .layer(middleware::from_fn(deadline::http))
         .with_state(Arc::clone(state))
 }
 

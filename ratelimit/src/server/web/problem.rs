@@ -1,10 +1,17 @@
 //! What is answered instead of what was asked for: problem details (RFC 9457).
 
-use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
-use serde_json::{Value, json};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::json;
 
-use super::super::{answer, state::State};
+use super::super::{
+    answer::{self, QuotaExceeded},
+    state::State,
+};
 use crate::{application, text::Shown};
 
 /// A request that can't be answered.
@@ -29,11 +36,6 @@ impl Problem {
         state.stats().refused_request();
         self
     }
-
-    /// What is wrong.
-    pub fn detail(&self) -> &str {
-        &self.detail
-    }
 }
 
 impl IntoResponse for Problem {
@@ -50,8 +52,22 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The answer about a request that is over its limits. It has no headers of the decision yet.
-pub fn denied(status: StatusCode, response: &application::Response, members: Value) -> Response {
-    let problem = answer::quota_exceeded(status, &answer::violated(response), members);
-    (status, [(header::CONTENT_TYPE, answer::PROBLEM)], problem.to_string()).into_response()
+/// The answer about a request that is over its limits: with the headers of the decision, and with these members.
+pub fn denied<M: Serialize>(
+    status: StatusCode,
+    response: &application::Response,
+    headers: HeaderMap,
+    members: Option<M>,
+) -> Response {
+    let violated = answer::violated(response);
+    let problem = QuotaExceeded::new(status, &violated, members);
+    with(status, headers, answer::PROBLEM, answer::json(&problem))
+}
+
+/// An answer with a body of this type.
+pub fn with(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: String) -> Response {
+    headers.insert(header::CONTENT_TYPE, kind);
+    let mut response = Response::new(Body::from(body));
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
+    response
 }
