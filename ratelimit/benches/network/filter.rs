@@ -159,7 +159,13 @@ fn ratelimit(receiver: &Receiver, mode: &str, limit: Limit) -> Result<Installed>
     let network = policy.network.context("the configuration's network")?;
     let claim = Claim::take(&policy.instance)?;
     let dataplane = claim.start(
-        &Wanted { network: &network, config: Path::new(&path), observes: None, trial_end: None },
+        &Wanted {
+            network: &network,
+            config: Path::new(&path),
+            observes: None,
+            trial_end: None,
+            is_new_trial: false,
+        },
         Path::new("/run/none.sock"),
     )?;
     Ok(Installed::Ratelimit { _dataplane: Box::new(dataplane) })
