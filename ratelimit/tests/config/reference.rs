@@ -268,6 +268,11 @@ fn values_are_written_as_the_reference_says() {
     quoted(numbers).chain(quoted(sizes)).for_each(|amount| drop(accept(rate, format!("{amount}/s"))));
     quoted(units).for_each(|unit| drop(accept(rate, format!("16{unit}/s"))));
     quoted(times).chain(quoted(more_times)).for_each(|time| drop(accept(rate, format!("100/{time}"))));
+    let several =
+        document.lines().find(|line| line.starts_with("A time that is not part of a rate")).unwrap();
+    quoted(several).for_each(|time| {
+        drop(accept("network.rules[].ban", format!("{{after: 100, within: {time}, for: {time}}}")));
+    });
     quoted(rates).for_each(|text| drop(accept(rate, text.to_owned())));
     quoted(ranges).for_each(|text| drop(accept(ports, text.to_owned())));
     quoted(lists).for_each(|text| drop(accept("network.rules[].match.protocol", text.to_owned())));
