@@ -1,20 +1,14 @@
 //! Bans and lists on real traffic.
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    os::unix::net::UnixStream,
-    path::Path,
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use ratelimit::{
     control,
-    dataplane::{BanStatus, Bans},
+    dataplane::Bans,
     policy::{InstanceName, Prefix},
 };
 use ratelimit_common::{bans::SETS, table::SLOTS, time::Nanos};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     daemon::{Daemon, command, config, judged, output, reason, rule, run, status, text},
@@ -153,36 +147,6 @@ fn sources_that_go_on_exceeding_a_rule_are_banned_by_the_kernel() {
 }
 
 #[test]
-fn who_is_unbanned_is_counted_from_nothing() {
-    isolated(|| {
-        let (host, long) = ("10.1.0.2", "fd00:0:0:2::1");
-        let link = Link::new(&[host, long]);
-        let rule_text = "{name: small, match: {protocol: udp}, key: {source: {ipv4: 32, ipv6: 128}}, \
-             rate: 1/h, burst: 1, ban: {after: 20, within: 1h, for: 1h}}";
-        let _daemon = Daemon::start(&config(&[], &[rule_text]));
-        let mut sent = 0;
-        let mut judged_after = |count: u32| {
-            [host, long].iter().for_each(|client| send(&link.sender(client), count));
-            sent += 2 * u64::from(count);
-            judged(sent)
-        };
-        // One passes, the 20th denied one bans.
-        assert_eq!(judged_after(21).bans, 2);
-        run(&["unban", host, long]);
-        assert_eq!(judged_after(19).bans, 0);
-        // Their networks are banned and let go before it is too much again.
-        run(&["ban", "10.1.0.0/16", "fd00::/16"]);
-        run(&["unban", "--all"]);
-        assert_eq!(judged_after(19).bans, 0);
-        // So is whoever gets all back, of whom one packet passes again.
-        run(&["bucket", host, "--reset"]);
-        run(&["bucket", long, "--reset"]);
-        assert_eq!(judged_after(20).bans, 0);
-        assert_eq!(judged_after(1).bans, 2);
-    });
-}
-
-#[test]
 fn the_first_denied_packet_can_ban_and_long_prefixes_are_listed() {
     isolated(|| {
         let link = Link::new(&["fd00:0:0:2::1"]);
@@ -228,126 +192,6 @@ fn thousands_of_bans_are_taken_at_the_socket() {
         }
         println!("{:?} for 2,000 bans", before.elapsed());
         assert_eq!(status_bans(), 2_000);
-    });
-}
-
-/// Asks the daemon for its bans in one of the ways that its socket knows.
-fn ask_socket(method: &str, asked: &str) -> Value {
-    let mut stream = UnixStream::connect("/run/ratelimit/default.sock").unwrap();
-    let head = format!(
-        "{method} /v1/instances/default/bans HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        asked.len()
-    );
-    stream.write_all((head + asked).as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
-}
-
-#[test]
-fn many_are_banned_from_a_file_or_none_if_a_line_is_wrong() {
-    isolated(|| {
-        let _link = Link::silent();
-        let _daemon = Daemon::start(&config(&[], &[EVERY]));
-        fs::write("/run/bad", "10.9.0.1\n# fine\n10.9.0.1/8\n\n  nonsense # why\n").unwrap();
-        fs::write("/run/all", "10.9.0.1\n0.0.0.0/0\n").unwrap();
-        for (file, expected) in [
-            (
-                "/run/bad",
-                &["/run/bad:3: `10.9.0.1/8`: has bits set", "/run/bad:5: `nonsense`: not an IP"][..],
-            ),
-            ("/run/all", &["/run/all:2: 0.0.0.0/0 is everybody"]),
-            ("/run/none", &["/run/none: no such file"]),
-        ] {
-            let refused = output(&mut command(&["ban", "10.9.0.7", "--file", file]));
-            let (_, said) = text(&refused);
-            assert_eq!((refused.status.code(), said.lines().count()), (Some(2), expected.len()), "{said}");
-            assert!(said.lines().zip(expected).all(|(line, expected)| line.starts_with(expected)), "{said}");
-        }
-        assert_eq!(status_bans(), 0);
-        let many: String = (0..300).map(|index| format!("10.9.{}.0/24 # {index}\n", index % 256)).collect();
-        fs::write("/run/many", many).unwrap();
-        let said = run(&["ban", "10.8.1.1", "--file", "/run/many", "--for", "1h30m"]);
-        assert_eq!((&said[..], status_bans()), ("banned 257 addresses or prefixes for 1h30m\n", 257));
-        let shown = |asked: &str| run(&["bans", asked]);
-        assert!(
-            shown("10.9.7.7").lines().nth(1).unwrap().starts_with("10.9.7.0/24 "),
-            "{}",
-            shown("10.9.7.7")
-        );
-        assert_eq!(shown("10.9.0.0/23").lines().count(), 3);
-        assert_eq!(shown("10.8.1.2"), "nobody in 10.8.1.2/32 is banned\n");
-        assert_eq!(run(&["unban", "--file", "/run/many"]), "unbanned 256 addresses or prefixes\n");
-        assert_eq!(status_bans(), 1);
-    });
-}
-
-#[test]
-fn bans_have_one_form_whoever_makes_lists_or_ends_them() {
-    isolated(|| {
-        let _link = Link::silent();
-        let _daemon = Daemon::start(&config(&[], &[EVERY]));
-        let command = |arguments: &[&str]| -> Value {
-            serde_json::from_str(&run(&[arguments, &["--output", "json"]].concat())).unwrap()
-        };
-        let asked = r#"{"prefix": "10.9.0.0/16", "for_seconds": 3600}"#;
-        for bans in [
-            command(&["ban", "10.9.0.0/16", "--for", "1h"]),
-            command(&["bans"]),
-            ask_socket("GET", ""),
-            command(&["unban", "10.9.0.0/16"]),
-            ask_socket("POST", asked),
-            ask_socket("DELETE", asked),
-        ] {
-            let bans: Vec<BanStatus> = serde_json::from_value(bans).expect("a list of bans");
-            assert_eq!(bans.len(), 1);
-            assert_eq!(bans[0].prefix, "10.9.0.0/16");
-            assert!((3_500..=3_600).contains(&bans[0].seconds_left), "{bans:?}");
-        }
-        assert_eq!((command(&["bans"]), ask_socket("GET", "")), (json!([]), json!([])));
-    });
-}
-
-#[test]
-fn a_ban_of_what_is_allowed_is_made_with_a_warning() {
-    isolated(|| {
-        let link = Link::silent();
-        let config = config(&["allow: [10.7.0.0/16, {file: more.txt}]"], &[EVERY]);
-        fs::write("/run/more.txt", "").unwrap();
-        let daemon = Daemon::start(&config);
-        fs::write("/run/more.txt", "10.8.1.2\nfd00:0:0:7::/64\n").unwrap();
-        run(&["reload"]);
-        daemon.kill();
-        for (banned, expected) in [
-            ("10.7.1.1/32", Some("10.7.0.0/16 is on the allow list")),
-            ("10.8.0.0/16", Some("10.8.1.2/32 is on the allow list")),
-            ("fd00:0:0:7::1/128", Some("fd00:0:0:7::/64 is on the allow list")),
-            ("10.9.0.0/16", None),
-        ] {
-            let output = output(&mut command(&["ban", banned]));
-            let (said, warned) = text(&output);
-            assert_eq!(
-                (output.status.code(), &said[..]),
-                (Some(0), &format!("banned {banned} for 10m0s\n")[..])
-            );
-            match expected {
-                Some(expected) => assert!(warned.contains(expected), "{warned}"),
-                None => assert_eq!(warned, ""),
-            }
-        }
-        let listed = run(&["bans"]);
-        assert_eq!(listed.lines().filter(|line| line.contains("on the allow list")).count(), 3, "{listed}");
-        let listed: Vec<BanStatus> = serde_json::from_str(&run(&["bans", "--output", "json"])).unwrap();
-        let allowed: Vec<_> = listed.iter().map(|ban| ban.allowed.as_deref()).collect();
-        assert_eq!(allowed, [Some("10.7.0.0/16"), Some("10.8.1.2/32"), None, Some("fd00:0:0:7::/64")]);
-        let raw = Raw::new(&link);
-        for source in ["10.7.1.1", "10.8.1.2", "10.8.1.3"] {
-            raw.send(&frames::udp(source.parse().unwrap()));
-        }
-        let status = judged(3);
-        assert_eq!((reason(&status, "allowed").packets, reason(&status, "banned").packets), (2, 1));
-        run(&["detach"]);
     });
 }
 

@@ -4,6 +4,7 @@
 //! other. Each test has a network, a BPF file system and a `/run` of its own besides, see [`net::isolated`].
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
+mod ban_commands;
 mod bans;
 mod bytes;
 mod captures;
