@@ -6,7 +6,7 @@ use ratelimit_common::{
     time::Nanos,
 };
 
-use super::response::CurrentLimit;
+use super::{response::CurrentLimit, wait::Wait};
 use crate::{
     policy::application::{NearLimitRatio, RequestRate, SoftLimit},
     store::Account,
@@ -36,7 +36,8 @@ pub(super) struct Verdict {
     pub(super) remaining: u64,
     pub(super) reset_after: Nanos,
     pub(super) next_after: Nanos,
-    pub(super) retry_after: Option<Nanos>,
+    /// How long the same request is over, unless never.
+    pub(super) wait: Option<Wait>,
     pub(super) never: bool,
 }
 
@@ -92,7 +93,7 @@ impl Bucket {
             remaining: capacity.saturating_sub(used),
             reset_after,
             next_after: if used == 0 { Nanos(0) } else { reset_after },
-            retry_after: (over && !never).then_some(reset_after),
+            wait: (over && !never).then(|| Wait::until(reset_after)),
             never,
         }
     }
@@ -111,7 +112,7 @@ impl Bucket {
             remaining: if over { 0 } else { decision.remaining() },
             reset_after,
             next_after: decision.next_after(),
-            retry_after,
+            wait: retry_after.map(Wait::until),
             never: over && decision.never(),
         }
     }
@@ -124,7 +125,7 @@ impl Bucket {
         remaining: 0,
         reset_after: Nanos(0),
         next_after: Nanos(0),
-        retry_after: None,
+        wait: None,
         never: true,
     };
 }

@@ -164,7 +164,8 @@ fn statuses(rules: &Rules<'_>, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Status
             remaining: verdict.remaining,
             reset_after: verdict.reset_after,
             next_after: verdict.next_after,
-            retry_after: verdict.retry_after,
+            retry_after: verdict.wait.map(|wait| wait.exact),
+            retry_after_seconds: verdict.wait.map(|wait| wait.seconds),
             never: verdict.never,
             soft: verdict.soft,
             shadowed: verdict.over && ask.shadow,
@@ -182,7 +183,7 @@ fn deciding(asks: &[Ask<'_>], outcomes: &[Outcome], is_denied: bool) -> Option<u
     let order = |ask: &Ask<'_>| (ask.rule.map_or(u32::MAX, |rule| rule.identity.order), ask.descriptor);
     let pairs = asks.iter().zip(outcomes);
     let chosen = if is_denied {
-        let wait = |outcome: &Outcome| (outcome.verdict.never, outcome.verdict.retry_after);
+        let wait = |outcome: &Outcome| (outcome.verdict.never, outcome.verdict.wait.map(|wait| wait.exact));
         let (quotas, others): (Pairs<'_>, Pairs<'_>) = pairs
             .filter(|(ask, outcome)| outcome.verdict.over && !ask.shadow)
             .partition(|(ask, _)| ask.quota);

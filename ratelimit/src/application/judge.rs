@@ -5,7 +5,7 @@
 //! between. Limits in shadow mode never decide; those in quota mode only if all of them are over,
 //! which an unlimited one never is.
 
-use ratelimit_common::time::{Nanos, Now};
+use ratelimit_common::time::Now;
 use smallvec::SmallVec;
 
 use super::{
@@ -58,7 +58,7 @@ pub(super) struct Court<'g> {
 pub(super) type Outcomes = SmallVec<[Outcome; MOST_INLINE]>;
 
 impl Ask<'_> {
-    fn charge(&self, hits: u32, now: Now) -> Charge<'_> {
+    pub(super) fn charge(&self, hits: u32, now: Now) -> Charge<'_> {
         let Bucket { account, ref limit, .. } = self.bucket;
         Charge { account, hash: self.hash, limit, now, cost: hits }
     }
@@ -68,7 +68,7 @@ impl Ask<'_> {
         self.hits > 0 && !self.refunds && !self.bucket.is_closed() && !self.bucket.stands_alone()
     }
 
-    fn key(&self) -> u64 {
+    pub(super) fn key(&self) -> u64 {
         self.bucket.account.identity(self.hash)
     }
 }
@@ -176,28 +176,16 @@ impl Court<'_> {
     }
 
     fn apply(&self, standing: Standing, ask: &Ask<'_>, verdict: &mut Verdict) {
-        match standing {
-            Standing::Below => {}
-            Standing::Above => verdict.soft = !verdict.over,
-            Standing::TooLong if verdict.over => {}
-            Standing::TooLong => {
-                let wait = self.until_below_soft(ask);
-                let reset_after = if ask.bucket.is_window() { verdict.reset_after } else { wait };
-                *verdict =
-                    Verdict { over: true, remaining: 0, reset_after, retry_after: Some(wait), ..*verdict };
-            }
+        let is_over = verdict.over || standing == Standing::TooLong;
+        verdict.soft = standing == Standing::Above && !is_over;
+        if standing == Standing::Below || !is_over || verdict.never {
+            return;
         }
-    }
-
-    /// How long until use is below the soft limit: until as much fits as lies above that.
-    fn until_below_soft(&self, ask: &Ask<'_>) -> Nanos {
-        let soft = ask.bucket.soft.map_or(0, |soft| soft.limit.get());
-        let above = ask.bucket.current.capacity.saturating_sub(soft).saturating_add(1);
-        let cost = u32::try_from(above).unwrap_or(u32::MAX);
-        // What this question is denied is not to be taken for used.
-        let limit = &ask.bucket.limit.forgiving();
-        let answer = self.store.ask(self.limits, &Charge { limit, ..ask.charge(cost, self.now) });
-        answer.decision().retry_after().unwrap_or_default()
+        // One that counts denied requests has been charged, so what it says now is true of the next one.
+        let wait = self.opening(ask).wait();
+        let reset_after =
+            wait.filter(|_| !ask.bucket.is_window()).map_or(verdict.reset_after, |wait| wait.exact);
+        *verdict = Verdict { over: true, remaining: 0, reset_after, wait, never: wait.is_none(), ..*verdict };
     }
 
     /// Takes back what was charged in vain.

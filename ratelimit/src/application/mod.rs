@@ -40,6 +40,7 @@ mod response;
 mod saved;
 mod service;
 mod soft;
+mod wait;
 
 pub use self::{
     counters::{DomainCounts, Label, MOST_VALUE_LABELS, RuleCounts},

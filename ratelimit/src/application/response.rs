@@ -54,6 +54,8 @@ pub struct Status {
     /// How long the same request stays over the limit if nobody else takes anything. `None` if it is not over, or if no
     /// waiting helps.
     pub retry_after: Option<Nanos>,
+    /// What [`Self::retry_after_seconds`] says.
+    pub(super) retry_after_seconds: Option<u64>,
     /// Whether no waiting helps.
     pub never: bool,
     /// Whether it is above the soft limit, and passes for now.
@@ -123,6 +125,7 @@ impl Status {
         reset_after: Nanos(0),
         next_after: Nanos(0),
         retry_after: None,
+        retry_after_seconds: None,
         never: false,
         soft: false,
         shadowed: false,
@@ -130,16 +133,20 @@ impl Status {
         rule: None,
     };
 
-    /// [`Self::reset_after`] in whole seconds, rounded up; `None` if no limit applies.
+    /// [`Self::reset_after`] in whole seconds, rounded up; `None` if no limit applies. If that is the wait,
+    /// [`Self::retry_after_seconds`].
     #[must_use]
     pub fn duration_until_reset(&self) -> Option<u64> {
-        self.limit.map(|_| seconds_up(self.reset_after))
+        let is_wait = self.retry_after == Some(self.reset_after);
+        let seconds = self.retry_after_seconds.filter(|_| is_wait);
+        self.limit.map(|_| seconds.unwrap_or_else(|| seconds_up(self.reset_after)))
     }
 
-    /// [`Self::retry_after`] in whole seconds, rounded up, at least 1.
+    /// After how many whole seconds, at least 1, the same request passes if nobody else takes anything: [`Self::retry_after`]
+    /// rounded up, or more if a soft limit would deny it again by then.
     #[must_use]
-    pub fn retry_after_seconds(&self) -> Option<u64> {
-        self.retry_after.map(|wait| seconds_up(wait).max(1))
+    pub const fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after_seconds
     }
 
     /// [`Self::next_after`] in whole seconds, rounded up.
@@ -171,6 +178,7 @@ impl RuleIdentity {
     }
 }
 
-fn seconds_up(nanos: Nanos) -> u64 {
+/// Rounded up.
+pub(super) const fn seconds_up(nanos: Nanos) -> u64 {
     nanos.0.div_ceil(Nanos::SECOND.0)
 }

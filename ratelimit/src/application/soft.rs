@@ -68,6 +68,15 @@ impl Crossings {
         }
     }
 
+    /// For how much longer a key that uses `used` may be above; `None` if it has not begun to be.
+    pub(super) fn time_left(&self, key: u64, soft: SoftLimit, used: u64, now: Now) -> Option<Nanos> {
+        if used < soft.limit.get() {
+            return None;
+        }
+        let since = self.shard(key).crossings.get(&key)?.at;
+        Some(Nanos(since.0.0.saturating_add(soft.lasts.0).saturating_sub(now.0.0)))
+    }
+
     /// Notes that a request passed above the soft limit. Where there is no room, it is not noted, and the key is at its first
     /// crossing again with the next one: the hard limit binds all the same.
     pub(super) fn note(&self, key: u64, now: Now, reset_after: Nanos) {

@@ -14,6 +14,7 @@ mod replaces;
 mod reports;
 mod soft;
 mod state;
+mod waits;
 
 use std::{fs, path::PathBuf, sync::Arc};
 
