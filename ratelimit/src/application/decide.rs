@@ -1,6 +1,6 @@
 //! From a question to its answer: which limits apply, what they say, and what is told about it.
 
-use std::{cmp::Reverse, sync::Arc, sync::atomic::Ordering::Relaxed};
+use std::{sync::Arc, sync::atomic::Ordering::Relaxed};
 
 use ratelimit_common::time::Now;
 use smallvec::SmallVec;
@@ -10,10 +10,11 @@ use super::{
     bucket::Bucket,
     counters::{Registry, RuleCounters},
     generation::Generation,
-    judge::{Ask, Court, MOST_INLINE, Outcome, is_denied, is_over_quota},
+    judge::{Ask, Court, MOST_INLINE, Outcome, is_denied},
     request::{Descriptor, Request},
     response::{Code, Response, Status, Statuses, UNLIMITED},
     soft::Crossings,
+    wait::{Longest, Wait},
 };
 use crate::{
     clock::Clock,
@@ -35,11 +36,12 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request) -> Response {
     let Some(domain) = bench.generation.book.domains.get(&*request.domain) else {
         bench.registry.unknown.allowed.fetch_add(1, Relaxed);
         let statuses = request.descriptors.iter().map(|_| Status::NONE).collect();
-        return Response { code: Code::Ok, statuses, deciding: None };
+        return Response { code: Code::Ok, statuses, deciding: None, whole: None };
     };
     let rules = find_rules(domain, request);
     let asks = bench.asks(request, &rules);
-    let outcomes = bench.court().judge(&asks, || bench.now());
+    let court = bench.court();
+    let outcomes = court.judge(&asks, || bench.now());
     let is_over = is_denied(&asks, &outcomes);
     let is_denied = is_over && !bench.generation.shadow_mode;
     let counter = if is_denied { &domain.counters.denied } else { &domain.counters.allowed };
@@ -49,11 +51,11 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request) -> Response {
     }
     bench.count(domain, request, &asks, &outcomes);
     count_unlimited(request, &rules);
-    Response {
-        code: if is_denied { Code::OverLimit } else { Code::Ok },
-        deciding: deciding(&asks, &outcomes, is_denied),
-        statuses: statuses(&rules, &asks, &outcomes),
+    let statuses = statuses(&rules, &asks, &outcomes);
+    if is_denied {
+        return denied(&court, &asks, &outcomes, statuses);
     }
+    Response { code: Code::Ok, deciding: least_left(&asks, &outcomes), statuses, whole: None }
 }
 
 /// For each descriptor its rule; `None` if it has none, or brings a limit of its own.
@@ -176,26 +178,38 @@ fn statuses(rules: &Rules<'_>, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Status
     statuses
 }
 
-type Pairs<'a> = SmallVec<[(&'a Ask<'a>, &'a Outcome); MOST_INLINE]>;
+/// The answer to a request that is denied. The limit to be waited for stands for all, whether it denied or not.
+fn denied(court: &Court<'_>, asks: &[Ask<'_>], outcomes: &[Outcome], statuses: Statuses) -> Response {
+    let longest = court.longest(asks, outcomes);
+    let whole = longest.and_then(|Longest { ask, wait }| {
+        let verdict = outcomes[ask].verdict;
+        let is_said = verdict.over && verdict.wait == wait;
+        (!is_said).then(|| Box::new(whole(&statuses[asks[ask].descriptor], &asks[ask], wait)))
+    });
+    let deciding = longest.map(|longest| asks[longest.ask].descriptor);
+    Response { code: Code::OverLimit, statuses, deciding, whole }
+}
 
-/// The descriptor whose status stands for all: if denied, until its wait is over the request stays denied.
-fn deciding(asks: &[Ask<'_>], outcomes: &[Outcome], is_denied: bool) -> Option<usize> {
-    let order = |ask: &Ask<'_>| (ask.rule.map_or(u32::MAX, |rule| rule.identity.order), ask.descriptor);
-    let pairs = asks.iter().zip(outcomes);
-    let chosen = if is_denied {
-        let wait = |outcome: &Outcome| (outcome.verdict.never, outcome.verdict.wait.map(|wait| wait.exact));
-        let (quotas, others): (Pairs<'_>, Pairs<'_>) = pairs
-            .filter(|(ask, outcome)| outcome.verdict.over && !ask.shadow)
-            .partition(|(ask, _)| ask.quota);
-        // One quota that lets it pass is enough; of the others, all have to.
-        let soonest = quotas.into_iter().min_by_key(|(ask, outcome)| (wait(outcome), order(ask)));
-        let quota = soonest.filter(|_| is_over_quota(asks, outcomes));
-        others.into_iter().chain(quota).min_by_key(|(ask, outcome)| (Reverse(wait(outcome)), order(ask)))
-    } else {
-        // What is over and passes is not what the client should slow down for, if there is anything else.
-        pairs.min_by_key(|(ask, outcome)| {
-            (ask.shadow || outcome.verdict.over, outcome.verdict.remaining, order(ask))
-        })
+/// A limit's status as that of a whole request that is denied for so long.
+fn whole(status: &Status, ask: &Ask<'_>, wait: Option<Wait>) -> Status {
+    let exact = wait.map(|wait| wait.exact);
+    Status {
+        code: Code::OverLimit,
+        remaining: 0,
+        reset_after: exact.filter(|_| !ask.bucket.is_window()).unwrap_or(status.reset_after),
+        retry_after: exact,
+        retry_after_seconds: wait.map(|wait| wait.seconds),
+        never: wait.is_none(),
+        soft: false,
+        ..status.clone()
+    }
+}
+
+/// The descriptor whose status stands for all of a request that passes.
+fn least_left(asks: &[Ask<'_>], outcomes: &[Outcome]) -> Option<usize> {
+    // What is over and passes is not what the client should slow down for, if there is anything else.
+    let key = |(ask, Outcome { verdict, .. }): &(&Ask<'_>, &Outcome)| {
+        (ask.shadow || verdict.over, verdict.remaining, ask.order())
     };
-    chosen.map(|(ask, _)| ask.descriptor)
+    asks.iter().zip(outcomes).min_by_key(key).map(|(ask, _)| ask.descriptor)
 }

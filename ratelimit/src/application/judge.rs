@@ -64,12 +64,17 @@ impl Ask<'_> {
     }
 
     /// Whether it is charged if the request passes, and only then.
-    fn is_tentative(&self) -> bool {
+    pub(super) fn is_tentative(&self) -> bool {
         self.hits > 0 && !self.refunds && !self.bucket.is_closed() && !self.bucket.stands_alone()
     }
 
     pub(super) fn key(&self) -> u64 {
         self.bucket.account.identity(self.hash)
+    }
+
+    /// Which of several goes first: by the rules' order, then by the request's.
+    pub(super) fn order(&self) -> (u32, usize) {
+        (self.rule.map_or(u32::MAX, |rule| rule.identity.order), self.descriptor)
     }
 }
 
@@ -81,10 +86,14 @@ pub(super) fn is_denied(asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
 }
 
 /// Whether all limits in quota mode are over, and there are some.
-pub(super) fn is_over_quota(asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
+fn is_over_quota(asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
     let mut quotas = asks.iter().zip(outcomes).filter(|(ask, _)| ask.quota).peekable();
-    quotas.peek().is_some()
-        && quotas.all(|(ask, outcome)| outcome.verdict.over && !ask.shadow && !ask.has_open_quota)
+    quotas.peek().is_some() && quotas.all(|(_, outcome)| outcome.verdict.over) && !are_quotas_open(asks)
+}
+
+/// Whether there is a limit in quota mode that never denies, so that quotas are never all over.
+pub(super) fn are_quotas_open(asks: &[Ask<'_>]) -> bool {
+    asks.iter().any(|ask| ask.quota && (ask.shadow || ask.has_open_quota))
 }
 
 impl Court<'_> {
@@ -182,7 +191,7 @@ impl Court<'_> {
             return;
         }
         // One that counts denied requests has been charged, so what it says now is true of the next one.
-        let wait = self.opening(ask).wait();
+        let wait = self.opening(ask, 0).wait();
         let reset_after =
             wait.filter(|_| !ask.bucket.is_window()).map_or(verdict.reset_after, |wait| wait.exact);
         *verdict = Verdict { over: true, remaining: 0, reset_after, wait, never: wait.is_none(), ..*verdict };

@@ -33,9 +33,11 @@ pub struct Response {
     pub code: Code,
     /// One for each descriptor, in order.
     pub statuses: Statuses,
-    /// Which status stands for all in headers: if denied, that with the longest wait, where of quotas the one with the
-    /// shortest counts; else that with the least left. `None` if no limit applies.
+    /// Which descriptor's limit stands for all in headers: if denied, the one to be waited for longest, where of quotas the one
+    /// with the shortest wait counts; else that with the least left. `None` if no limit applies.
     pub deciding: Option<usize>,
+    /// What [`Self::deciding`] says, if not what is said of that descriptor.
+    pub(super) whole: Option<Box<Status>>,
 }
 
 /// The answer about one descriptor.
@@ -98,9 +100,13 @@ pub struct RuleIdentity {
 
 impl Response {
     /// The status that stands for all in headers.
+    ///
+    /// Of a denied request it is over its limit, and waits until all limits let the same request through at once. That can be
+    /// longer than each of them says of itself: a limit that counts denied requests may have given its last units to this
+    /// one.
     #[must_use]
     pub fn deciding(&self) -> Option<&Status> {
-        self.statuses.get(self.deciding?)
+        self.whole.as_deref().or_else(|| self.statuses.get(self.deciding?))
     }
 
     /// Whether it may go on.

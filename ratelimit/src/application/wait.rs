@@ -1,14 +1,16 @@
-//! How long a denied request has to wait: until a limit lets it through, if nobody else takes anything.
+//! How long a denied request has to wait: until all of its limits let it through at once, if nobody else takes anything.
 //!
 //! A limit lets it through from some moment on, except that one with a soft limit does not from the end of the time above
-//! that until use has fallen below it.
+//! that until use has fallen below it. What the denied request was charged counts: a limit that had room for it may have
+//! none for the next one like it.
 
-use std::ops::Range;
+use std::{cmp::Reverse, ops::Range};
 
 use ratelimit_common::{algorithm::Decision, limit::Limit, time::Nanos};
+use smallvec::{SmallVec, smallvec};
 
 use super::{
-    judge::{Ask, Court},
+    judge::{Ask, Court, MOST_INLINE, Outcome, are_quotas_open},
     response::seconds_up,
 };
 use crate::{
@@ -33,6 +35,17 @@ pub(super) struct Opening {
     from: Option<Nanos>,
     /// When it does not although there is room.
     closed: Range<Nanos>,
+}
+
+type Openings = SmallVec<[Opening; MOST_INLINE]>;
+
+/// The limit that a request waits for longest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Longest {
+    /// Its index among those that were asked.
+    pub(super) ask: usize,
+    /// `None` if no waiting helps.
+    pub(super) wait: Option<Wait>,
 }
 
 impl Wait {
@@ -67,21 +80,58 @@ impl Opening {
 }
 
 impl Court<'_> {
-    /// When a limit lets a request through.
-    pub(super) fn opening(&self, ask: &Ask<'_>) -> Opening {
+    /// The limit that a denied request waits for longest, after all were asked; `None` if there are none.
+    pub(super) fn longest(&self, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Option<Longest> {
+        // One alone has said it.
+        if let [outcome] = outcomes {
+            return Some(Longest { ask: 0, wait: outcome.verdict.wait });
+        }
+        let openings = self.openings(asks, outcomes);
+        let latest = |least| latest(asks, outcomes, &openings, least);
+        // When the last one opens, another may have closed.
+        let settled = |least: Nanos| {
+            let mut found = latest(least)?;
+            while let Some(time) = found.1
+                && let Some(later) = latest(time)
+                && later.1 != found.1
+            {
+                found = later;
+            }
+            Some(found)
+        };
+        let (ask, _) = settled(Nanos(0))?;
+        Some(Longest { ask, wait: Wait::of(|least| settled(least)?.1) })
+    }
+
+    fn openings(&self, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Openings {
+        let before = taken_before(asks);
+        let opening = |index: usize| {
+            let (ask, Outcome { verdict, .. }) = (&asks[index], outcomes[index]);
+            let is_told = ask.bucket.soft.is_none() && !ask.bucket.stands_alone() && before[index] == 0;
+            if ask.shadow || is_told {
+                let from = if verdict.over { verdict.wait.map(|wait| wait.exact) } else { Some(Nanos(0)) };
+                return Opening { from, closed: Range::default() };
+            }
+            self.opening(ask, before[index])
+        };
+        (0..asks.len()).map(opening).collect()
+    }
+
+    /// When a limit lets a request through that takes `before` from the same bucket first.
+    pub(super) fn opening(&self, ask: &Ask<'_>, before: u32) -> Opening {
         let closed = ask.bucket.soft.and_then(|soft| self.closed(ask, soft)).unwrap_or_default();
-        Opening { from: self.until_room(ask), closed }
+        Opening { from: self.until_room(ask, before), closed }
     }
 
     /// How long until the limit has room; `None` if it never has.
-    fn until_room(&self, ask: &Ask<'_>) -> Option<Nanos> {
+    fn until_room(&self, ask: &Ask<'_>, before: u32) -> Option<Nanos> {
         if ask.bucket.is_closed() {
             return None;
         }
         let hits = if ask.refunds { 0 } else { ask.hits };
         // What takes nothing is denied where one unit would be, but a count that is just reached denies nobody yet.
         let least = u32::from(!ask.bucket.counts_all);
-        let cost = hits.max(least);
+        let cost = before.saturating_add(hits.max(least));
         let limit = ask.bucket.limit.forgiving();
         let decision = self.ask_of(ask, &limit, cost);
         if cost == 0 {
@@ -115,4 +165,43 @@ impl Court<'_> {
     fn ask_of<'l>(&self, ask: &Ask<'_>, limit: &'l Limit, cost: u32) -> Decision<'l> {
         self.store.ask(self.limits, &Charge { limit, ..ask.charge(cost, self.now) }).decision()
     }
+}
+
+/// The limit that lets a request through last, if that waits for at least so long, and when. Of several, those that the
+/// request is over go first.
+fn latest(
+    asks: &[Ask<'_>],
+    outcomes: &[Outcome],
+    openings: &Openings,
+    least: Nanos,
+) -> Option<(usize, Option<Nanos>)> {
+    let key = |&index: &usize| {
+        let time = openings[index].after(least);
+        (time.is_none(), time)
+    };
+    let order = |&index: &usize| (!outcomes[index].verdict.over, asks[index].order());
+    let of =
+        |quota: bool| (0..asks.len()).filter(move |&index| !asks[index].shadow && asks[index].quota == quota);
+    // One quota that lets it pass is enough; of the others, all have to.
+    let soonest = of(true).min_by_key(|index| (key(index), order(index)));
+    let quota = soonest.filter(|_| !are_quotas_open(asks));
+    let last = of(false).chain(quota).min_by_key(|index| (Reverse(key(index)), order(index)))?;
+    Some((last, openings[last].after(least)))
+}
+
+/// For each limit, what the request takes from the same bucket before it is asked.
+fn taken_before(asks: &[Ask<'_>]) -> SmallVec<[u32; MOST_INLINE]> {
+    let mut order: SmallVec<[(u64, usize); MOST_INLINE]> = asks.iter().map(Ask::key).zip(0..).collect();
+    order.sort_unstable();
+    let mut before: SmallVec<[u32; MOST_INLINE]> = smallvec![0; asks.len()];
+    for pair in order.windows(2) {
+        let [(key, index), (next_key, next)] = [pair[0], pair[1]];
+        if key == next_key {
+            let takes = if asks[index].refunds { 0 } else { asks[index].hits };
+            before[next] = before[index].saturating_add(takes);
+        }
+    }
+    // Others are asked before anything is taken from them; of quotas, those that are over take nothing.
+    let sees = |ask: &Ask<'_>| ask.bucket.stands_alone() || (ask.is_tentative() && !ask.quota);
+    std::iter::zip(before, asks).map(|(before, ask)| if sees(ask) { before } else { 0 }).collect()
 }
