@@ -100,3 +100,40 @@ fn descriptors_without_a_domain_are_a_file_of_rules() {
         assert!(err.contains(said) && !err.contains("unknown key `0.25`"), "{content}: {err}");
     }
 }
+
+#[test]
+fn certificates_that_can_not_be_used_are_mistakes_and_those_that_are_not_there_warnings() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for name in ["a", "b"] {
+        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(at(&format!("{name}.pem")), issued.cert.pem()).unwrap();
+        std::fs::write(at(&format!("{name}.key")), issued.signing_key.serialize_pem()).unwrap();
+    }
+    std::fs::write(at("nonsense"), "nonsense").unwrap();
+    std::fs::write(
+        at("rules.yaml"),
+        "domain: a\ndescriptors: [{key: x, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+    )
+    .unwrap();
+    for (cert, key, client_ca, code, said) in [
+        ("a.pem", "a.key", "b.pem", 0, ""),
+        ("a.pem", "b.key", "b.pem", 2, ":5:17: application.listen.http.tls.cert: "),
+        ("a.pem", "b.key", "b.pem", 2, "was made for another key than that in "),
+        ("a.pem", "nonsense", "b.pem", 2, ":6:16: application.listen.http.tls.key: "),
+        ("a.pem", "a.key", "nonsense", 2, ":7:22: application.listen.http.tls.client_ca: "),
+        ("a.pem", "none", "b.pem", 0, ":6:16: warning: application.listen.http.tls.key: "),
+    ] {
+        let listen = format!(
+            "application:\n  rules: rules.yaml\n  listen:\n    http: {{address: \"127.0.0.1:0\", tls: {{\n          \
+             cert: {cert},\n          key: {key},\n          client_ca: {client_ca}}}}}\n"
+        );
+        std::fs::write(at("c.yaml"), listen).unwrap();
+        let (status, out, err) = text(&validate(&[at("c.yaml").to_str().unwrap()]).output().unwrap());
+        assert_eq!(
+            (status, err.contains(said), err.is_empty()),
+            (Some(code), true, said.is_empty()),
+            "{out}{err}"
+        );
+    }
+}

@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::output::Output;
 use crate::{
-    config::{self, CheckedFile, ConfigError, ConfigErrors, limit::format_packet_limit},
-    policy::{Network, Policy},
+    config::{self, CheckedFile, ConfigError, ConfigErrors, UnusableCertificate, limit::format_packet_limit},
+    policy::{Network, Policy, application::Tls},
+    server::check_certificates,
     text::{Shown, Thousands},
 };
 
@@ -44,7 +45,7 @@ pub fn write_text(
     err: &mut impl Write,
 ) -> io::Result<bool> {
     let mut all_good = true;
-    for (file, result) in files.iter().zip(config::check_files(files, merge_domains)) {
+    for (file, result) in files.iter().zip(check_files(files, merge_domains)) {
         match result {
             Ok(checked) => {
                 match &checked {
@@ -67,6 +68,28 @@ pub fn write_text(
     }
     out.flush()?;
     Ok(all_good)
+}
+
+fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<CheckedFile, ConfigErrors>> {
+    config::check_files(files, merge_domains, &judge)
+}
+
+/// Files may come to this machine later, and be for the daemon's user alone.
+fn judge(files: &Tls) -> Result<(), UnusableCertificate> {
+    check_certificates(files).map_err(|error| {
+        let advice = match error.unreadable() {
+            Some(io::ErrorKind::NotFound) => "; `ratelimit run` and reloads need it",
+            Some(io::ErrorKind::PermissionDenied) => {
+                ", so it is not checked: validate as the user that the daemon runs as"
+            }
+            _ => "",
+        };
+        UnusableCertificate {
+            path: error.path().to_owned(),
+            why: format!("{error}{advice}"),
+            is_certain: advice.is_empty(),
+        }
+    })
 }
 
 fn write_good(file: &Path, policy: &Policy, out: &mut impl Write) -> io::Result<()> {
@@ -159,7 +182,7 @@ struct Withstands {
 /// # Errors
 /// The answer could not be written.
 pub fn write_json(files: &[PathBuf], merge_domains: bool, out: &mut impl Write) -> io::Result<bool> {
-    let checked = config::check_files(files, merge_domains);
+    let checked = check_files(files, merge_domains);
     let files: Vec<FileAnswer> =
         files.iter().zip(checked).map(|(file, result)| answer(file, result)).collect();
     let all_good = files.iter().all(|file| file.ok);

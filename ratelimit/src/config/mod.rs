@@ -3,6 +3,7 @@
 //! `source -> tree -> raw -> validate -> policy`, each stage a file with what it needs in a directory beside it. Nothing
 //! here touches the system beyond reading the file.
 
+mod certificates;
 mod count;
 mod error;
 mod fields;
@@ -22,6 +23,7 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
+pub use certificates::{JudgeCertificates, UnusableCertificate};
 pub use error::{ConfigError, ConfigErrors};
 pub use rate::parse_time;
 pub use validate::read_prefixes;
@@ -55,7 +57,7 @@ pub fn load(path: &Path) -> Result<Policy, ConfigErrors> {
 pub fn check(path: &Path) -> Result<Checked, ConfigErrors> {
     let mut report = Report::new(path);
     let tree = source::read(path, &mut report).and_then(|text| tree::parse(&text, &mut report));
-    let policy = tree.and_then(|tree| read(&tree, path, &mut report));
+    let policy = tree.and_then(|tree| read(&tree, path, &|_| Ok(()), &mut report));
     report.finish(policy).map(|(policy, warnings)| Checked { policy, warnings })
 }
 
@@ -93,8 +95,12 @@ pub enum CheckedFile {
     },
 }
 
-/// Reads files of either kind, each once; all files of rules among them are one set.
-pub fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<CheckedFile, ConfigErrors>> {
+/// Reads files of either kind, each once; all files of rules among them are one set. Certificates that they name are judged.
+pub fn check_files(
+    files: &[PathBuf],
+    merge_domains: bool,
+    judge: JudgeCertificates<'_>,
+) -> Vec<Result<CheckedFile, ConfigErrors>> {
     enum Found {
         Rules(Option<usize>),
         Configuration(Option<Box<Policy>>),
@@ -105,7 +111,9 @@ pub fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<Checked
         let tree = source::read(file, report).and_then(|text| tree::parse(&text, report));
         match tree {
             Some(tree) if rule_file::is_one(&tree) => Found::Rules(set.add(&tree, index, report)),
-            tree => Found::Configuration(tree.and_then(|tree| read(&tree, file, report)).map(Box::new)),
+            tree => {
+                Found::Configuration(tree.and_then(|tree| read(&tree, file, judge, report)).map(Box::new))
+            }
         }
     };
     let found: Vec<Found> = files.iter().zip(&mut reports).enumerate().map(read).collect();
@@ -121,9 +129,12 @@ pub fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<Checked
     found.into_iter().zip(reports).map(finish).collect()
 }
 
-fn read(tree: &Node, path: &Path, report: &mut Report) -> Option<Policy> {
+fn read(tree: &Node, path: &Path, judge: JudgeCertificates<'_>, report: &mut Report) -> Option<Policy> {
     let raw = raw::read(tree, report)?;
     let policy = validate::validate(&raw, path.parent().unwrap_or(Path::new("")), report)?;
+    if let Some((raw, application)) = raw.application.as_ref().zip(policy.application.as_ref()) {
+        certificates::check(raw, &application.listen, judge, report);
+    }
     warnings::find(&raw, &policy, report);
     Some(policy)
 }

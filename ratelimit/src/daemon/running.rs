@@ -13,8 +13,8 @@ use crate::{
     control::AskedBuckets,
     dataplane::{Bans, Claim, Log, TrialStatus},
     metrics::Reloads,
-    policy::{InstanceName, OnExit, Policy},
-    server::{Layer, Prepared},
+    policy::{Application, InstanceName, OnExit, Policy},
+    server::{Layer, LayerError, Prepared},
     text::{Shown, ShownLines},
 };
 
@@ -198,14 +198,16 @@ impl Running {
 
     /// Both layers or neither.
     fn put_in_force(&mut self, policy: &Policy, trial: Option<Nanos>) -> Result<(), String> {
-        let requests = |layer: Option<&Layer>, policy: &Policy| {
+        type Put = fn(&Layer, &Application) -> Result<(), LayerError>;
+        let layer = self.requests.as_ref();
+        let requests = |put: Put, policy: &Policy| {
             let both = layer.zip(policy.application.as_ref());
-            both.map_or(Ok(()), |(layer, application)| layer.reload(application))
+            both.map_or(Ok(()), |(layer, application)| put(layer, application))
         };
-        requests(self.requests.as_ref(), policy).map_err(|error| error.to_string())?;
+        requests(Layer::reload, policy).map_err(|error| error.to_string())?;
         let packets = self.packets.as_mut().zip(policy.network.as_ref());
         packets.map_or(Ok(()), |(packets, network)| packets.reload(network, trial)).inspect_err(|_| {
-            if let Err(error) = requests(self.requests.as_ref(), &self.policy) {
+            if let Err(error) = requests(Layer::go_back, &self.policy) {
                 error!("the old rules on requests can't be put back in force: {error}");
             }
         })

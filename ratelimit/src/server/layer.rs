@@ -58,14 +58,23 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Puts another policy in force; counts of rules that stay are kept.
+    /// Puts another policy in force, and new certificates; counts of rules that stay are kept.
     ///
     /// # Errors
-    /// It can't be; the old one stays in force then.
+    /// It can't be, or certificates can't be used; all stays as it was then.
     pub fn reload(&self, application: &Application) -> Result<(), LayerError> {
+        let certificates = self.servers.read_certificates(application)?;
         self.service.reload(application)?;
-        self.servers.reload(application);
+        self.servers.reload(application, certificates);
         Ok(())
+    }
+
+    /// Puts the policy before the last one in force again. Certificates that are new since are good, and stay.
+    ///
+    /// # Errors
+    /// It can't be.
+    pub fn go_back(&self, application: &Application) -> Result<(), LayerError> {
+        Ok(self.service.reload(application)?)
     }
 
     /// Adds what is counted to a registry.

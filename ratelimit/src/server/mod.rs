@@ -40,12 +40,12 @@ use self::{
 };
 pub use self::{
     layer::{Layer, LayerError, Prepared},
-    tls::{TlsError, certificates, private_key},
+    tls::{FreshCertificates, TlsError, certificates, check_certificates, private_key},
 };
 use crate::{
     application::Service,
     control::ControlError,
-    policy::application::{Application, Listen, ListenAddress},
+    policy::application::{Application, Listen, ListenAddress, Tls},
 };
 
 /// How long clients that keep their connections have to use them once more, so that they hear that they are to go.
@@ -211,11 +211,22 @@ impl Servers {
         &self.stats
     }
 
-    /// Reads certificates again. Where to listen is fixed.
-    pub fn reload(&self, application: &Application) {
-        if let Some(runtime) = &self.runtime {
-            tls::reload(&self.certificates, runtime);
-        }
+    /// Reads those certificates again that a policy still names, and waits for that, but not for long.
+    ///
+    /// # Errors
+    /// Some can't be used. All stays as it was then.
+    pub fn read_certificates(&self, application: &Application) -> Result<FreshCertificates, ServerError> {
+        let listeners = || application.listen.grpc.iter().chain(&application.listen.http);
+        let is_named = |files: &Tls| listeners().any(|listener| listener.tls.as_ref() == Some(files));
+        let named = self.certificates.iter().filter(|certificates| is_named(certificates.files()));
+        let named: Vec<_> = named.cloned().collect();
+        let fresh = self.runtime.as_ref().map(|runtime| FreshCertificates::read(&named, runtime));
+        Ok(fresh.transpose()?.unwrap_or_default())
+    }
+
+    /// Lets certificates count that have been read again. Where to listen is fixed.
+    pub fn reload(&self, application: &Application, certificates: FreshCertificates) {
+        certificates.put_in_force();
         if application.listen != self.listen {
             warn!("`application.listen` has changed: that counts when the daemon starts again");
         }

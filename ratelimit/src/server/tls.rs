@@ -1,80 +1,33 @@
 //! TLS for listeners, with certificates that are read again when their files change.
 //!
 //! Files are looked at when a client connects, at most once a second. So a certificate that was renewed, or the link that
-//! was turned to it, counts for the next connection; what can't be read or does not fit together leaves the old one in force.
-//! So do files that hang, as they do on a network that is gone: one thread waits for them, and nobody else.
+//! was turned to it, counts for the next connection; what can't be read or does not fit together leaves the old one in force,
+//! and a reload of the configuration fails. Files that hang, as they do on a network that is gone, leave the old one in force
+//! too: one thread waits for them, and nobody else.
+
+mod files;
 
 use std::{
-    convert::Infallible,
-    fs::{self, File, Metadata},
-    io,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
-use nix::fcntl::OFlag;
-use thiserror::Error;
-use tokio::runtime::Runtime;
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{
-        self, RootCertStore, ServerConfig,
-        pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _},
-        server::WebPkiClientVerifier,
-    },
+use tokio::{
+    runtime::Runtime,
+    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
 };
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use tracing::{error, info, warn};
 
+pub use self::files::{TlsError, certificates, check as check_certificates, private_key};
+use self::files::{Versions, read, versions};
 use crate::{policy::application::Tls, text::Shown};
 
 /// How long files are taken for unchanged.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a look at them is waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// A certificate can't be used.
-#[derive(Debug, Error)]
-pub enum TlsError {
-    /// A file can't be read.
-    #[error("{path}: can't read it ({source})", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A file is not what it should be.
-    #[error("{path}: no {what} in PEM format ({source})", path = path.display())]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// What is looked for.
-        what: &'static str,
-        /// What is wrong.
-        source: pem::Error,
-    },
-    /// A file has none.
-    #[error("{path}: no certificate in PEM format", path = .0.display())]
-    Empty(PathBuf),
-    /// They don't fit together.
-    #[error("{path}: {source}", path = path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: rustls::Error,
-    },
-    /// Clients can't be checked by it.
-    #[error("{path}: {source}", path = path.display())]
-    ClientCa {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: rustls::server::VerifierBuilderError,
-    },
-}
 
 /// The TLS side of a listener.
 #[derive(Debug)]
@@ -83,18 +36,24 @@ pub struct Certificates {
     protocols: &'static [&'static [u8]],
     loaded: Mutex<Loaded>,
     /// Held by who looks at the files.
-    looking: Mutex<()>,
+    looking: Arc<AsyncMutex<()>>,
 }
 
 #[derive(Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
     versions: Versions,
+    /// Whether what has these versions can't be used, and the configuration is an older one.
+    is_bad: bool,
     looked: Instant,
 }
 
-/// What tells one content of the files from another.
-type Versions = Vec<Option<(u64, u64, i64, i64, u64)>>;
+/// What a look at the files has found.
+#[derive(Debug)]
+struct Found {
+    versions: Versions,
+    read: Result<Arc<ServerConfig>, TlsError>,
+}
 
 impl Certificates {
     /// Reads the files.
@@ -105,15 +64,25 @@ impl Certificates {
         // Before the files are read: if they change meanwhile, they are read again.
         let versions = versions(&files);
         let config = read(&files, protocols)?;
-        let loaded = Loaded { config, versions, looked: Instant::now() };
-        Ok(Self { files, protocols, loaded: Mutex::new(loaded), looking: Mutex::new(()) })
+        let loaded = Loaded { config, versions, is_bad: false, looked: Instant::now() };
+        Ok(Self { files, protocols, loaded: Mutex::new(loaded), looking: Arc::default() })
+    }
+
+    /// The files.
+    pub const fn files(&self) -> &Tls {
+        &self.files
     }
 
     /// What takes the next connection.
     pub async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
-        if self.is_due() {
+        // If what somebody else is reading has changed since, the next look finds that.
+        if self.is_due()
+            && let Ok(alone) = Arc::clone(&self.looking).try_lock_owned()
+        {
             let this = Arc::clone(self);
-            let looked = tokio::task::spawn_blocking(move || this.look());
+            let looked = tokio::task::spawn_blocking(move || {
+                this.use_found(this.look(&alone, false));
+            });
             if tokio::time::timeout(PATIENCE, looked).await.is_err() {
                 say_slow(&self.files.cert);
             }
@@ -131,44 +100,90 @@ impl Certificates {
         is_due
     }
 
-    /// Reads the files again if they have changed, and if nobody is about to.
-    fn look(&self) {
-        let _alone = match self.looking.try_lock() {
-            Ok(alone) => alone,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            // If what is being read has changed since, the next look finds that.
-            Err(TryLockError::WouldBlock) => return,
-        };
+    /// Reads the files if they have changed; with `again` also if they were bad.
+    fn look(&self, _alone: &OwnedMutexGuard<()>, again: bool) -> Option<Found> {
         let versions = versions(&self.files);
-        if versions == lock(&self.loaded).versions {
-            return;
+        let (is_same, is_bad) = {
+            let loaded = lock(&self.loaded);
+            (versions == loaded.versions, loaded.is_bad)
+        };
+        (!is_same || (again && is_bad)).then(|| Found { versions, read: read(&self.files, self.protocols) })
+    }
+
+    /// Puts it in force, or says why not.
+    fn use_found(&self, found: Option<Found>) {
+        if let Some(Err(error)) = found.map(|found| self.put_in_force(found)) {
+            error!("the old certificate stays in force: {}", Shown(error));
         }
-        // Also if they are bad: that is said once, not at each connection.
-        lock(&self.loaded).versions = versions;
-        match read(&self.files, self.protocols) {
-            Ok(config) => {
-                lock(&self.loaded).config = config;
-                info!(certificate = %Shown(self.files.cert.display()), "new certificate");
-            }
-            Err(error) => error!("the old certificate stays in force: {}", Shown(error)),
-        }
+    }
+
+    /// Also notes what is bad, so that it is said once and not at each connection.
+    fn put_in_force(&self, found: Found) -> Result<(), TlsError> {
+        let mut loaded = lock(&self.loaded);
+        loaded.versions = found.versions;
+        loaded.is_bad = found.read.is_err();
+        loaded.config = found.read?;
+        info!(certificate = %Shown(self.files.cert.display()), "new certificate");
+        Ok(())
     }
 }
 
-/// Reads all files that have changed again now, on threads of the runtime, and waits for that, but not for long.
-pub fn reload(all: &[Arc<Certificates>], runtime: &Runtime) {
-    // It is closed when all have ended.
-    let (sender, ended) = mpsc::channel::<Infallible>();
-    for certificates in all {
-        let (certificates, sender) = (Arc::clone(certificates), sender.clone());
-        runtime.spawn_blocking(move || {
-            certificates.look();
-            drop(sender);
-        });
+/// Certificates that a reload has read, and that can be used.
+#[derive(Debug, Default)]
+pub struct FreshCertificates(Vec<(Arc<Certificates>, Found)>);
+
+impl FreshCertificates {
+    /// Reads all files that have changed, or were bad, on threads of the runtime, and waits for that, but not for long: what
+    /// comes later counts then.
+    ///
+    /// # Errors
+    /// Why some can't be used. None of them is in force then.
+    pub fn read(all: &[Arc<Certificates>], runtime: &Runtime) -> Result<Self, TlsError> {
+        let (sender, ended) = mpsc::channel();
+        for certificates in all {
+            let (certificates, sender) = (Arc::clone(certificates), sender.clone());
+            runtime.spawn(async move {
+                let locked = Arc::clone(&certificates.looking).lock_owned();
+                let Ok(alone) = tokio::time::timeout(PATIENCE, locked).await else { return };
+                tokio::task::spawn_blocking(move || {
+                    let found = certificates.look(&alone, true);
+                    // Nobody waits any more.
+                    if let Err(mpsc::SendError((certificates, found))) = sender.send((certificates, found)) {
+                        certificates.use_found(found);
+                    }
+                });
+            });
+        }
+        drop(sender);
+        Self::collect(all, &ended)
     }
-    drop(sender);
-    if let (Err(mpsc::RecvTimeoutError::Timeout), Some(first)) = (ended.recv_timeout(PATIENCE), all.first()) {
-        say_slow(&first.files.cert);
+
+    fn collect(
+        all: &[Arc<Certificates>],
+        ended: &mpsc::Receiver<(Arc<Certificates>, Option<Found>)>,
+    ) -> Result<Self, TlsError> {
+        let end = Instant::now() + PATIENCE;
+        let (mut fresh, mut waiting) = (Self::default(), all.to_vec());
+        while let Ok((certificates, found)) =
+            ended.recv_timeout(end.saturating_duration_since(Instant::now()))
+        {
+            waiting.retain(|other| !Arc::ptr_eq(other, &certificates));
+            match found {
+                Some(bad) if bad.read.is_err() => certificates.put_in_force(bad)?,
+                found => fresh.0.extend(found.map(|found| (certificates, found))),
+            }
+        }
+        if let Some(slow) = waiting.first() {
+            say_slow(&slow.files.cert);
+        }
+        Ok(fresh)
+    }
+
+    /// Lets them count.
+    pub fn put_in_force(self) {
+        for (certificates, found) in self.0 {
+            certificates.use_found(Some(found));
+        }
     }
 }
 
@@ -182,87 +197,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn versions(files: &Tls) -> Versions {
-    let version = |file: Metadata| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec(), file.size());
-    let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
-    paths.iter().flatten().map(|path| fs::metadata(path).ok().map(version)).collect()
-}
-
-fn read(files: &Tls, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, TlsError> {
-    let certificates = certificates(&files.cert)?;
-    let key = private_key(&files.key)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
-    let unusable = |source| TlsError::Unusable { path: files.cert.clone(), source };
-    let builder = builder.map_err(unusable)?;
-    let builder = match &files.client_ca {
-        None => builder.with_no_client_auth(),
-        Some(path) => {
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider).build();
-            builder.with_client_cert_verifier(
-                verifier.map_err(|source| TlsError::ClientCa { path: path.clone(), source })?,
-            )
-        }
-    };
-    let mut config = builder.with_single_cert(certificates, key).map_err(unusable)?;
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Ok(Arc::new(config))
-}
-
-fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        roots.add(certificate).map_err(|source| TlsError::Unusable { path: path.to_owned(), source })?;
-    }
-    Ok(roots)
-}
-
-/// All certificates of a file, at least one.
-///
-/// # Errors
-/// It can't be read, or has none.
-pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let content = content(path)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
-    let certificates = certificates.map_err(|source| wrong_pem(path, "certificate", source))?;
-    if certificates.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(certificates) }
-}
-
-/// The first private key of a file.
-///
-/// # Errors
-/// It can't be read, or has none.
-pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(&content(path)?).map_err(|source| wrong_pem(path, "private key", source))
-}
-
-fn wrong_pem(path: &Path, what: &'static str, source: pem::Error) -> TlsError {
-    TlsError::Pem { path: path.to_owned(), what, source }
-}
-
-/// Files of certificates are small; one that is not is none.
-fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
-    use io::Read as _;
-    const MOST: u64 = 1 << 20;
-    let failed = |source| TlsError::Read { path: path.to_owned(), source };
-    // Opening a named pipe would wait for who writes into it.
-    let file =
-        File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(failed(io::Error::other("not a regular file")));
-    }
-    let mut content = Vec::new();
-    if file.take(MOST + 1).read_to_end(&mut content).map_err(failed)? as u64 > MOST {
-        return Err(failed(io::Error::other("larger than 1 MiB")));
-    }
-    Ok(content)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{sync::Barrier, thread};
+    use std::{fs, sync::Barrier, thread};
 
     use super::*;
 
@@ -283,7 +220,7 @@ mod tests {
         thread::scope(|scope| {
             // As one who looks at such a file.
             scope.spawn(|| {
-                let _alone = certificates.looking.lock();
+                let _alone = certificates.looking.blocking_lock();
                 is_stuck.wait();
                 is_over.wait();
             });
@@ -295,10 +232,9 @@ mod tests {
             let all = [Arc::clone(&certificates)];
             let runtime = &runtime;
             scope.spawn(move || {
-                reload(&all, runtime);
-                sender.send(()).unwrap();
+                sender.send(FreshCertificates::read(&all, runtime).is_ok()).unwrap();
             });
-            let reloaded = reloaded.recv_timeout(PATIENCE * 20).is_ok();
+            let reloaded = reloaded.recv_timeout(PATIENCE * 20).unwrap_or(false);
             is_over.wait();
             assert!(accepted && reloaded, "{accepted} {reloaded}");
         });

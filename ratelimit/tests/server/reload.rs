@@ -12,8 +12,7 @@ fn headers_and_templates_follow_and_counts_stay() {
 
     let lines = "headers: {x_ratelimit: false}\nauth: {domain: edge, deny_status: 401, descriptors: [{user: '{header:X-User}'}]}";
     let policy = application(fixture.directory.path(), lines);
-    fixture.service.reload(&policy).unwrap();
-    fixture.servers.reload(&policy);
+    fixture.reload(&policy).unwrap();
     let answer = ask();
     assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, None));
     assert!(answer.header("ratelimit").unwrap().contains("r=0"), "{answer:?}");
@@ -43,8 +42,7 @@ fn rules_change_under_load_and_no_request_fails() {
             .collect();
         for round in 0..1000 {
             let policy = &policies[round % 2];
-            fixture.service.reload(policy).unwrap();
-            fixture.servers.reload(policy);
+            fixture.reload(policy).unwrap();
         }
         asking.into_iter().map(|thread| thread.join().unwrap()).sum()
     });

@@ -14,7 +14,7 @@ use ratelimit::{
     config,
     limiter::Nanos,
     policy::{Application, application::ListenAddress},
-    server::Servers,
+    server::{LayerError, Servers},
 };
 use tempfile::TempDir;
 
@@ -82,6 +82,14 @@ impl Fixture {
         let service = Arc::new(Service::with_clock(&application, Arc::new(clock.clone())).unwrap());
         let servers = Servers::start(&application, Arc::clone(&service)).unwrap();
         Self { servers, service, clock, directory }
+    }
+
+    /// As a daemon does it.
+    pub fn reload(&self, policy: &Application) -> Result<(), LayerError> {
+        let certificates = self.servers.read_certificates(policy)?;
+        self.service.reload(policy)?;
+        self.servers.reload(policy, certificates);
+        Ok(())
     }
 
     pub fn http(&self) -> SocketAddr {

@@ -126,7 +126,7 @@ fn a_new_certificate_counts_and_a_bad_one_does_not() {
     let policy = crate::support::application(fixture.directory.path(), &lines);
 
     fs::write(&cert, "nonsense").unwrap();
-    fixture.servers.reload(&policy);
+    fixture.reload(&policy).unwrap_err();
     assert_eq!(ask(&fixture, &old, None), Some(200));
 
     // Without anybody saying so: the files are looked at once a second.
@@ -141,6 +141,56 @@ fn a_new_certificate_counts_and_a_bad_one_does_not() {
 }
 
 #[test]
+fn a_reload_with_certificates_that_can_not_be_used_changes_nothing_and_says_so_each_time() {
+    let authority = authority();
+    let directory = directory(&authority);
+    let at = |name: &str| directory.path().join(name);
+    let (cert, key) = (at("cert.pem"), at("key.pem"));
+    let lines = listen(directory.path(), false);
+    let fixture = Fixture::in_directory(directory, &lines);
+    let tighter = RULES
+        .replace("per-user, unit: hour, requests_per_unit: 2", "per-user, unit: hour, requests_per_unit: 0");
+    fs::write(fixture.directory.path().join("rules.yaml"), tighter).unwrap();
+    let policy = crate::support::application(fixture.directory.path(), &lines);
+    let denied = || {
+        let request = ratelimit::application::Request {
+            domain: "edge".to_owned(),
+            descriptors: vec![ratelimit::application::Descriptor::of([("user", "a")])],
+            hits_addend: 0,
+        };
+        !fixture.service.decide(&request).unwrap().allowed()
+    };
+
+    let good = fs::read(&key).unwrap();
+    let foreign = issue(&self::authority(), &at_other(&cert), &at_other(&key)).1;
+    for (content, part) in [(Some(foreign), "was made for another key than that in"), (None, "can't read it")]
+    {
+        match content {
+            Some(content) => fs::write(&key, content).unwrap(),
+            None => fs::remove_file(&key).unwrap(),
+        }
+        for _ in 0..2 {
+            let why = fixture.reload(&policy).unwrap_err().to_string();
+            assert!(why.contains(part) && why.contains("key.pem"), "{why}");
+        }
+        assert!(!denied(), "the old rules stay");
+        assert_eq!(ask(&fixture, &authority, None), Some(200));
+    }
+    // A configuration that does not name them any more is not held up by them; where to listen is fixed.
+    let plain = crate::support::application(fixture.directory.path(), "");
+    fixture.reload(&plain).unwrap();
+    assert!(denied());
+
+    fs::write(&key, good).unwrap();
+    fixture.reload(&policy).unwrap();
+    assert_eq!(ask(&fixture, &authority, None), Some(200));
+}
+
+fn at_other(path: &Path) -> std::path::PathBuf {
+    path.with_extension("other")
+}
+
+#[test]
 fn a_named_pipe_in_place_of_a_key_is_waited_for_by_nobody() {
     let authority = authority();
     let directory = directory(&authority);
@@ -152,10 +202,12 @@ fn a_named_pipe_in_place_of_a_key_is_waited_for_by_nobody() {
     nix::unistd::mkfifo(&key, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
-        fixture.servers.reload(&policy);
-        sender.send(fixture).is_ok()
+        let done = fixture.reload(&policy);
+        sender.send((fixture, done)).is_ok()
     });
-    let fixture = receiver.recv_timeout(PATIENCE).expect("the reload waits");
+    let (fixture, done) = receiver.recv_timeout(PATIENCE).expect("the reload waits");
+    let why = done.unwrap_err().to_string();
+    assert!(why.contains("key.pem: can't read it (not a regular file)"), "{why}");
     assert_eq!(ask(&fixture, &authority, None), Some(200));
 }
 

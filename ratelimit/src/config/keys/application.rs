@@ -208,7 +208,8 @@ pub const KEYS: &[Key] = &[
         "application.listen.grpc[].tls.cert",
         "path, relative to the file's directory",
         Required,
-        "The certificate and those that vouch for it, PEM. It is read again when it changes.",
+        "The certificate and those that vouch for it, PEM. It is read again when it changes; what can't be used leaves the old \
+         one in force.",
         "listen: {grpc: {address: \"0.0.0.0:8081\", tls: {cert: cert.pem, key: key.pem}}}",
     ),
     key(
