@@ -93,6 +93,15 @@ fn mistakes_of_the_section() {
             "auth: {domain: d, descriptors: [{a: \"{way}\"}]}",
             "2:39 application.auth.descriptors[0].a: no such fact in braces; accepted: client_address, method",
         ),
+        ("auth: {domain: '', descriptors: [{a: b}]}", "2:18 application.auth.domain: empty domain; name"),
+        (
+            "auth: {domain: d, descriptors: [{'': b}]}",
+            "2:36 application.auth.descriptors[0].: empty key; every",
+        ),
+        (
+            "auth: {domain: d, descriptors: [{a: \"{header:x y}\"}]}",
+            "2:39 application.auth.descriptors[0].a: no header can have such a name: write",
+        ),
         (
             "auth: {domain: d, descriptors: [{a: \"{path\"}]}",
             "2:39 application.auth.descriptors[0].a: braces go in pairs",

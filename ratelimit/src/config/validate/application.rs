@@ -178,11 +178,10 @@ fn validate_auth(raw: &RawAuth, report: &mut Report) -> Option<Auth> {
     if templates.iter().map(Vec::len).chain([templates.len()]).max() > Some(MOST_TEMPLATES) {
         report.error(at, format!("at most {MOST_TEMPLATES} descriptors, of as many entries"));
     }
-    let template = |entries: &Vec<(Text, Text)>| {
-        let mut entry = |(key, value): &(Text, Text)| Some((key.text.clone(), parsed(Some(value), report)?));
-        DescriptorTemplate { entries: entries.iter().filter_map(&mut entry).collect() }
-    };
-    let descriptors = templates.iter().map(template).collect();
+    if let Some(domain) = raw.domain.as_ref().filter(|domain| domain.text.is_empty()) {
+        report.error(&domain.at, "empty domain; name the one whose rules are asked, such as `domain: edge`");
+    }
+    let descriptors = templates.iter().map(|entries| validate_template(entries, report)).collect();
     let deny_status = raw.deny_status.as_ref().and_then(|text| number(text, 400, 599, report));
     let bits = |text: &Option<Text>, most, report: &mut Report| {
         text.as_ref().and_then(|text| number(text, 1, most, report)).map(|bits| bits as u8)
@@ -195,6 +194,16 @@ fn validate_auth(raw: &RawAuth, report: &mut Report) -> Option<Auth> {
         ipv4: ipv4.unwrap_or(32),
         ipv6: ipv6.unwrap_or(64),
     })
+}
+
+fn validate_template(entries: &[(Text, Text)], report: &mut Report) -> DescriptorTemplate {
+    let entry = |(key, value): &(Text, Text)| {
+        if key.text.is_empty() {
+            report.error(&key.at, "empty key; every entry needs one, such as `client: \"{client_address}\"`");
+        }
+        Some((key.text.clone(), parsed(Some(value), report)?))
+    };
+    DescriptorTemplate { entries: entries.iter().filter_map(entry).collect() }
 }
 
 fn store(raw: &RawStore, directory: &Path, report: &mut Report) -> StoreSettings {

@@ -64,6 +64,9 @@ pub enum TemplateError {
     /// Not the name of a fact.
     #[error("no such fact in braces; accepted: client_address, method, path, host, header:NAME, query:NAME")]
     Unknown,
+    /// Not the name of a header.
+    #[error("no header can have such a name: write one such as {{header:user-agent}}")]
+    HeaderName,
 }
 
 /// What is known about one request.
@@ -180,9 +183,36 @@ impl FromStr for Fact {
                 "host" => Self::Host,
                 _ => return Err(TemplateError::Unknown),
             },
-            Some(("header", name)) if !name.is_empty() => Self::Header(name.to_ascii_lowercase()),
+            Some(("header", name)) if !name.is_empty() => {
+                if !name.bytes().all(is_of_token) {
+                    return Err(TemplateError::HeaderName);
+                }
+                Self::Header(name.to_ascii_lowercase())
+            }
             Some(("query", name)) if !name.is_empty() => Self::Query(name.to_owned()),
             Some(_) => return Err(TemplateError::Unknown),
         })
     }
+}
+
+/// Whether names of headers may have it (RFC 9110, section 5.6.2).
+const fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
 }
