@@ -129,7 +129,7 @@ fn mistakes_are_reported_with_their_places() {
         ),
         (limit(&format!("{unit}, per: 15m")), "4:57 .per: unit and per are both given"),
         (limit("per: 0s, requests_per_unit: 5"), "4:21 .per: a time of 0"),
-        (limit("per: 53w, requests_per_unit: 5"), "4:26 .requests_per_unit: the time of a rate must be"),
+        (limit("per: 53w, requests_per_unit: 5"), "4:16 .per: the time of a rate must be"),
         (limit(&format!("{unit}, algorithm: token")), "4:63 .algorithm: `token` is not known"),
         (limit(&format!("{unit}, burst: 9")), "4:52 .burst: is for buckets; add `algorithm: token_bucket`"),
         (
@@ -220,6 +220,21 @@ fn no_number_of_requests_denies_all_with_a_warning() {
     let checked = config::check_rules(&files.paths, false).unwrap();
     assert!(checked.warnings.len() == 1 && checked.warnings[0].message.contains("all requests are denied"));
     assert!(rate(&checked.rules).denies_all());
+}
+
+#[test]
+fn a_number_of_requests_beside_unlimited_does_nothing_with_a_warning() {
+    let files =
+        files(&["domain: d\ndescriptors: [{key: a, rate_limit: {unlimited: true, requests_per_unit: 5}}]\n"]);
+    let checked = config::check_rules(&files.paths, false).unwrap();
+    let found: Vec<_> =
+        checked.warnings.iter().map(|w| (w.column, w.field.as_str(), w.message.as_str())).collect();
+    let field = "descriptors[0].rate_limit.requests_per_unit";
+    assert_eq!(found, [(54, field, "does nothing, since the limit is unlimited: leave one of them out")]);
+    assert_eq!(
+        checked.rules.domains()[0].descriptors[0].limit.as_ref().unwrap().quantity,
+        Quantity::Unlimited
+    );
 }
 
 fn rate(rules: &RuleSet) -> RequestRate {

@@ -1,6 +1,9 @@
 //! A descriptor's `rate_limit`.
 
-use ratelimit_common::{limit::Algorithm, time::Nanos};
+use ratelimit_common::{
+    limit::{Algorithm, LimitError},
+    time::Nanos,
+};
 
 use super::{descriptor::flag, keys::read_mapping};
 use crate::{
@@ -40,7 +43,7 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<(RequestLimit, Vec
     let replaced = reader.replaces(name.as_deref());
     let replaces = replaced.iter().map(|name| name.text.clone()).collect();
     let quantity = if flag(&map, "unlimited", reader.report) {
-        reader.refuse_beside_unlimited();
+        reader.judge_beside_unlimited();
         Some(Quantity::Unlimited)
     } else {
         reader.rate().map(Quantity::Limited)
@@ -88,8 +91,12 @@ impl Reader<'_, '_> {
         None
     }
 
-    /// A number of requests beside it is taken without a word elsewhere, and so it is here.
-    fn refuse_beside_unlimited(&mut self) {
+    /// A number of requests beside it is taken elsewhere, so here it is only a warning.
+    fn judge_beside_unlimited(&mut self) {
+        if self.text("requests_per_unit").is_some() {
+            let message = "does nothing, since the limit is unlimited: leave one of them out";
+            self.report.warning(&self.map.at_of("requests_per_unit"), message);
+        }
         for key in OF_LIMITED.iter().filter(|key| **key != "requests_per_unit") {
             if self.text(key).is_some() {
                 let message = format!("{key} given although unlimited: leave one of them out");
@@ -204,6 +211,8 @@ impl Reader<'_, '_> {
         let at = |key: &str| -> At { self.map.at_of(key) };
         match error {
             RequestLimitError::SoftNotLower { .. } => self.report.error(&at("soft_limit"), error),
+            // No unit is such a time.
+            RequestLimitError::Limit(LimitError::PeriodOutOfRange) => self.report.error(&at("per"), error),
             RequestLimitError::Limit(limit) => match blamed_option(&limit) {
                 LimitOption::Burst if algorithm.is_none() => {
                     let message = "is for buckets; add `algorithm: token_bucket`, or leave it out";
