@@ -216,6 +216,16 @@ fn wrong_lines_and_limits_end_with_status_2() {
 }
 
 #[test]
+fn what_goes_with_a_configuration_alone_is_not_ignored_beside_a_limit() {
+    for more in [["--access-log", "log"], ["--engine", "user"]] {
+        let output = simulate(&[&["--limit", "rate=1/s"], &more[..]].concat(), "0 a\n");
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{more:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("cannot be used with") && said.contains(more[0]), "{said}");
+    }
+}
+
+#[test]
 fn keys_do_nothing_to_the_terminal() {
     let lines = success(&["--limit", "token_bucket,rate=1/s"], "0 a\u{1b}[2J\u{202e}ü\n");
     assert!(lines.starts_with("0 a\\u{1b}[2J\\u{202e}ü allow"), "{lines}");

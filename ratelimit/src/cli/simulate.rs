@@ -13,6 +13,11 @@ use self::capture::EngineName;
 use super::{failure::Failure, output::Output};
 use crate::config::limit::parse_limit;
 
+/// What goes together.
+const USAGE: &str = "ratelimit simulate --limit <LIMIT>... [RECORDING]
+       ratelimit simulate --config <FILE> [--engine <ENGINE>] [RECORDING]
+       ratelimit simulate --config <FILE> --access-log <FILE>";
+
 /// Runs recorded arrivals through limits, or a capture or an access log through a configuration's rules, and says what each
 /// would have got. Touches nothing; time comes from the recording alone.
 ///
@@ -24,6 +29,7 @@ use crate::config::limit::parse_limit;
 ///
 /// With --config and --access-log, the rules on requests judge what `application.auth` makes of each line.
 #[derive(Debug, Args)]
+#[command(override_usage = USAGE)]
 #[command(group = ArgGroup::new("by").required(true).args(["limits", "config"]))]
 pub struct Simulate {
     /// A limit, such as `token_bucket,rate=10/s,burst=20`. Options: algorithm, rate, burst, refill, count_denied, on_limit.
@@ -34,11 +40,11 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What judges the frames.
-    #[arg(long, value_enum, default_value_t, requires = "config")]
+    #[arg(long, value_enum, default_value_t, requires = "config", conflicts_with = "limits")]
     engine: EngineName,
     /// An access log of nginx or Apache, in the combined format, whose requests the rules of `application` are to judge; `-` is
     /// the standard input.
-    #[arg(long, value_name = "FILE", requires = "config", conflicts_with_all = ["file", "engine"])]
+    #[arg(long, value_name = "FILE", requires = "config", conflicts_with_all = ["limits", "file", "engine"])]
     access_log: Option<PathBuf>,
     /// With --limit, the arrivals, a line each: SECONDS [KEY [COST]], SECONDS decimal and ascending (Unix times are fine),
     /// COST 1 if not given. With --config, an Ethernet capture, pcap or pcapng. The standard input if not given, or `-`.
