@@ -20,6 +20,7 @@ use self::{
     tls::Identity,
 };
 use super::{answer_with, failure::Failure, output::Output};
+use crate::text::Shown;
 
 /// Exit status: the request is denied.
 const DENIED: u8 = 3;
@@ -131,7 +132,8 @@ impl Display for Text<'_> {
             for name in ["rule", "limit", "remaining", "reset_after", "retry_after"] {
                 match &status[name] {
                     Value::Null => {}
-                    Value::String(text) => write!(numbers, "  {name}={text}")?,
+                    // A line break in it would make two lines of one.
+                    Value::String(text) => write!(numbers, "  {name}={}", Shown(text))?,
                     number => write!(numbers, "  {name}={number}")?,
                 }
             }
@@ -165,9 +167,10 @@ mod tests {
     fn answers_are_shown_a_descriptor_a_line() {
         let answer = json!({"allowed": false, "descriptors": [
             {"allowed": true},
+            {"allowed": true, "rule": "a\nb\u{1b}", "limit": 5},
             {"allowed": false, "rule": "user", "limit": 5, "remaining": 0, "reset_after": 1.5, "retry_after": 1.5, "never": true},
         ]});
-        let expected = "denied\n  allowed  no limit\n  \
+        let expected = "denied\n  allowed  no limit\n  allowed  rule=a\\nb\\u{1b}  limit=5\n  \
                         denied  rule=user  limit=5  remaining=0  reset_after=1.5  retry_after=1.5  never\n";
         assert_eq!(Text(&answer).to_string(), expected);
     }

@@ -139,6 +139,8 @@ fn what_tls_breaks_off_for_is_said() {
         (format!("grpcs://localhost:{http}"), "https://"),
         (format!("https://127.0.0.1:{http}"), "ask by a name that the certificate is for"),
         (format!("grpcs://127.0.0.1:{grpc}"), "ask by a name that the certificate is for"),
+        (format!("http://127.0.0.1:{http}"), "with TLS or without, so say by `--url` which is spoken"),
+        (format!("grpc://127.0.0.1:{grpc}"), "with TLS or without, so say by `--url` which is spoken"),
     ] {
         let (status, _, errors) =
             asked(&["--url", &url, "--ca", &ca, "--domain", "edge", "--descriptor", "user=x"]);

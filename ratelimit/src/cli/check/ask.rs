@@ -1,6 +1,6 @@
 //! Asking, over HTTP or gRPC, through TCP, TLS or a Unix socket.
 
-use std::{io, time::Duration};
+use std::{error::Error, io, time::Duration};
 
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -141,8 +141,18 @@ async fn ask_grpc(stream: TokioIo<Box<dyn Stream>>, question: &Value) -> Result<
     answer.map(|answer| members(&answer.into_inner())).map_err(|status| match status.code() {
         // No such service, or no gRPC at all.
         Code::Unimplemented | Code::Unavailable | Code::Internal => broken(status.message()),
+        // The connection broke off, as it does where TLS is spoken: that is no answer.
+        _ if status.source().is_some() => broken(root(&status)),
         _ => AskError::Refused(status.message().to_owned()),
     })
+}
+
+/// What an error comes from in the end.
+fn root<'e>(mut error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
 }
 
 /// Over a stream that is there already, since tonic would hide why it is not.
