@@ -6,7 +6,9 @@ use clap::{Args, ValueEnum};
 use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 
-use super::{InstanceArgs, answer_with, bans::Time, failure::Failure, output::Output, table::Table};
+use super::{
+    InstanceArgs, answer_with, bans::Time, failure::Failure, output::Output, table::Table, validate::counted,
+};
 use crate::{
     config::parse_time,
     control::{self, AnsweredBuckets, AskedBuckets, ControlError, PATIENCE},
@@ -68,14 +70,21 @@ impl Reload {
             None => json!({}),
         };
         let answer = self.daemon.ask("reload", &asked, LOADING)?;
-        let mut text = format!("reloaded: {} rules\n", answer["rules"]);
-        if let Some(seconds) = answer["trial"]["seconds_left"].as_u64() {
-            let left = Time(Nanos::from_secs(seconds));
-            text +=
-                &format!("on trial: everything passes in {left}, unless `ratelimit confirm` comes before\n");
-        }
-        answer_with(output, &text, &answer)
+        answer_with(output, &reloaded(&answer), &answer)
     }
+}
+
+/// An answer for people.
+fn reloaded(answer: &Value) -> String {
+    let count =
+        |name: &str| answer[name].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+    let (rules, limits) = (counted(count("rules"), "rule"), counted(count("request_limits"), "limit"));
+    let mut text = format!("reloaded: {rules} on packets, {limits} on requests\n");
+    if let Some(seconds) = answer["trial"]["seconds_left"].as_u64() {
+        let left = Time(Nanos::from_secs(seconds));
+        text += &format!("on trial: everything passes in {left}, unless `ratelimit confirm` comes before\n");
+    }
+    text
 }
 
 /// Switches every rule to observing, which counts but never drops, or back to what it is.
@@ -187,6 +196,20 @@ impl fmt::Display for Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_reloaded_is_counted_for_packets_and_requests() {
+        let trial = json!({"state": "running", "seconds_left": 90});
+        assert_eq!(
+            reloaded(&json!({"reloaded": true, "rules": 0, "request_limits": 19, "trial": null})),
+            "reloaded: 0 rules on packets, 19 limits on requests\n"
+        );
+        assert_eq!(
+            reloaded(&json!({"reloaded": true, "rules": 1, "request_limits": 1, "trial": trial})),
+            "reloaded: 1 rule on packets, 1 limit on requests\n\
+             on trial: everything passes in 1m30s, unless `ratelimit confirm` comes before\n"
+        );
+    }
 
     #[test]
     fn what_comes_before_the_rules_is_said_first() {

@@ -137,7 +137,8 @@ fn warnings(file: &Path, checked: &CheckedFile) -> Vec<ConfigError> {
     warnings
 }
 
-fn counted(count: usize, what: &str) -> String {
+/// A number of things, as people write it.
+pub fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

@@ -118,7 +118,7 @@ fn a_change_holds_from_the_first_packet_after_the_reload() {
         assert_eq!(rule(&judged(20), "every"), (10, 10));
 
         config(&[], &["{name: every, rate: 1/h, burst: 10}", "{name: more, rate: 1/h, burst: 5}"]);
-        assert_eq!(run(&["reload"]), "reloaded: 2 rules\n");
+        assert_eq!(run(&["reload"]), "reloaded: 2 rules on packets, 0 limits on requests\n");
         send(&client, 10);
         // The old rule goes on with what it has left, which is nothing.
         assert_eq!(rule(&judged(30), "every"), (10, 20));
