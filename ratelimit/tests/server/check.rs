@@ -71,6 +71,17 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         ("[]", "invalid"),
         ("{", "EOF"),
         ("null", "invalid"),
+        ("1", "expected an object with domain and descriptors"),
+        (r#"{"requests": [1]}"#, "expected an object with domain and descriptors"),
+        (r#"{"domain": "edge", "descriptors": [1]}"#, "expected a descriptor: an object with entries"),
+        (
+            r#"{"domain": "edge", "descriptors": [{"entries": ["a"]}]}"#,
+            "expected an entry: an object with key",
+        ),
+        (
+            r#"{"domain": "edge", "descriptors": [{"entries": [], "limit": 1}]}"#,
+            "expected a limit: an object with requests_per_unit and unit",
+        ),
         (r#"{"domain": "edge"}"#, "descriptors"),
         (r#"{"domain": "", "descriptors": [{"entries": [{"key": "a"}]}]}"#, "domain"),
         (r#"{"domain": "edge", "descriptors": []}"#, "descriptor"),

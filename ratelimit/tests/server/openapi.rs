@@ -102,6 +102,50 @@ fn check(document: &Value, described: &Value, answer: &Answer) {
 }
 
 #[test]
+fn the_bounds_of_questions_are_those_that_are_kept() {
+    let document = description();
+    let fixture = Fixture::new("");
+    let entry = || json!({"key": "other", "value": "x"});
+    let descriptor = || json!({"entries": [entry()]});
+    let question = |descriptors: Value| json!({"domain": "edge", "descriptors": descriptors});
+    let with = |name: &str, value: Value| {
+        let mut descriptor = descriptor();
+        descriptor[name] = value;
+        question(json!([descriptor]))
+    };
+    let times = |count: u64, value: Value| Value::from(vec![value; usize::try_from(count).unwrap()]);
+    let long = |most: u64| "x".repeat(usize::try_from(most).unwrap() - "edgeother".len());
+    let cases: [(&str, &dyn Fn(u64) -> Value); 8] = [
+        (
+            "Requests/properties/requests/maxItems",
+            &|n| json!({"requests": times(n, question(json!([descriptor()])))}),
+        ),
+        ("Request/properties/descriptors/maxItems", &|n| question(times(n, descriptor()))),
+        (
+            "Request/properties/hits_addend/maximum",
+            &|n| json!({"domain": "edge", "descriptors": [descriptor()], "hits_addend": n}),
+        ),
+        ("Descriptor/properties/entries/maxItems", &|n| question(json!([{"entries": times(n, entry())}]))),
+        ("Descriptor/properties/entries/items/properties/key/maxLength", &|n| {
+            question(json!([{"entries": [{"key": long(n) + "other"}]}]))
+        }),
+        ("Descriptor/properties/entries/items/properties/value/maxLength", &|n| {
+            question(json!([{"entries": [{"key": "other", "value": long(n)}]}]))
+        }),
+        ("Descriptor/properties/hits_addend/maximum", &|n| with("hits_addend", n.into())),
+        ("Descriptor/properties/limit/properties/requests_per_unit/maximum", &|n| {
+            with("limit", json!({"requests_per_unit": n, "unit": "day"}))
+        }),
+    ];
+    for (place, make) in cases {
+        let most = document.pointer(&format!("/components/schemas/{place}")).and_then(Value::as_u64);
+        let most = most.unwrap_or_else(|| panic!("{place} is not said"));
+        let status = |number: u64| fixture.post("/v1/check", make(number).to_string()).status;
+        assert_eq!((status(most), status(most + 1)), (200, 400), "{place}");
+    }
+}
+
+#[test]
 fn shapes_are_told_apart() {
     let document = description();
     let decision = json!({"$ref": "#/components/schemas/Decision"});

@@ -18,13 +18,13 @@ use crate::{
 
 /// What may be in the body.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with requests")]
 struct Many {
     requests: Vec<Question>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with domain and descriptors")]
 struct Question {
     domain: String,
     descriptors: Vec<Item>,
@@ -33,7 +33,7 @@ struct Question {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a descriptor: an object with entries")]
 struct Item {
     entries: Vec<Entry>,
     limit: Option<Limit>,
@@ -43,7 +43,7 @@ struct Item {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an entry: an object with key and value")]
 struct Entry {
     key: String,
     #[serde(default)]
@@ -51,7 +51,7 @@ struct Entry {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a limit: an object with requests_per_unit and unit")]
 struct Limit {
     requests_per_unit: u32,
     unit: String,
