@@ -94,6 +94,18 @@ fn what_clients_write_themselves_is_no_fact() {
 }
 
 #[test]
+fn headers_that_the_daemon_refuses_are_no_error_of_the_client() {
+    let nginx = Nginx::start();
+    let names: Vec<String> = (0..150).map(|number| format!("x-{number}")).collect();
+    let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    for headers in [&many[..], &[("x", "a\u{1}b")], &[("Forwarded", "for=192.0.2.1")]] {
+        let answer = get(nginx.address, "/", headers);
+        assert_eq!((answer.status, answer.body.as_str()), (200, "the application"));
+        assert!(answer.header("x-ratelimit-remaining").is_some(), "{answer:?}");
+    }
+}
+
+#[test]
 fn an_answer_of_the_application_stays_its_own() {
     let nginx = Nginx::start();
     assert_eq!(get(nginx.address, "/own", &[]).status, 403);
