@@ -120,6 +120,8 @@ fn build(workspace: &Path, target_dir: &Path, toolchain: &Toolchain, linker: &Pa
         .arg("--target-dir")
         .arg(target_dir)
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags()?)
+        // That is what the linker does.
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env(format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_")), linker);
 
     let output = cargo.output().with_context(|| format!("running {cargo:?}"))?;

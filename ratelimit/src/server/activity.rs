@@ -1,14 +1,15 @@
 //! When a connection was last heard of, and until when it has to be heard of again.
 //!
 //! Each request moves that time, so it is a number that is written down: a timer is set to it only once, and looks at the
-//! number when it fires. It also sees a client that begins a request over HTTP/1 and does not finish its headers.
+//! number when it fires. It also sees clients that begin a request over HTTP/1 and do not finish its headers, and those that
+//! do not take their answers.
 
 use std::{
     io,
     pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -22,19 +23,38 @@ use tokio::{
 use super::{connection::Protocol, limits};
 
 /// How HTTP/2 begins, and no request over HTTP/1 does.
-const PREFACE: &[u8] = b"PRI";
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// There is nothing more to compare with it.
+const TOLD: usize = usize::MAX;
 
-/// What is known of a connection, for its stream, for who answers, and for who ends it.
+/// What is known of a connection, for its stream, for who answers, and for who ends it. Times are nanoseconds after the start.
 #[derive(Debug)]
 pub struct Activity {
     start: Instant,
-    /// When anything was read or written; all times are nanoseconds after the start.
+    /// When anything was read or written.
     last: AtomicU64,
     /// When the first bytes of a request came whose headers are not whole; 0 if there are none.
     begun: AtomicU64,
-    answering: AtomicBool,
+    /// How many bytes of the preface have come.
+    preface: AtomicUsize,
     /// Whether requests come side by side, as in HTTP/2, which has means of its own against slow ones.
     is_multiplexed: AtomicBool,
+    /// Requests that are being answered.
+    answering: AtomicU32,
+    /// When one of these began or ended, if none was before or others were left.
+    moved: AtomicU64,
+    was_asked: AtomicBool,
+}
+
+/// A request that is being answered, until this is dropped.
+#[derive(Debug)]
+pub struct Answering(Arc<Activity>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.moved.store(self.0.now(), Relaxed);
+        self.0.answering.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Activity {
@@ -44,8 +64,11 @@ impl Activity {
             start: Instant::now(),
             last: AtomicU64::new(0),
             begun: AtomicU64::new(0),
-            answering: AtomicBool::new(false),
+            preface: AtomicUsize::new(0),
             is_multiplexed: AtomicBool::new(protocol == Protocol::Grpc),
+            answering: AtomicU32::new(0),
+            moved: AtomicU64::new(0),
+            was_asked: AtomicBool::new(false),
         })
     }
 
@@ -54,25 +77,55 @@ impl Activity {
     }
 
     /// A request has come whole but for its body.
-    pub fn begin_answer(&self) {
-        self.answering.store(true, Relaxed);
+    pub fn answer(self: &Arc<Self>) -> Answering {
         self.begun.store(0, Relaxed);
+        self.was_asked.store(true, Relaxed);
+        if self.answering.fetch_add(1, Relaxed) == 0 {
+            self.moved.store(self.last.load(Relaxed), Relaxed);
+        }
+        Answering(Arc::clone(self))
     }
 
-    /// It has been answered.
-    pub fn end_answer(&self) {
-        self.answering.store(false, Relaxed);
+    /// Whether a part of a request's headers has come.
+    pub fn is_reading_headers(&self) -> bool {
+        self.begun.load(Relaxed) != 0
+    }
+
+    /// Whether nobody waits for an answer: nothing is being answered, and none has been on its way for so long.
+    pub fn is_quiet(&self, time: Duration) -> bool {
+        let is_over = || self.start + Duration::from_nanos(self.last.load(Relaxed)) + time <= Instant::now();
+        !self.was_asked.load(Relaxed) || (self.answering.load(Relaxed) == 0 && is_over())
     }
 
     fn read(&self, bytes: &[u8]) {
         let now = self.now();
-        if self.last.swap(now, Relaxed) == 0 && bytes.starts_with(PREFACE) {
-            self.is_multiplexed.store(true, Relaxed);
+        self.last.store(now, Relaxed);
+        if self.is_multiplexed.load(Relaxed) || self.is_preface(bytes) || self.answering.load(Relaxed) > 0 {
+            return;
         }
-        let is_head = !self.answering.load(Relaxed) && !self.is_multiplexed.load(Relaxed);
+        // Empty lines between requests are no part of any.
+        let is_head = !bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
         if is_head && self.begun.load(Relaxed) == 0 {
             self.begun.store(now, Relaxed);
         }
+    }
+
+    /// Whether these bytes end the preface of HTTP/2.
+    fn is_preface(&self, bytes: &[u8]) -> bool {
+        let before = self.preface.load(Relaxed);
+        let Some(rest) = PREFACE.get(before..) else { return false };
+        let common = rest.len().min(bytes.len());
+        if rest[..common] != bytes[..common] {
+            self.preface.store(TOLD, Relaxed);
+            return false;
+        }
+        let is_whole = common == rest.len();
+        self.preface.store(if is_whole { TOLD } else { before + common }, Relaxed);
+        if is_whole {
+            self.begun.store(0, Relaxed);
+            self.is_multiplexed.store(true, Relaxed);
+        }
+        is_whole
     }
 
     fn written(&self) {
@@ -81,12 +134,16 @@ impl Activity {
 
     /// When the connection's time is over, by what is known now.
     fn end(&self) -> Instant {
-        let at = |nanos: u64, time: Duration| self.start + Duration::from_nanos(nanos) + time;
-        let idle = at(self.last.load(Relaxed), limits::IDLE_TIME);
-        match self.begun.load(Relaxed) {
-            0 => idle,
-            begun => idle.min(at(begun, limits::HEADER_TIME)),
+        let at =
+            |nanos: &AtomicU64, time: Duration| self.start + Duration::from_nanos(nanos.load(Relaxed)) + time;
+        let mut end = at(&self.last, limits::IDLE_TIME);
+        if self.answering.load(Relaxed) > 0 {
+            end = end.min(at(&self.moved, limits::IDLE_TIME));
         }
+        if self.is_reading_headers() {
+            end = end.min(at(&self.begun, limits::HEADER_TIME));
+        }
+        end
     }
 }
 
@@ -196,9 +253,9 @@ mod tests {
     }
 
     /// One that began a while ago.
-    fn activity(protocol: Protocol) -> Activity {
+    fn activity(protocol: Protocol) -> Arc<Activity> {
         let start = Instant::now().checked_sub(limits::IDLE_TIME).unwrap();
-        Activity { start, ..Arc::into_inner(Activity::new(protocol)).unwrap() }
+        Arc::new(Activity { start, ..Arc::into_inner(Activity::new(protocol)).unwrap() })
     }
 
     #[test]
@@ -219,11 +276,12 @@ mod tests {
             activity.read(bytes);
             assert!(is_about(rest(&activity), limits::HEADER_TIME));
         }
-        activity.begin_answer();
+        let answering = activity.answer();
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
         activity.read(b"a body");
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        activity.end_answer();
+        drop(answering);
+        activity.read(b"\r\n");
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
         activity.read(b"G");
         assert!(is_about(rest(&activity), limits::HEADER_TIME));
@@ -232,8 +290,31 @@ mod tests {
     #[test]
     fn http2_is_told_by_its_first_bytes() {
         let activity = activity(Protocol::Http);
-        activity.read(b"PRI * HTTP/2.0\r\n");
+        for part in [&b"P"[..], b"RI * HTTP/2.0\r\n\r\n"] {
+            activity.read(part);
+            assert!(is_about(rest(&activity), limits::HEADER_TIME));
+        }
+        activity.read(b"SM\r\n\r\n\0\0");
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
+        let activity = self::activity(Protocol::Http);
+        activity.read(b"PRI");
+        activity.read(b"VATE / HTTP/1.1\r\n");
+        assert!(is_about(rest(&activity), limits::HEADER_TIME));
+    }
+
+    #[test]
+    fn answers_have_to_be_taken_whatever_else_comes() {
+        let activity = activity(Protocol::Grpc);
+        let answering = [activity.answer(), activity.answer()];
+        activity.read(b"a ping");
+        assert_eq!(rest(&activity), Duration::ZERO);
+        let [first, second] = answering;
+        drop(first);
+        assert!(is_about(rest(&activity), limits::IDLE_TIME));
+        assert!(!activity.is_quiet(Duration::ZERO));
+        drop(second);
+        assert!(activity.is_quiet(Duration::ZERO));
+        assert!(!activity.is_quiet(limits::IDLE_TIME));
     }
 
     #[tokio::test]

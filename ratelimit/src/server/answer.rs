@@ -1,10 +1,9 @@
 //! A decision as headers: `X-RateLimit-*`, `Retry-After`, and the pair `RateLimit-Policy` and `RateLimit` of the IETF's
 //! draft-ietf-httpapi-ratelimit-headers.
 
-use std::fmt::Write as _;
-
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
+use smallvec::SmallVec;
 
 use crate::{
     application::{Code, CurrentLimit, Response, Status},
@@ -81,12 +80,12 @@ pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderM
     }
     let wait = figures.wait.filter(|_| figures.denied);
     if wanted.x_ratelimit {
-        headers.insert(LIMIT, figures.limit.capacity.into());
-        headers.insert(REMAINING, figures.remaining.into());
-        headers.extend(wait.map(|wait| (X_RETRY_AFTER, wait.into())));
+        headers.insert(LIMIT, number(figures.limit.capacity));
+        headers.insert(REMAINING, number(figures.remaining));
+        headers.extend(wait.map(|wait| (X_RETRY_AFTER, number(wait))));
     }
     if wanted.retry_after {
-        headers.extend(wait.map(|wait| (header::RETRY_AFTER, wait.into())));
+        headers.extend(wait.map(|wait| (header::RETRY_AFTER, number(wait))));
     }
     if wanted.ietf {
         ietf(&mut headers, figures);
@@ -94,19 +93,73 @@ pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderM
     headers
 }
 
+fn number(number: u64) -> HeaderValue {
+    // Digits are all that it has.
+    HeaderValue::from_str(itoa::Buffer::new().format(number)).unwrap_or(HeaderValue::from_static("0"))
+}
+
 fn ietf(headers: &mut HeaderMap, figures: &Figures<'_>) {
-    let name = quoted(figures.name);
+    let mut text = Text::quoted(figures.name);
+    let name = text.0.len();
     let limit = figures.limit;
-    let policy = format!("{name};q={};w={}", integer(limit.capacity), integer(limit.window_seconds()));
-    let mut state = format!("{name};r={}", integer(figures.remaining));
+    text.add(b";q=", limit.capacity);
+    text.add(b";w=", limit.window_seconds());
+    text.insert(headers, POLICY);
+    text.0.truncate(name);
+    text.add(b";r=", figures.remaining);
     let until = if figures.denied { figures.wait } else { Some(figures.next) };
     if let Some(until) = until {
-        // Writing to a string does not fail.
-        let _ = write!(state, ";t={}", integer(until));
+        text.add(b";t=", until);
     }
-    // Quoted names have nothing that a header can't have.
-    headers.extend(HeaderValue::try_from(policy).ok().map(|policy| (POLICY, policy)));
-    headers.extend(HeaderValue::try_from(state).ok().map(|state| (STATE, state)));
+    text.insert(headers, STATE);
+}
+
+/// The largest integer that a structured field can have (RFC 9651, section 3.3.1).
+const MOST: u64 = 999_999_999_999_999;
+
+/// Bytes of a name that are shown: proxies refuse answers with long headers, and let requests pass then.
+const MOST_NAME: usize = 128;
+
+/// A structured field. It is written without the formatter, since most of what an answer costs goes into such fields.
+struct Text(SmallVec<[u8; 128]>);
+
+impl Text {
+    /// A string of structured fields (RFC 9651, section 3.3.3), which has visible ASCII characters and spaces only; others
+    /// are shown by their bytes, as in addresses of the web. Of a long name, the beginning.
+    fn quoted(name: &str) -> Self {
+        let name = &name.as_bytes()[..name.len().min(MOST_NAME)];
+        let mut text = SmallVec::from_slice(b"\"");
+        if name.iter().all(is_plain) {
+            text.extend_from_slice(name);
+        } else {
+            for byte in name {
+                match byte {
+                    b'"' | b'\\' => text.extend([b'\\', *byte]),
+                    _ if is_plain(byte) => text.push(*byte),
+                    _ => text.extend(format!("%{byte:02X}").into_bytes()),
+                }
+            }
+        }
+        text.push(b'"');
+        Self(text)
+    }
+
+    fn add(&mut self, parameter: &[u8], number: u64) {
+        self.0.extend_from_slice(parameter);
+        self.0.extend_from_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
+    }
+
+    fn insert(&self, headers: &mut HeaderMap, name: HeaderName) {
+        // Quoted names have nothing that a header can't have.
+        if let Ok(value) = HeaderValue::from_bytes(&self.0) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Whether a byte stands for itself in a string.
+fn is_plain(byte: &u8) -> bool {
+    matches!(byte, b' '..=b'~' if !matches!(byte, b'"' | b'\\'))
 }
 
 /// The name of the limit that a status is about.
@@ -147,32 +200,11 @@ impl<'a, M: Serialize> QuotaExceeded<'a, M> {
     }
 }
 
+/// What most answers are shorter than as text.
+const USUAL_LENGTH: usize = 512;
+
 /// As text. Nothing that answers are made of fails to be written.
-pub fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
-/// The largest integer that a structured field can have (RFC 9651, section 3.3.1).
-const MOST: u64 = 999_999_999_999_999;
-
-fn integer(number: u64) -> u64 {
-    number.min(MOST)
-}
-
-/// A string of structured fields (RFC 9651, section 3.3.3), which has visible ASCII characters and spaces only; others are
-/// shown by their bytes, as in addresses of the web.
-fn quoted(name: &str) -> String {
-    let mut quoted = String::with_capacity(name.len() + 2);
-    quoted.push('"');
-    for byte in name.bytes() {
-        match byte {
-            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
-            b' '..=b'~' => quoted.push(byte.into()),
-            _ => {
-                let _ = write!(quoted, "%{byte:02X}");
-            }
-        }
-    }
-    quoted.push('"');
-    quoted
+pub fn json(value: &impl Serialize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(USUAL_LENGTH);
+    serde_json::to_writer(&mut text, value).map_or_else(|_| Vec::new(), |()| text)
 }

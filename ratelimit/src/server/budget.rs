@@ -1,5 +1,5 @@
-//! One budget for what the bodies of all requests may hold in memory until they are answered. A limit on each request alone
-//! is none on a client, which can begin thousands of them at once and finish none.
+//! One budget for what the bodies of all requests and answers may hold in memory until these have been sent. A limit on each
+//! alone is none on a client, which can begin thousands of requests at once and finish none, or take no answer.
 
 use std::{
     pin::Pin,
@@ -26,6 +26,7 @@ pub struct Share {
     budget: Arc<Budget>,
     taken: AtomicUsize,
     was_refused: AtomicBool,
+    is_whole: AtomicBool,
 }
 
 /// A body that ends with an error where there is no more room for it. When its request has been answered, it is not counted
@@ -53,6 +54,7 @@ impl Budget {
             budget: Arc::clone(self),
             taken: AtomicUsize::new(0),
             was_refused: AtomicBool::new(false),
+            is_whole: AtomicBool::new(body.is_end_stream()),
         });
         let metered = Metered { body, share: Arc::downgrade(&share) };
         (share, metered)
@@ -65,7 +67,16 @@ impl Share {
         self.was_refused.load(Relaxed)
     }
 
-    fn take(&self, bytes: usize) -> Result<(), Full> {
+    /// Whether the body has come to its end.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole.load(Relaxed)
+    }
+
+    /// Takes so much more.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn take(&self, bytes: usize) -> Result<(), Full> {
         let less = |free: usize| free.checked_sub(bytes);
         if self.budget.free.fetch_update(Relaxed, Relaxed, less).is_err() {
             self.was_refused.store(true, Relaxed);
@@ -90,11 +101,14 @@ impl Body for Metered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)?) else {
-            return Poll::Ready(None);
-        };
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
+        let share = self.share.upgrade();
+        if let Some(share) = share.as_ref().filter(|_| self.body.is_end_stream()) {
+            share.is_whole.store(true, Relaxed);
+        }
+        let Some(frame) = frame else { return Poll::Ready(None) };
         let bytes = frame.data_ref().map_or(0, Bytes::len);
-        let taken = self.share.upgrade().map_or(Ok(()), |share| share.take(bytes));
+        let taken = share.map_or(Ok(()), |share| share.take(bytes));
         Poll::Ready(Some(taken.map(|()| frame).map_err(BoxError::from)))
     }
 

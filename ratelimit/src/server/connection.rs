@@ -1,10 +1,15 @@
 //! One connection: HTTP/1 or HTTP/2, with limits on what a client may send and how long it may take.
 
-use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Instant};
+use std::{
+    convert::Infallible, future::poll_fn, net::IpAddr, pin::pin, sync::Arc, task::Poll, time::Instant,
+};
 
 use axum::{Router, body::Body, response::IntoResponse as _};
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::{
+    body::{Body as _, Incoming},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -17,11 +22,14 @@ use tokio::{
 use tower_service::Service as _;
 
 use super::{
-    activity::{self, Activity, Noted},
-    budget::{Budget, Full},
-    deadline, grpc, limits,
+    activity::{self, Activity, Answering, Noted},
+    budget::{Budget, Full, Metered},
+    deadline, grpc,
+    held::Held,
+    limits,
+    state::State,
     stats::Stats,
-    web::Problem,
+    web::{self, Problem},
 };
 
 /// What the servers are doing.
@@ -58,13 +66,41 @@ impl Protocol {
 #[derive(Clone, Copy, Debug)]
 pub struct PeerAddress(pub Option<IpAddr>);
 
+/// Who answers, and in which protocol.
+#[derive(Clone, Debug)]
+pub enum Answerer {
+    /// All services of gRPC.
+    Grpc(Router),
+    /// The routes of HTTP.
+    Http(Arc<State>),
+}
+
+impl Answerer {
+    /// What is spoken.
+    pub const fn protocol(&self) -> Protocol {
+        match self {
+            Self::Grpc(_) => Protocol::Grpc,
+            Self::Http(_) => Protocol::Http,
+        }
+    }
+
+    async fn answer(
+        &self,
+        peer: PeerAddress,
+        request: Request<Metered>,
+    ) -> Result<Response<Body>, Infallible> {
+        match self {
+            Self::Grpc(router) => router.clone().call(request).await,
+            Self::Http(state) => Ok(web::answer(state, peer, request).await),
+        }
+    }
+}
+
 /// What a connection is served with.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// What is spoken.
-    pub protocol: Protocol,
     /// Who answers.
-    pub router: Router,
+    pub answerer: Answerer,
     /// What bodies may hold.
     pub budget: Arc<Budget>,
     /// What is counted.
@@ -78,14 +114,13 @@ pub async fn serve<I>(io: I, peer: PeerAddress, site: Site)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let activity = Activity::new(site.protocol);
+    let protocol = site.answerer.protocol();
+    let activity = Activity::new(protocol);
     let io = TokioIo::new(Noted::new(io, Arc::clone(&activity)));
-    let (builder, mut phase) = (builder(site.protocol), site.phase.clone());
-    let client = Arc::new(Client { peer, site, activity: Arc::clone(&activity) });
-    let service = hyper::service::service_fn(move |request| {
-        client.activity.begin_answer();
-        answer(Arc::clone(&client), request)
-    });
+    let (builder, mut phase) = (builder(protocol), site.phase.clone());
+    let client = Arc::new(Client { peer, site });
+    let asked = Arc::clone(&activity);
+    let service = service_fn(move |request| answer(Arc::clone(&client), asked.answer(), request));
     let mut connection = pin!(builder.serve_connection(io, service));
     let serving = async {
         tokio::select! {
@@ -93,8 +128,20 @@ where
             _ = connection.as_mut() => return,
             ending = phase.wait_for(|phase| *phase == Phase::Ending) => drop(ending),
         }
+        // Whose request has begun to come is not told that it is too late.
+        let is_at_its_end = poll_fn(|context| match connection.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending if activity.is_reading_headers() => Poll::Pending,
+            Poll::Pending => Poll::Ready(false),
+        });
+        if is_at_its_end.await {
+            return;
+        }
         connection.as_mut().graceful_shutdown();
-        let _ = connection.as_mut().await;
+        // Some clients never hear that they are to go.
+        while !activity.is_quiet(limits::QUIET) && timeout(limits::QUIET, connection.as_mut()).await.is_err()
+        {
+        }
     };
     activity::within(&activity, serving).await;
 }
@@ -103,35 +150,42 @@ where
 struct Client {
     peer: PeerAddress,
     site: Site,
-    activity: Arc<Activity>,
 }
 
-async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+async fn answer(
+    client: Arc<Client>,
+    answering: Answering,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
     let (site, start) = (&client.site, Instant::now());
-    let is_http1 = request.version() < http::Version::HTTP_2;
-    let (mut head, body) = request.into_parts();
-    head.extensions.insert(client.peer);
+    let (protocol, is_http1) = (site.answerer.protocol(), request.version() < http::Version::HTTP_2);
+    let (head, body) = request.into_parts();
     // What is read of the body is held until there is an answer.
     let (share, body) = site.budget.meter(body);
-    let time = deadline::of(site.protocol, &head.headers);
-    let answering = site.router.clone().call(Request::from_parts(head, body));
-    let answered = if time.is_zero() { None } else { timeout(time, answering).await.ok().transpose()? };
-    let mut response = answered.unwrap_or_else(|| deadline::exceeded(site.protocol));
-    let is_refused = share.was_refused();
+    let time = deadline::of(protocol, &head.headers);
+    let answer = site.answerer.answer(client.peer, Request::from_parts(head, body));
+    let answered = if time.is_zero() { None } else { timeout(time, answer).await.ok().transpose()? };
+    let mut response = answered.unwrap_or_else(|| deadline::exceeded(protocol));
+    // What gRPC says is short, or has no end.
+    let length = response.body().size_hint().exact().unwrap_or_default();
+    let is_refused = share.was_refused() || share.take(length as usize).is_err();
     if is_refused {
-        response = no_room(site.protocol);
+        response = no_room(protocol);
     }
-    if is_refused || (site.protocol == Protocol::Grpc && grpc::is_unreadable(&response)) {
+    if is_refused || (protocol == Protocol::Grpc && grpc::is_unreadable(&response)) {
         site.stats.refused_request();
     }
-    drop(share);
-    if is_http1 && *site.phase.borrow() > Phase::Serving {
+    // What has not been read of a body is not looked for on the connection.
+    if is_http1 && (!share.is_whole() || *site.phase.borrow() > Phase::Serving) {
         let close = http::HeaderValue::from_static("close");
         response.headers_mut().insert(http::header::CONNECTION, close);
     }
-    client.activity.end_answer();
-    site.stats.answered(site.protocol, start.elapsed());
-    Ok(response)
+    site.stats.answered(protocol, start.elapsed());
+    Ok(if length == 0 {
+        response
+    } else {
+        response.map(|body| Body::new(Held::new(body, (share, answering))))
+    })
 }
 
 fn no_room(protocol: Protocol) -> Response<Body> {

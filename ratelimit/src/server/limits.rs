@@ -12,7 +12,7 @@ pub const HEADERS: u32 = 64 << 10;
 pub const STREAMS: u32 = 100;
 /// Bytes that an HTTP/2 client may send before they are read: on one stream, and on the whole connection.
 pub const WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
-/// Bytes of the bodies of all requests that wait for the rest, or for their answer.
+/// Bytes of the bodies of all requests that wait for the rest, or for their answer, and of these until they have been sent.
 pub const BODIES: usize = 64 << 20;
 /// Bytes of a message about health or reflection.
 pub const SMALL_MESSAGE: usize = 64 << 10;
@@ -24,7 +24,9 @@ pub const HEADER_TIME: Duration = Duration::from_secs(10);
 pub const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// How long nothing may be heard on a connection.
+/// How long a connection has to be silent at the end before nobody is taken to wait for an answer there.
+pub const QUIET: Duration = Duration::from_secs(1);
+/// How long nothing may be heard on a connection, or none of its answers be taken.
 pub const IDLE_TIME: Duration = Duration::from_secs(75);
 /// How often an HTTP/2 client is asked whether it is still there, when nothing is heard.
 pub const PING_INTERVAL: Duration = Duration::from_secs(30);

@@ -136,9 +136,9 @@ impl Door {
             site.stats.refused_one();
             return self.say(said, &"too many connections; new ones are refused");
         };
-        let (tls, site) = (self.tls.clone(), site.clone());
+        let (tls, site, held) = (self.tls.clone(), site.clone(), (permit, site.stats.opened()));
         tokio::spawn(async move {
-            let _held = (permit, site.stats.opened());
+            let _held = held;
             let Some(tls) = tls else { return connection::serve(stream, peer, site).await };
             // A client that does not get through it finds out by itself.
             let handshake = async { tls.acceptor().await.accept(stream).await };

@@ -11,6 +11,7 @@ mod connection;
 mod convert;
 mod deadline;
 mod grpc;
+mod held;
 mod layer;
 mod limits;
 mod listen;
@@ -32,7 +33,7 @@ use tracing::{info, warn};
 
 use self::{
     budget::Budget,
-    connection::{Phase, Protocol, Site},
+    connection::{Answerer, Phase, Protocol, Site},
     listen::Door,
     state::State,
     stats::Stats,
@@ -175,13 +176,14 @@ impl Servers {
     fn open(&mut self, Bound(doors): Bound, phase: &watch::Receiver<Phase>) {
         let Some(runtime) = &self.runtime else { return };
         let _inside = runtime.enter();
-        let (grpc, http) = (grpc::router(&self.state), web::router(&self.state));
+        let (grpc, http) =
+            (Answerer::Grpc(grpc::router(&self.state)), Answerer::Http(Arc::clone(&self.state)));
         let budget = Budget::new(limits::BODIES);
         if doors.is_empty() {
             warn!("no `application.listen`: nobody can ask about requests");
         }
         for (protocol, door) in doors {
-            let (name, router, addresses) = match protocol {
+            let (name, answerer, addresses) = match protocol {
                 Protocol::Grpc => ("gRPC", &grpc, &mut self.addresses.grpc),
                 Protocol::Http => ("HTTP", &http, &mut self.addresses.http),
             };
@@ -189,8 +191,7 @@ impl Servers {
             addresses.push(door.address().clone());
             self.certificates.extend(door.certificates().cloned());
             let site = Site {
-                protocol,
-                router: router.clone(),
+                answerer: answerer.clone(),
                 budget: Arc::clone(&budget),
                 stats: Arc::clone(&self.stats),
                 phase: phase.clone(),

@@ -42,7 +42,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// A body of this type with that text, for the types that are known. A bound on what can be made of text would shut out
 /// services with other bodies, tonic's among them.
-fn body<R: 'static>(text: String) -> Option<R> {
+fn body<R: 'static>(text: Vec<u8>) -> Option<R> {
     let wanted = TypeId::of::<R>();
     let body: Box<dyn Any> = if wanted == TypeId::of::<Body>() {
         Box::new(Body::from(text))
@@ -52,7 +52,7 @@ fn body<R: 'static>(text: String) -> Option<R> {
         Box::new(tonic::body::Body::new(Body::from(text)))
     } else {
         // Only strings are left.
-        Box::new(text)
+        Box::new(String::from_utf8(text).unwrap_or_default())
     };
     body.downcast().ok().map(|body| *body)
 }

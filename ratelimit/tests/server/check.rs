@@ -100,6 +100,25 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         let problem = answer.json();
         assert!(problem["detail"].as_str().unwrap().contains(part), "{body:.60}: {problem}");
     }
-    assert_eq!(fixture.get("/v1/check", &[]).status, 405);
     assert_eq!(fixture.get("/v2", &[]).status, 404);
+}
+
+#[test]
+fn a_route_says_which_methods_it_takes() {
+    let fixture = Fixture::new("");
+    for (path, methods) in [
+        ("/v1/check", "POST"),
+        ("/json", "POST"),
+        ("/v1/auth", "GET,HEAD,POST"),
+        ("/healthcheck", "GET,HEAD"),
+        ("/openapi.json", "GET,HEAD"),
+    ] {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "POS"] {
+            let answer = fixture.send(method, path, &[], "");
+            let is_taken = methods.split(',').any(|taken| taken == method);
+            let allow = (answer.status == 405).then_some(methods);
+            assert_eq!((answer.status != 405, answer.header("allow")), (is_taken, allow), "{method} {path}");
+            assert!(method != "HEAD" || answer.body.is_empty(), "{path} {answer:?}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    time::{Duration, Instant},
 };
 
 use ratelimit::server::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
@@ -119,5 +120,51 @@ fn clients_that_only_stay_do_not_hold_up_the_end() {
     for mut stream in [idle.into_inner(), silent] {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0);
+    }
+}
+
+#[test]
+fn clients_that_wait_for_nothing_do_not_hold_up_the_end() {
+    let fixture = Fixture::new("");
+    let silent = TcpStream::connect(fixture.grpc()).unwrap();
+    let mut deaf = TcpStream::connect(fixture.grpc()).unwrap();
+    deaf.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    while fixture.servers.stats().open() < 2 {
+        std::thread::yield_now();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let start = Instant::now();
+    runtime.block_on(fixture.servers.drain());
+    // Those who wait for an answer would have had ten seconds.
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    drop((silent, deaf));
+}
+
+#[test]
+fn a_request_whose_headers_are_on_their_way_is_answered_at_the_end() {
+    for before in [0, 1] {
+        let fixture = Fixture::new("");
+        let mut stream = BufReader::new(TcpStream::connect(fixture.http()).unwrap());
+        for _ in 0..before {
+            assert_eq!(ask(&mut stream), Some(true));
+        }
+        stream.get_mut().write_all(b"POS").unwrap();
+        let address = fixture.http();
+        let stop = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(fixture.servers.drain());
+        });
+        while TcpStream::connect(address).is_ok() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_secs(1)); // tidy: sleep, nothing shows when others are told to go
+        stream
+            .get_mut()
+            .write_all(b"T /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400"), "{before} {answer:?}");
+        stop.join().unwrap();
     }
 }

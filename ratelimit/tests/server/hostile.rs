@@ -5,6 +5,12 @@ use std::{
     net::TcpStream,
 };
 
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{self, SendRequest},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proptest::prelude::*;
 
@@ -37,6 +43,12 @@ fn huge_headers_and_bodies_are_refused() {
     assert_eq!(fixture.send("POST", "/v1/check", &many, question("user", "a")).status, 431);
     for path in ["/v1/check", "/json"] {
         assert_eq!(fixture.post(path, format!("\"{megabyte}\"")).status, 413, "{path}");
+        // Its length alone is enough, so nobody has to send it.
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 1048577\r\n\r\n");
+        assert_eq!(Answer::parse(&raw(&fixture, head.as_bytes())).status, 413, "{path}");
+        let chunks = format!("100001\r\n{megabyte}x\r\n0\r\n\r\n");
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+        assert_eq!(Answer::parse(&raw(&fixture, (head + &chunks).as_bytes())).status, 413, "{path}");
     }
     is_served(&fixture);
 }
@@ -211,4 +223,39 @@ proptest! {
 fn shared() -> &'static Fixture {
     static FIXTURE: std::sync::OnceLock<Fixture> = std::sync::OnceLock::new();
     FIXTURE.get_or_init(|| Fixture::new(""))
+}
+
+/// An answer of some ten megabytes to a request of some kilobytes, as its status; none of its body is read.
+async fn ask_for_much(client: &mut SendRequest<String>) -> Response<Incoming> {
+    let one = question("long", "a");
+    let body = format!(r#"{{"requests": [{}]}}"#, vec![one.as_str(); 800].join(","));
+    client.ready().await.unwrap();
+    client.send_request(Request::post("http://test/v1/check").body(body).unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_hold_no_more_memory_than_there_is_for_all() {
+    let name = "n".repeat(8_000);
+    let limit = format!("{{name: {name}, unit: hour, requests_per_unit: 1000000}}");
+    let rules = format!("domain: edge\ndescriptors:\n  - {{key: long, rate_limit: {limit}}}\n");
+    let fixture = Fixture::with_rules(&rules, "");
+    let stream = tokio::net::TcpStream::connect(fixture.http()).await.unwrap();
+    let builder = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1).clone();
+    let (mut client, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut answers = Vec::new();
+    loop {
+        let answer = ask_for_much(&mut client).await;
+        if answer.status() == 503 {
+            break;
+        }
+        assert_eq!(answer.status(), 200);
+        answers.push(answer);
+        assert!(answers.len() < 10, "as much as clients like");
+    }
+    assert!(answers.len() > 2, "{}", answers.len());
+    // Whoever gives up leaves room.
+    drop(answers);
+    while ask_for_much(&mut client).await.status() == 503 {}
+    connection.abort();
 }

@@ -1,20 +1,14 @@
 //! `/v1/auth`: may the request go on that a proxy shows? For nginx (`auth_request`), Traefik (ForwardAuth) and Caddy
 //! (`forward_auth`).
 
-use std::sync::Arc;
-
-use axum::{
-    Extension,
-    extract::State as Shared,
-    response::{IntoResponse as _, Response},
-};
-use http::{HeaderValue, StatusCode, header, request::Parts};
+use axum::response::{IntoResponse as _, Response};
+use http::{StatusCode, request::Parts};
 
 use super::{
     super::{answer, connection::PeerAddress, state::State},
     Problem,
     facts::Shown,
-    problem,
+    no_store, problem,
 };
 use crate::{
     application::{Descriptor, Request},
@@ -22,11 +16,7 @@ use crate::{
 };
 
 /// 200 with the headers of the decision, or the configured status with a problem. Whatever body comes is left unread.
-pub async fn answer(
-    Shared(state): Shared<Arc<State>>,
-    Extension(PeerAddress(peer)): Extension<PeerAddress>,
-    parts: Parts,
-) -> Result<Response, Problem> {
+pub fn answer(state: &State, PeerAddress(peer): PeerAddress, head: &Parts) -> Result<Response, Problem> {
     let in_force = state.in_force();
     let settings = in_force.settings();
     let auth = settings.auth.as_ref().ok_or_else(|| {
@@ -35,10 +25,10 @@ pub async fn answer(
             "this route asks what `application.auth` says, which is not configured",
         )
     })?;
-    let request = request(auth, &Shown::new(&parts, peer, settings.trusted_hops));
+    let request = request(auth, &Shown::new(head, peer, settings.trusted_hops));
     if request.descriptors.is_empty() {
         // It has nothing that a limit is about.
-        return Ok(([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], "").into_response());
+        return Ok((no_store(), ()).into_response());
     }
     let response = in_force.decide(&request).map_err(Problem::bad)?;
     let headers = answer::of_http(&response, settings.headers);

@@ -1,14 +1,15 @@
 //! `POST /v1/check`: one request or many, in the words of this project.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use axum::{extract::State as Shared, response::Response};
-use http::{HeaderMap, StatusCode, header};
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use axum::response::Response;
+use http::StatusCode;
+use serde::{Deserialize, Serialize, Serializer, de::IgnoredAny, ser::SerializeStruct};
+use smallvec::SmallVec;
 
 use super::{
     super::{answer, limits, state::State},
-    Body, JSON, Problem, body, problem,
+    JSON, Problem, no_store, problem, with,
 };
 use crate::{
     application::{self, Code, Descriptor, LimitOverride, Request, Status},
@@ -58,20 +59,18 @@ struct Limit {
 }
 
 /// About one request 200 or 429; about many always 200, with an answer each, in order.
-pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Response, Problem> {
-    let text = body(&state, text)?;
-    let question: Question = match serde_json::from_slice(&text) {
+pub fn answer(state: &State, text: &[u8]) -> Result<Response, Problem> {
+    let question: Question = match serde_json::from_slice(text) {
         Ok(question) => question,
         // One is tried first, since it is the usual, and many begin with a key that one has not.
-        Err(_) if is_many(&text) => return many(&state, &text),
-        Err(error) => return Err(Problem::bad(error).counted(&state)),
+        Err(_) if is_many(text) => return many(state, text),
+        Err(error) => return Err(Problem::bad(error).counted(state)),
     };
     let in_force = state.in_force();
     let response = in_force.decide(&question.into()).map_err(Problem::bad)?;
-    let (members, headers) =
-        (Members::of(&response), answer::of_http(&response, in_force.settings().headers));
+    let (members, headers) = (Members(&response), answer::of_http(&response, in_force.settings().headers));
     Ok(if response.allowed() {
-        problem::with(StatusCode::OK, headers, JSON, answer::json(&members))
+        with(StatusCode::OK, headers, JSON, answer::json(&members))
     } else {
         problem::denied(StatusCode::TOO_MANY_REQUESTS, &response, headers, Some(members))
     })
@@ -101,11 +100,11 @@ fn many(state: &State, text: &[u8]) -> Result<Response, Problem> {
     let decide = |question: Question| in_force.decide(&question.into());
     let responses: Vec<_> = requests.into_iter().map(decide).collect();
     let answers = responses.iter().map(|response| match response {
-        Ok(response) => One::Members(Members::of(response)),
+        Ok(response) => One::Members(Members(response)),
         Err(error) => One::Error { error: Shown(error).to_string() },
     });
-    let headers = HeaderMap::from_iter([(header::CACHE_CONTROL, answer::NO_STORE)]);
-    Ok(problem::with(StatusCode::OK, headers, JSON, answer::json(&Answers { answers: answers.collect() })))
+    let answers = answer::json(&Answers { answers: answers.collect() });
+    Ok(with(StatusCode::OK, no_store(), JSON, answers))
 }
 
 #[derive(Serialize)]
@@ -121,80 +120,59 @@ enum One<'r> {
 }
 
 /// A decision as JSON: of the whole, and of each descriptor.
-#[derive(Serialize)]
-struct Members<'r> {
-    allowed: bool,
-    soft: bool,
-    #[serde(flatten)]
-    numbers: Option<Numbers<'r>>,
-    descriptors: Vec<Described<'r>>,
-}
+struct Members<'r>(&'r application::Response);
 
-#[derive(Serialize)]
-struct Described<'r> {
-    allowed: bool,
-    #[serde(flatten)]
-    numbers: Option<Numbers<'r>>,
-    #[serde(skip_serializing_if = "is_not")]
-    never: bool,
-    #[serde(skip_serializing_if = "is_not")]
-    soft: bool,
-    #[serde(skip_serializing_if = "is_not")]
-    shadow: bool,
-    #[serde(skip_serializing_if = "is_not")]
-    quota: bool,
-}
+/// About one descriptor.
+struct Member<'r>(&'r Status);
 
-#[derive(Serialize)]
-struct Numbers<'r> {
-    rule: &'r str,
-    limit: Option<u64>,
-    remaining: u64,
-    reset_after: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<f64>,
-}
-
-impl<'r> Members<'r> {
-    fn of(response: &'r application::Response) -> Self {
-        Self {
-            allowed: response.allowed(),
-            soft: response.soft(),
-            numbers: response.deciding().map(Numbers::of),
-            descriptors: response.statuses.iter().map(Described::of).collect(),
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(response) = self;
+        let mut members = serializer.serialize_struct("Members", 8)?;
+        members.serialize_field("allowed", &response.allowed())?;
+        members.serialize_field("soft", &response.soft())?;
+        if let Some(status) = response.deciding() {
+            numbers(&mut members, status)?;
         }
+        let statuses: SmallVec<[Member<'_>; 4]> = response.statuses.iter().map(Member).collect();
+        members.serialize_field("descriptors", &*statuses)?;
+        members.end()
     }
 }
 
-impl<'r> Described<'r> {
-    fn of(status: &'r Status) -> Self {
-        Self {
-            allowed: status.code == Code::Ok,
-            numbers: status.limit.is_some().then(|| Numbers::of(status)),
-            never: status.never && status.code == Code::OverLimit,
-            soft: status.soft,
-            shadow: status.shadowed,
-            quota: status.quota,
+impl Serialize for Member<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(status) = self;
+        let mut members = serializer.serialize_struct("Member", 10)?;
+        members.serialize_field("allowed", &(status.code == Code::Ok))?;
+        if status.limit.is_some() {
+            numbers(&mut members, status)?;
         }
+        for (name, is) in [
+            ("never", status.never && status.code == Code::OverLimit),
+            ("soft", status.soft),
+            ("shadow", status.shadowed),
+            ("quota", status.quota),
+        ] {
+            if is {
+                members.serialize_field(name, &true)?;
+            }
+        }
+        members.end()
     }
 }
 
-impl<'r> Numbers<'r> {
-    fn of(status: &'r Status) -> Self {
-        let wait = status.retry_after.filter(|_| status.code == Code::OverLimit);
-        Self {
-            rule: answer::name_of(status),
-            limit: status.limit.map(|limit| limit.capacity),
-            remaining: status.remaining,
-            reset_after: seconds(status.reset_after),
-            retry_after: wait.map(seconds),
+fn numbers<S: SerializeStruct>(members: &mut S, status: &Status) -> Result<(), S::Error> {
+    members.serialize_field("rule", answer::name_of(status))?;
+    members.serialize_field("limit", &status.limit.map(|limit| limit.capacity))?;
+    members.serialize_field("remaining", &status.remaining)?;
+    members.serialize_field("reset_after", &seconds(status.reset_after))?;
+    match status.retry_after {
+        Some(wait) if status.code == Code::OverLimit => {
+            members.serialize_field("retry_after", &seconds(wait))
         }
+        _ => Ok(()),
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_not(is: &bool) -> bool {
-    !*is
 }
 
 /// Seconds with a fraction; exact to the microsecond for years.

@@ -1,8 +1,8 @@
 //! `POST /json`: Envoy's messages as JSON, by protobuf's mapping.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use axum::{extract::State as Shared, response::Response};
+use axum::response::Response;
 use http::StatusCode;
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
@@ -13,7 +13,7 @@ use super::{
         proto::{DESCRIPTORS, envoy::service::ratelimit::v3::RateLimitRequest},
         state::State,
     },
-    Body, JSON, Problem, body, problem,
+    JSON, Problem, with,
 };
 
 /// The messages' descriptors.
@@ -30,20 +30,19 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
 });
 
 /// 200 or 429 with the response; 400 for what makes no sense.
-pub async fn answer(Shared(state): Shared<Arc<State>>, text: Body) -> Result<Response, Problem> {
-    let text = body(&state, text)?;
+pub fn answer(state: &State, text: &[u8]) -> Result<Response, Problem> {
     let messages = MESSAGES.as_ref().ok_or_else(|| internal("the messages have no descriptors"))?;
-    let request = read(messages, &text).map_err(|problem| problem.counted(&state))?;
-    let request = convert::request(request).map_err(|error| Problem::bad(error).counted(&state))?;
+    let request = read(messages, text).map_err(|problem| problem.counted(state))?;
+    let request = convert::request(request).map_err(|error| Problem::bad(error).counted(state))?;
     let in_force = state.in_force();
     let response = in_force.decide(&request).map_err(Problem::bad)?;
     let headers = in_force.settings().headers;
     let message = convert::response(&request, &response, headers);
     let mut written = DynamicMessage::new(messages.response.clone());
     written.transcode_from(&message).map_err(internal)?;
-    let written = serde_json::to_string(&written).map_err(internal)?;
+    let written = serde_json::to_vec(&written).map_err(internal)?;
     let status = if response.allowed() { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
-    Ok(problem::with(status, answer::of_http(&response, headers), JSON, written))
+    Ok(with(status, answer::of_http(&response, headers), JSON, written))
 }
 
 fn read(messages: &Messages, text: &[u8]) -> Result<RateLimitRequest, Problem> {

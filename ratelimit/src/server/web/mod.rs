@@ -1,4 +1,6 @@
 //! The HTTP side: one file a route, and what they share.
+//!
+//! Paths are few and fixed, so what a request is for is one look at its path and its method.
 
 mod auth;
 mod check;
@@ -6,66 +8,126 @@ mod facts;
 mod json;
 mod problem;
 
-use std::sync::Arc;
-
 use axum::{
-    Router,
-    extract::{DefaultBodyLimit, State as Shared, rejection::BytesRejection},
-    response::{IntoResponse, Response},
-    routing::{get, post},
+    body::Body,
+    response::{IntoResponse as _, Response},
 };
-use http::{HeaderValue, StatusCode, header};
-use hyper::body::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Body as _, Bytes};
 
 pub use self::problem::Problem;
-use super::{limits, state::State};
+use super::{
+    answer::NO_STORE,
+    budget::{Full, Metered},
+    connection::PeerAddress,
+    limits,
+    state::State,
+};
 
 /// What these routes are, for people and programs.
 pub const OPENAPI: &str = include_str!("openapi.json");
 
-/// Everything that is answered over HTTP.
-pub fn router(state: &Arc<State>) -> Router {
-    Router::new()
-        .route("/json", post(json::answer))
-        .route("/v1/check", post(check::answer))
-        .route("/v1/auth", get(auth::answer).post(auth::answer))
-        .route("/healthcheck", get(health))
-        .route("/openapi.json", get(openapi))
-        .fallback(not_found)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(limits::BODY))
-        .with_state(Arc::clone(state))
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// What is there, by its path.
+#[derive(Clone, Copy, Debug)]
+enum Route {
+    Json,
+    Check,
+    Auth,
+    Health,
+    OpenApi,
 }
 
-async fn health(Shared(state): Shared<Arc<State>>) -> Response {
-    let no_store = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
-    if state.is_serving() {
-        (no_store, "OK").into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, no_store, "stopping").into_response()
+impl Route {
+    fn of(path: &str) -> Option<Self> {
+        match path {
+            "/json" => Some(Self::Json),
+            "/v1/check" => Some(Self::Check),
+            "/v1/auth" => Some(Self::Auth),
+            "/healthcheck" => Some(Self::Health),
+            "/openapi.json" => Some(Self::OpenApi),
+            _ => None,
+        }
+    }
+
+    /// The methods that it is asked with.
+    const fn methods(self) -> &'static str {
+        match self {
+            Self::Json | Self::Check => "POST",
+            Self::Auth => "GET,HEAD,POST",
+            Self::Health | Self::OpenApi => "GET,HEAD",
+        }
+    }
+
+    fn takes(self, method: &Method) -> bool {
+        self.methods().split(',').any(|taken| taken == method.as_str())
     }
 }
 
-async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, JSON)], OPENAPI).into_response()
+/// Answers a request that came from there.
+pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>) -> Response {
+    let (head, body) = request.into_parts();
+    let answered = match Route::of(head.uri.path()) {
+        None => Err(not_found()),
+        Some(route) if !route.takes(&head.method) => return wrong_method(route),
+        Some(Route::Json) => read(state, body).await.and_then(|text| json::answer(state, &text)),
+        Some(Route::Check) => read(state, body).await.and_then(|text| check::answer(state, &text)),
+        Some(Route::Auth) => auth::answer(state, peer, &head),
+        Some(Route::Health) => Ok(health(state)),
+        Some(Route::OpenApi) => Ok(with(StatusCode::OK, HeaderMap::new(), JSON, OPENAPI.into())),
+    };
+    answered.unwrap_or_else(Problem::into_response)
 }
 
-async fn not_found() -> Problem {
+/// A body, if it comes whole and is not too large.
+async fn read(state: &State, body: Metered) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format_args!("at most {} bytes are accepted", limits::BODY).to_string();
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).counted(state)
+    };
+    if body.size_hint().lower() > limits::BODY as u64 {
+        return Err(too_large());
+    }
+    match Limited::new(body, limits::BODY).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        // Whoever measures the body says so, and counts it.
+        Err(error) if error.is::<Full>() => Err(Problem::bad(error)),
+        Err(error) => Err(Problem::bad(format_args!("can't read the body: {error}")).counted(state)),
+    }
+}
+
+fn health(state: &State) -> Response {
+    let (status, text) = if state.is_serving() {
+        (StatusCode::OK, "OK")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+    };
+    with(status, no_store(), TEXT, text.into())
+}
+
+fn not_found() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json has what there is")
 }
 
-async fn wrong_method() -> Problem {
-    Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "not with this method; /openapi.json has those that there are",
-    )
+fn wrong_method(route: Route) -> Response {
+    let detail = "not with this method; /openapi.json has those that there are";
+    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).into_response();
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(route.methods()));
+    response
 }
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// An answer with a body of this type.
+fn with(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: Vec<u8>) -> Response {
+    headers.insert(header::CONTENT_TYPE, kind);
+    let mut response = Response::new(Body::from(body));
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
+    response
+}
 
-/// A body that came whole, and was not too large.
-type Body = Result<Bytes, BytesRejection>;
-
-fn body(state: &State, body: Body) -> Result<Bytes, Problem> {
-    body.map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()).counted(state))
+fn no_store() -> HeaderMap {
+    HeaderMap::from_iter([(header::CACHE_CONTROL, NO_STORE)])
 }

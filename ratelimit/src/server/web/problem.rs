@@ -1,16 +1,16 @@
 //! What is answered instead of what was asked for: problem details (RFC 9457).
 
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
-use super::super::{
-    answer::{self, QuotaExceeded},
-    state::State,
+use super::{
+    super::{
+        answer::{self, QuotaExceeded},
+        state::State,
+    },
+    no_store, with,
 };
 use crate::{application, text::Shown};
 
@@ -47,8 +47,7 @@ impl IntoResponse for Problem {
             "status": self.status.as_u16(),
             "detail": self.detail,
         });
-        let no_store = (header::CACHE_CONTROL, answer::NO_STORE);
-        (self.status, [(header::CONTENT_TYPE, answer::PROBLEM), no_store], body.to_string()).into_response()
+        with(self.status, no_store(), answer::PROBLEM, body.to_string().into())
     }
 }
 
@@ -62,12 +61,4 @@ pub fn denied<M: Serialize>(
     let violated = answer::violated(response);
     let problem = QuotaExceeded::new(status, &violated, members);
     with(status, headers, answer::PROBLEM, answer::json(&problem))
-}
-
-/// An answer with a body of this type.
-pub fn with(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: String) -> Response {
-    headers.insert(header::CONTENT_TYPE, kind);
-    let mut response = Response::new(Body::from(body));
-    (*response.status_mut(), *response.headers_mut()) = (status, headers);
-    response
 }
