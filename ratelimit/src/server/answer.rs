@@ -3,7 +3,6 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
-use smallvec::SmallVec;
 
 use crate::{
     application::{Code, CurrentLimit, Response, Status},
@@ -121,14 +120,15 @@ const MOST: u64 = 999_999_999_999_999;
 const MOST_NAME: usize = 128;
 
 /// A structured field. It is written without the formatter, since most of what an answer costs goes into such fields.
-struct Text(SmallVec<[u8; 128]>);
+struct Text(Vec<u8>);
 
 impl Text {
     /// A string of structured fields (RFC 9651, section 3.3.3), which has visible ASCII characters and spaces only; others
     /// are shown by their bytes, as in addresses of the web. Of a long name, the beginning.
     fn quoted(name: &str) -> Self {
         let name = &name.as_bytes()[..name.len().min(MOST_NAME)];
-        let mut text = SmallVec::from_slice(b"\"");
+        let mut text = Vec::with_capacity(2 * MOST_NAME);
+        text.push(b'"');
         if name.iter().all(is_plain) {
             text.extend_from_slice(name);
         } else {

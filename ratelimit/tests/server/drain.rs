@@ -148,15 +148,14 @@ fn a_request_whose_headers_are_on_their_way_is_answered_at_the_end() {
         for _ in 0..before {
             assert_eq!(ask(&mut stream), Some(true));
         }
+        while fixture.servers.stats().open() == 0 {
+            std::thread::yield_now();
+        }
         stream.get_mut().write_all(b"POS").unwrap();
-        let address = fixture.http();
         let stop = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(fixture.servers.drain());
         });
-        while TcpStream::connect(address).is_ok() {
-            std::thread::yield_now();
-        }
         std::thread::sleep(Duration::from_secs(1)); // tidy: sleep, nothing shows when others are told to go
         stream
             .get_mut()

@@ -67,6 +67,23 @@ fn a_bucket_says_its_burst_and_the_time_to_the_next_unit() {
 }
 
 #[test]
+fn headers_stay_short_however_long_a_name_is() {
+    let name = "ä\"".repeat(2_000);
+    let rules = format!(
+        "domain: edge\ndescriptors:\n  - {{key: user, rate_limit: {{name: {name:?}, unit: hour, requests_per_unit: 1}}}}\n"
+    );
+    let fixture = Fixture::with_rules(&rules, "");
+    for status in [200, 429] {
+        let answer = fixture.check("user", "a");
+        assert_eq!(answer.status, status);
+        for header in ["ratelimit", "ratelimit-policy"] {
+            let value = answer.header(header).unwrap();
+            assert!(value.starts_with("\"%C3%A4\\\"%C3") && value.len() < 450, "{} {value}", value.len());
+        }
+    }
+}
+
+#[test]
 fn who_never_gets_through_is_not_told_to_wait() {
     let fixture = Fixture::new("");
     let body = r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "bucket", "value": "b"}], "hits_addend": 4}]}"#;
