@@ -139,8 +139,10 @@ where
         }
         connection.as_mut().graceful_shutdown();
         // Some clients never hear that they are to go.
-        while !activity.is_quiet(limits::QUIET) && timeout(limits::QUIET, connection.as_mut()).await.is_err()
-        {
+        while !activity.is_quiet(limits::QUIET) {
+            if timeout(limits::QUIET, connection.as_mut()).await.is_ok() {
+                return;
+            }
         }
     };
     activity::within(&activity, serving).await;

@@ -85,7 +85,7 @@ pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>)
 /// A body, if it comes whole and is not too large.
 async fn read(state: &State, body: Metered) -> Result<Bytes, Problem> {
     let too_large = || {
-        let detail = format_args!("at most {} bytes are accepted", limits::BODY).to_string();
+        let detail = format_args!("the body is too large: at most {} bytes are accepted", limits::BODY);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).counted(state)
     };
     if body.size_hint().lower() > limits::BODY as u64 {
