@@ -21,8 +21,8 @@ pub trait Entries {
     fn get(&self, index: usize) -> Nanos;
     /// Forgets the oldest.
     fn pop_oldest(&mut self);
-    /// Adds one that is not older than any other.
-    fn push(&mut self, time: Nanos);
+    /// Adds one that is not older than any other. There are never more than `most`.
+    fn push(&mut self, time: Nanos, most: u64);
     /// Takes the one at `index` out.
     fn remove(&mut self, index: usize);
 }
@@ -45,7 +45,7 @@ fn append(limit: &Limit, entries: &mut impl Entries, now: Now, count: u64) {
         if entries.len() as u64 >= limit.capacity {
             entries.pop_oldest();
         }
-        entries.push(now.0.max(newest));
+        entries.push(now.0.max(newest), limit.capacity);
     }
 }
 

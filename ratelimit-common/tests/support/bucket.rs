@@ -116,7 +116,7 @@ impl sliding_window_log::Entries for Log {
         self.0.pop_front();
     }
 
-    fn push(&mut self, time: Nanos) {
+    fn push(&mut self, time: Nanos, _most: u64) {
         self.0.push_back(time);
     }
 
@@ -139,7 +139,7 @@ impl sliding_window_log::Entries for Frozen<'_> {
 
     fn pop_oldest(&mut self) {}
 
-    fn push(&mut self, _: Nanos) {}
+    fn push(&mut self, _: Nanos, _: u64) {}
 
     fn remove(&mut self, _: usize) {}
 }

@@ -159,7 +159,7 @@ impl Source {
             if self.admitted.len() as u64 >= limit.capacity() {
                 self.admitted.pop_oldest();
             }
-            self.admitted.push(now.0);
+            self.admitted.push(now.0, limit.capacity());
         }
         exact
     }

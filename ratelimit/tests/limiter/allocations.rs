@@ -1,4 +1,4 @@
-//! Deciding about a key whose state is a word allocates nothing, with up to eight rules.
+//! Deciding about a key whose state is a word allocates nothing, with up to eight rules; a log takes what it needs.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -7,22 +7,25 @@ use std::{
 
 use crate::{limiter, rule};
 
-/// Counts what the current thread allocates.
+/// Counts what the current thread allocates, and the bytes that it holds.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
 // SAFETY: all is left to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        BYTES.set(BYTES.get() + layout.size().cast_signed() as i64);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        BYTES.set(BYTES.get() - layout.size().cast_signed() as i64);
         // SAFETY: as above.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -57,4 +60,19 @@ fn a_decision_allocates_nothing() {
         assert_eq!(allocated, 0, "{count} rules");
     }
     assert!(allocations(|| drop(vec![1])) > 0);
+}
+
+#[test]
+fn a_log_takes_eight_bytes_a_request_and_no_more_than_its_limit_needs() {
+    let (limiter, _clock) = limiter([rule("rule", "sliding_window_log,rate=10000/h")], 1000);
+    let before = BYTES.get();
+    let rest = 2_000;
+    for count in 1..=10_000 {
+        assert!(limiter.check("key", 1).allowed());
+        let bytes = BYTES.get() - before;
+        // A quarter in advance.
+        assert!(bytes <= 10 * count + rest, "{bytes} bytes for {count}");
+    }
+    let bytes = BYTES.get() - before;
+    assert!(bytes <= 80_000 + rest, "{bytes} bytes for 10,000");
 }

@@ -158,7 +158,10 @@ pub const KEYS: &[Key] = &[
         "number from 1 to 100000000",
         Is("1000000"),
         "How many keys there must be room for, counted once for each limit. When there are far more, those with the most left \
-         are forgotten. Memory is used as keys come, up to 48 bytes a key.",
+         are forgotten. Memory is used as keys come, up to 48 bytes a key. A `sliding_window_log` takes more: about 200 bytes a \
+         key, and 8 bytes x `requests_per_unit` for the times of its requests. All logs together have room for 32 x `max_keys` \
+         of those, and for 1,280,000 in any case. A `sliding_window_counter` for limits that are too large for 8 bytes takes \
+         about 200 bytes a key as well.",
         "store: {memory: {max_keys: 5M}}",
     ),
     key(

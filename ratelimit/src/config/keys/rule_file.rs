@@ -136,7 +136,8 @@ pub const KEYS: &[Key] = &[
         "descriptors[].rate_limit.algorithm",
         "`token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_window_log` or `sliding_window_counter`",
         Said("`fixed_window`, which also counts what is denied"),
-        "How requests are counted.",
+        "How requests are counted. A `sliding_window_log` keeps the time of each: 8 bytes x `requests_per_unit` a key, which \
+         may be 10,000 at most.",
         "rate_limit: {algorithm: token_bucket, unit: second, requests_per_unit: 5}",
     ),
     key(

@@ -21,6 +21,9 @@ pub(super) type Rank = (u32, Nanos);
 /// The share of a bucket that has nothing left.
 const FULL_SHARE: u32 = 1 << 16;
 
+/// Log entries that memory is taken for at once, at least.
+const LEAST_MORE: usize = 4;
+
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     /// When it will be as good as new, if it is not charged again.
@@ -142,7 +145,13 @@ impl Entries for Log {
         self.0.pop_front();
     }
 
-    fn push(&mut self, time: Nanos) {
+    /// Memory grows by a quarter, and to no more than is ever needed: by itself it would double.
+    fn push(&mut self, time: Nanos, most: u64) {
+        let len = self.0.len();
+        if len == self.0.capacity() {
+            let left = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(len);
+            self.0.reserve_exact((len / 4).max(LEAST_MORE).min(left));
+        }
         self.0.push_back(time);
     }
 
