@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{connection::Protocol, limits};
+use super::limits;
 
 /// How HTTP/2 begins, and no request over HTTP/1 does.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -41,7 +41,7 @@ pub struct Activity {
     is_multiplexed: AtomicBool,
     /// Requests that are being answered.
     answering: AtomicU32,
-    /// When one of these began or ended, if none was before or others were left.
+    /// When one of these began while none was before, ended, or a piece of its answer was taken.
     moved: AtomicU64,
     was_asked: AtomicBool,
 }
@@ -50,22 +50,29 @@ pub struct Activity {
 #[derive(Debug)]
 pub struct Answering(Arc<Activity>);
 
+impl Answering {
+    /// A piece of the answer was taken.
+    pub fn goes_on(&self) {
+        self.0.moved.store(self.0.now(), Relaxed);
+    }
+}
+
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.moved.store(self.0.now(), Relaxed);
+        self.goes_on();
         self.0.answering.fetch_sub(1, Relaxed);
     }
 }
 
 impl Activity {
-    /// Of a connection that begins. Over HTTP, its first bytes tell which version is spoken.
-    pub fn new(protocol: Protocol) -> Arc<Self> {
+    /// Of a connection that begins. Its first bytes tell whether it is HTTP/2.
+    pub fn new() -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
             last: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             preface: AtomicUsize::new(0),
-            is_multiplexed: AtomicBool::new(protocol == Protocol::Grpc),
+            is_multiplexed: AtomicBool::new(false),
             answering: AtomicU32::new(0),
             moved: AtomicU64::new(0),
             was_asked: AtomicBool::new(false),
@@ -91,21 +98,21 @@ impl Activity {
         self.begun.load(Relaxed) != 0
     }
 
-    /// Whether nobody waits for an answer: nothing is being answered, and none has been on its way for so long.
-    pub fn is_quiet(&self, time: Duration) -> bool {
-        let is_over = || self.start + Duration::from_nanos(self.last.load(Relaxed)) + time <= Instant::now();
-        !self.was_asked.load(Relaxed) || (self.answering.load(Relaxed) == 0 && is_over())
+    /// Whether there has been any request, so that somebody may wait for an answer.
+    pub fn was_asked(&self) -> bool {
+        self.was_asked.load(Relaxed)
     }
 
     fn read(&self, bytes: &[u8]) {
         let now = self.now();
-        self.last.store(now, Relaxed);
-        if self.is_multiplexed.load(Relaxed) || self.is_preface(bytes) || self.answering.load(Relaxed) > 0 {
+        let may_be_head = !self.is_multiplexed.load(Relaxed) && self.answering.load(Relaxed) == 0;
+        if may_be_head && bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n')) && !self.is_reading_headers()
+        {
+            // Empty lines between requests are no part of any, and keep no connection.
             return;
         }
-        // Empty lines between requests are no part of any.
-        let is_head = !bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
-        if is_head && self.begun.load(Relaxed) == 0 {
+        self.last.store(now, Relaxed);
+        if may_be_head && !self.is_preface(bytes) && !self.is_reading_headers() {
             self.begun.store(now, Relaxed);
         }
     }
@@ -253,25 +260,27 @@ mod tests {
     }
 
     /// One that began a while ago.
-    fn activity(protocol: Protocol) -> Arc<Activity> {
+    fn activity() -> Arc<Activity> {
         let start = Instant::now().checked_sub(limits::IDLE_TIME).unwrap();
-        Arc::new(Activity { start, ..Arc::into_inner(Activity::new(protocol)).unwrap() })
+        Arc::new(Activity { start, ..Arc::into_inner(Activity::new()).unwrap() })
     }
 
     #[test]
     fn anything_that_comes_or_goes_gives_time() {
-        let activity = activity(Protocol::Grpc);
+        let activity = activity();
         assert_eq!(rest(&activity), Duration::ZERO);
-        activity.read(b"\0");
+        activity.read(b"\r\n");
+        assert_eq!(rest(&activity), Duration::ZERO);
+        activity.read(PREFACE);
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        let activity = self::activity(Protocol::Grpc);
+        let activity = self::activity();
         activity.written();
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
     }
 
     #[test]
     fn headers_have_less_time_than_bodies_and_rests() {
-        let activity = activity(Protocol::Http);
+        let activity = activity();
         for bytes in [&b"G"[..], b"ET / HTTP/1.1\r\n"] {
             activity.read(bytes);
             assert!(is_about(rest(&activity), limits::HEADER_TIME));
@@ -289,14 +298,14 @@ mod tests {
 
     #[test]
     fn http2_is_told_by_its_first_bytes() {
-        let activity = activity(Protocol::Http);
+        let activity = activity();
         for part in [&b"P"[..], b"RI * HTTP/2.0\r\n\r\n"] {
             activity.read(part);
             assert!(is_about(rest(&activity), limits::HEADER_TIME));
         }
         activity.read(b"SM\r\n\r\n\0\0");
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        let activity = self::activity(Protocol::Http);
+        let activity = self::activity();
         activity.read(b"PRI");
         activity.read(b"VATE / HTTP/1.1\r\n");
         assert!(is_about(rest(&activity), limits::HEADER_TIME));
@@ -304,22 +313,19 @@ mod tests {
 
     #[test]
     fn answers_have_to_be_taken_whatever_else_comes() {
-        let activity = activity(Protocol::Grpc);
-        let answering = [activity.answer(), activity.answer()];
+        let activity = activity();
+        let answering = activity.answer();
         activity.read(b"a ping");
         assert_eq!(rest(&activity), Duration::ZERO);
-        let [first, second] = answering;
-        drop(first);
+        answering.goes_on();
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        assert!(!activity.is_quiet(Duration::ZERO));
-        drop(second);
-        assert!(activity.is_quiet(Duration::ZERO));
-        assert!(!activity.is_quiet(limits::IDLE_TIME));
+        drop(answering);
+        assert!(is_about(rest(&activity), limits::IDLE_TIME));
     }
 
     #[tokio::test]
     async fn who_waits_hears_of_the_end_and_not_before() {
-        let activity = activity(Protocol::Http);
+        let activity = activity();
         assert_eq!(within(&activity, std::future::pending::<()>()).await, None);
         // The timer is set for a moment that is over; what comes in between counts.
         let mut polls = 0;

@@ -115,7 +115,7 @@ where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let protocol = site.answerer.protocol();
-    let activity = Activity::new(protocol);
+    let activity = Activity::new();
     let io = TokioIo::new(Noted::new(io, Arc::clone(&activity)));
     let (builder, mut phase) = (builder(protocol), site.phase.clone());
     let client = Arc::new(Client { peer, site });
@@ -138,11 +138,9 @@ where
             return;
         }
         connection.as_mut().graceful_shutdown();
-        // Some clients never hear that they are to go.
-        while !activity.is_quiet(limits::QUIET) {
-            if timeout(limits::QUIET, connection.as_mut()).await.is_ok() {
-                return;
-            }
+        // Who has not asked waits for nothing, and may never hear that it is to go.
+        if activity.was_asked() {
+            let _ = connection.as_mut().await;
         }
     };
     activity::within(&activity, serving).await;
@@ -183,11 +181,7 @@ async fn answer(
         response.headers_mut().insert(http::header::CONNECTION, close);
     }
     site.stats.answered(protocol, start.elapsed());
-    Ok(if length == 0 {
-        response
-    } else {
-        response.map(|body| Body::new(Held::new(body, (share, answering))))
-    })
+    Ok(if length == 0 { response } else { response.map(|body| Body::new(Held::new(body, share, answering))) })
 }
 
 fn no_room(protocol: Protocol) -> Response<Body> {

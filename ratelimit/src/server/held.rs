@@ -1,35 +1,39 @@
 //! An answer's body that holds what belongs to its request until it has been sent.
 //!
 //! It is handed out in pieces: HTTP/2 keeps what it is given until the client takes it, however much that is, and asks for
-//! more only then.
+//! more only then. So its end is told apart from its last piece, too.
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use axum::{Error, body::Body};
 use hyper::body::{Bytes, Frame, SizeHint};
 
+use super::{activity::Answering, budget::Share};
+
 /// Bytes of a piece: a frame of HTTP/2.
 const PIECE: usize = 16 << 10;
 
-/// A body, with whatever is to be dropped when its last piece is on its way.
+/// A body with its request's share of the budget, and the note that it is being answered.
 #[derive(Debug)]
-pub struct Held<H> {
+pub struct Held {
     body: Body,
     /// What has come of the body, and is to be handed out.
     rest: Bytes,
-    _held: H,
+    _share: Arc<Share>,
+    answering: Answering,
 }
 
-impl<H> Held<H> {
-    pub const fn new(body: Body, held: H) -> Self {
-        Self { body, rest: Bytes::new(), _held: held }
+impl Held {
+    pub const fn new(body: Body, share: Arc<Share>, answering: Answering) -> Self {
+        Self { body, rest: Bytes::new(), _share: share, answering }
     }
 }
 
-impl<H: Unpin> hyper::body::Body for Held<H> {
+impl hyper::body::Body for Held {
     type Data = Bytes;
     type Error = Error;
 
@@ -47,12 +51,9 @@ impl<H: Unpin> hyper::body::Body for Held<H> {
                 None => return Poll::Ready(None),
             }
         }
+        self.answering.goes_on();
         let piece = self.rest.len().min(PIECE);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -24,8 +24,6 @@ pub const HEADER_TIME: Duration = Duration::from_secs(10);
 pub const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// How long a connection has to be silent at the end before nobody is taken to wait for an answer there.
-pub const QUIET: Duration = Duration::from_secs(1);
 /// How long nothing may be heard on a connection, or none of its answers be taken.
 pub const IDLE_TIME: Duration = Duration::from_secs(75);
 /// How often an HTTP/2 client is asked whether it is still there, when nothing is heard.
