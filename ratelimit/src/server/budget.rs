@@ -1,5 +1,5 @@
-//! One budget for what the bodies of all requests and answers may hold in memory until these have been sent. A limit on each
-//! alone is none on a client, which can begin thousands of requests at once and finish none, or take no answer.
+//! One budget for what the bodies of all requests, and of answers over HTTP, may hold in memory until these have been sent. A
+//! limit on each alone is none on a client, which can begin thousands of requests at once and finish none, or take no answer.
 
 use std::{
     pin::Pin,
