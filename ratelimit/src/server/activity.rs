@@ -5,7 +5,7 @@
 //! do not take their answers.
 
 use std::{
-    io,
+    io, mem,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -39,7 +39,7 @@ pub struct Activity {
     preface: AtomicUsize,
     /// Whether requests come side by side, as in HTTP/2, which has means of its own against slow ones.
     is_multiplexed: AtomicBool,
-    /// Requests that are being answered.
+    /// Requests that are being answered, and have something to say.
     answering: AtomicU32,
     /// When one of these began while none was before, ended, or a piece of its answer was taken.
     moved: AtomicU64,
@@ -48,19 +48,32 @@ pub struct Activity {
 
 /// A request that is being answered, until this is dropped.
 #[derive(Debug)]
-pub struct Answering(Arc<Activity>);
+pub struct Answering {
+    activity: Arc<Activity>,
+    is_resting: bool,
+}
 
 impl Answering {
     /// A piece of the answer was taken.
-    pub fn goes_on(&self) {
-        self.0.moved.store(self.0.now(), Relaxed);
+    pub fn goes_on(&mut self) {
+        self.activity.moved.store(self.activity.now(), Relaxed);
+        if mem::take(&mut self.is_resting) {
+            self.activity.answering.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// All that there is of the answer was taken.
+    pub fn rests(&mut self) {
+        if !mem::replace(&mut self.is_resting, true) {
+            self.activity.answering.fetch_sub(1, Relaxed);
+        }
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.goes_on();
-        self.0.answering.fetch_sub(1, Relaxed);
+        self.activity.moved.store(self.activity.now(), Relaxed);
+        self.rests();
     }
 }
 
@@ -90,7 +103,7 @@ impl Activity {
         if self.answering.fetch_add(1, Relaxed) == 0 {
             self.moved.store(self.last.load(Relaxed), Relaxed);
         }
-        Answering(Arc::clone(self))
+        Answering { activity: Arc::clone(self), is_resting: false }
     }
 
     /// Whether a part of a request's headers has come.
@@ -245,14 +258,19 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Noted<I> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     //! When a connection's time is over, by what has come.
 
     use super::*;
 
     /// The time that a connection still has which began so long ago.
-    fn rest(activity: &Activity) -> Duration {
+    pub fn rest(activity: &Activity) -> Duration {
         activity.end().saturating_duration_since(Instant::now())
+    }
+
+    /// Lets something come.
+    pub fn hear(activity: &Activity) {
+        activity.read(b"a ping");
     }
 
     fn is_about(rest: Duration, expected: Duration) -> bool {
@@ -260,7 +278,7 @@ mod tests {
     }
 
     /// One that began a while ago.
-    fn activity() -> Arc<Activity> {
+    pub fn activity() -> Arc<Activity> {
         let start = Instant::now().checked_sub(limits::IDLE_TIME).unwrap();
         Arc::new(Activity { start, ..Arc::into_inner(Activity::new()).unwrap() })
     }
@@ -314,9 +332,11 @@ mod tests {
     #[test]
     fn answers_have_to_be_taken_whatever_else_comes() {
         let activity = activity();
-        let answering = activity.answer();
-        activity.read(b"a ping");
+        let mut answering = activity.answer();
+        hear(&activity);
         assert_eq!(rest(&activity), Duration::ZERO);
+        answering.rests();
+        assert!(is_about(rest(&activity), limits::IDLE_TIME));
         answering.goes_on();
         assert!(is_about(rest(&activity), limits::IDLE_TIME));
         drop(answering);

@@ -1,5 +1,5 @@
-//! One budget for what the bodies of all requests, and of answers over HTTP, may hold in memory until these have been sent. A
-//! limit on each alone is none on a client, which can begin thousands of requests at once and finish none, or take no answer.
+//! One budget for what the bodies of all requests and answers may hold in memory until these have been sent. A limit on each
+//! alone is none on a client, which can begin thousands of requests at once and finish none, or take no answer.
 
 use std::{
     pin::Pin,
@@ -50,14 +50,19 @@ impl Budget {
 
     /// A share for a request, and the body that counts against it.
     pub fn meter(self: &Arc<Self>, body: Incoming) -> (Arc<Share>, Metered) {
-        let share = Arc::new(Share {
+        let share = self.share(body.is_end_stream());
+        let metered = Metered { body, share: Arc::downgrade(&share) };
+        (share, metered)
+    }
+
+    /// A share of nothing yet.
+    pub fn share(self: &Arc<Self>, is_whole: bool) -> Arc<Share> {
+        Arc::new(Share {
             budget: Arc::clone(self),
             taken: AtomicUsize::new(0),
             was_refused: AtomicBool::new(false),
-            is_whole: AtomicBool::new(body.is_end_stream()),
-        });
-        let metered = Metered { body, share: Arc::downgrade(&share) };
-        (share, metered)
+            is_whole: AtomicBool::new(is_whole),
+        })
     }
 }
 
@@ -84,6 +89,17 @@ impl Share {
         }
         self.taken.fetch_add(bytes, Relaxed);
         Ok(())
+    }
+
+    /// Takes what it lacks of so much.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn hold(&self, bytes: usize) -> Result<(), Full> {
+        match bytes.saturating_sub(self.taken.load(Relaxed)) {
+            0 => Ok(()),
+            lacking => self.take(lacking),
+        }
     }
 }
 

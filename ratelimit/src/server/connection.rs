@@ -1,15 +1,12 @@
 //! One connection: HTTP/1 or HTTP/2, with limits on what a client may send and how long it may take.
 
 use std::{
-    convert::Infallible, future::poll_fn, net::IpAddr, pin::pin, sync::Arc, task::Poll, time::Instant,
+    convert::Infallible, future::poll_fn, mem, net::IpAddr, pin::pin, sync::Arc, task::Poll, time::Instant,
 };
 
 use axum::{Router, body::Body, response::IntoResponse as _};
 use http::{Request, Response, StatusCode};
-use hyper::{
-    body::{Body as _, Incoming},
-    service::service_fn,
-};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -166,22 +163,27 @@ async fn answer(
     let answer = site.answerer.answer(client.peer, Request::from_parts(head, body));
     let answered = if time.is_zero() { None } else { timeout(time, answer).await.ok().transpose()? };
     let mut response = answered.unwrap_or_else(|| deadline::exceeded(protocol));
-    // What gRPC says is short, or has no end.
-    let length = response.body().size_hint().exact().unwrap_or_default();
-    let is_refused = share.was_refused() || share.take(length as usize).is_err();
-    if is_refused {
-        response = no_room(protocol);
+    let (was_refused, is_whole) = (share.was_refused(), share.is_whole());
+    // What is still to come of a stream is looked at message by message.
+    let share = if is_whole { share } else { site.budget.share(false) };
+    let body = mem::take(response.body_mut());
+    match Held::hold(body, share, answering).await {
+        Ok(body) if !was_refused => *response.body_mut() = body,
+        _ => {
+            response = no_room(protocol);
+            site.stats.refused_request();
+        }
     }
-    if is_refused || (protocol == Protocol::Grpc && grpc::is_unreadable(&response)) {
+    if protocol == Protocol::Grpc && grpc::is_unreadable(&response) {
         site.stats.refused_request();
     }
     // What has not been read of a body is not looked for on the connection.
-    if is_http1 && (!share.is_whole() || *site.phase.borrow() > Phase::Serving) {
+    if is_http1 && (!is_whole || *site.phase.borrow() > Phase::Serving) {
         let close = http::HeaderValue::from_static("close");
         response.headers_mut().insert(http::header::CONNECTION, close);
     }
     site.stats.answered(protocol, start.elapsed());
-    Ok(if length == 0 { response } else { response.map(|body| Body::new(Held::new(body, share, answering))) })
+    Ok(response)
 }
 
 fn no_room(protocol: Protocol) -> Response<Body> {

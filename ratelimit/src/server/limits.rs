@@ -12,8 +12,7 @@ pub const HEADERS: u32 = 64 << 10;
 pub const STREAMS: u32 = 100;
 /// Bytes that an HTTP/2 client may send before they are read: on one stream, and on the whole connection.
 pub const WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
-/// Bytes of the bodies of all requests that wait for the rest, or for their answer, and of answers over HTTP until they have
-/// been sent.
+/// Bytes of the bodies of all requests that wait for the rest, or for their answer, and of answers until they have been sent.
 pub const BODIES: usize = 64 << 20;
 /// Bytes of a message about health or reflection.
 pub const SMALL_MESSAGE: usize = 64 << 10;

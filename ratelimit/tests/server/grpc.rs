@@ -211,19 +211,25 @@ async fn health_and_reflection_answer() {
     assert!(names.contains(&name) && names.contains(&"grpc.health.v1.Health"), "{names:?}");
 }
 
+pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// A message as gRPC has it in a body.
+pub fn framed(message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    [&[0], &length[..], message].concat().into()
+}
+
 /// Sends these bytes as a message, with a timeout that no client watches; returns the status.
 pub async fn send(fixture: &Fixture, message: &[u8], timeout: Option<&str>) -> String {
     let stream = TokioIo::new(tokio::net::TcpStream::connect(fixture.grpc()).await.unwrap());
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
     let connection = tokio::spawn(connection);
-    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-    let body = [&[0], &length[..], message].concat();
-    let path = "http://test/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    let path = format!("http://test{PATH}");
     let mut request = hyper::Request::post(path).header("content-type", "application/grpc");
     if let Some(timeout) = timeout {
         request = request.header("grpc-timeout", timeout);
     }
-    let request = request.body(Full::new(Bytes::from(body))).unwrap();
+    let request = request.body(Full::new(framed(message))).unwrap();
     let answer = sender.send_request(request).await.unwrap();
     let in_header = answer.headers().get("grpc-status").cloned();
     let trailers = answer.into_body().collect().await.unwrap();

@@ -6,16 +6,18 @@ use std::{
 };
 
 use http::{Request, Response};
+use http_body_util::Full;
 use hyper::{
-    body::Incoming,
+    body::{Bytes, Incoming},
     client::conn::http2::{self, SendRequest},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proptest::prelude::*;
+use prost::Message as _;
 
 use crate::{
-    grpc::send,
+    grpc::{self, send},
     support::{Answer, Fixture, PATIENCE, question, request},
 };
 
@@ -225,37 +227,50 @@ fn shared() -> &'static Fixture {
     FIXTURE.get_or_init(|| Fixture::new(""))
 }
 
-/// An answer of some ten megabytes to a request of some kilobytes, as its status; none of its body is read.
-async fn ask_for_much(client: &mut SendRequest<String>) -> Response<Incoming> {
-    let one = question("long", "a");
-    let body = format!(r#"{{"requests": [{}]}}"#, vec![one.as_str(); 800].join(","));
+/// Asks, and reads nothing of the answer's body; `None` if there is no room for it.
+async fn ask_for_much(
+    client: &mut SendRequest<Full<Bytes>>,
+    path: &str,
+    body: &Bytes,
+) -> Option<Response<Incoming>> {
     client.ready().await.unwrap();
-    client.send_request(Request::post("http://test/v1/check").body(body).unwrap()).await.unwrap()
+    let request = Request::post(format!("http://test{path}")).header("content-type", "application/grpc");
+    let request = request.body(Full::new(body.clone())).unwrap();
+    let answer = client.send_request(request).await.unwrap();
+    let has_room = match answer.headers().get("grpc-status") {
+        None => answer.status() == 200,
+        Some(status) => {
+            assert_eq!(status, "8");
+            false
+        }
+    };
+    has_room.then_some(answer)
 }
 
 #[tokio::test]
 async fn answers_that_nobody_takes_hold_no_more_memory_than_there_is_for_all() {
-    let name = "n".repeat(8_000);
-    let limit = format!("{{name: {name}, unit: hour, requests_per_unit: 1000000}}");
-    let rules = format!("domain: edge\ndescriptors:\n  - {{key: long, rate_limit: {limit}}}\n");
-    let fixture = Fixture::with_rules(&rules, "");
-    let stream = tokio::net::TcpStream::connect(fixture.http()).await.unwrap();
-    let builder = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1).clone();
-    let (mut client, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
-    let connection = tokio::spawn(connection);
-    let mut answers = Vec::new();
-    loop {
-        let answer = ask_for_much(&mut client).await;
-        if answer.status() == 503 {
-            break;
+    let metadata = format!("{{note: {}}}", "n".repeat(4_000_000));
+    let rule =
+        format!("{{key: long, metadata: {metadata}, rate_limit: {{unit: hour, requests_per_unit: 1000}}}}");
+    let fixture = Fixture::with_rules(&format!("domain: edge\ndescriptors:\n  - {rule}\n"), "");
+    let message = grpc::request(vec![grpc::descriptor(&[("long", "a")])]).encode_to_vec();
+    for (address, path, body) in [
+        (fixture.http(), "/json", question("long", "a").into()),
+        (fixture.grpc(), grpc::PATH, grpc::framed(&message)),
+    ] {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let builder = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1).clone();
+        let (mut client, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut answers = Vec::new();
+        while let Some(answer) = ask_for_much(&mut client, path, &body).await {
+            answers.push(answer);
+            assert!(answers.len() < 20, "as much as clients like: {path}");
         }
-        assert_eq!(answer.status(), 200);
-        answers.push(answer);
-        assert!(answers.len() < 10, "as much as clients like");
+        assert!(answers.len() > 2, "{} {path}", answers.len());
+        // Whoever gives up leaves room.
+        drop(answers);
+        while ask_for_much(&mut client, path, &body).await.is_none() {}
+        connection.abort();
     }
-    assert!(answers.len() > 2, "{}", answers.len());
-    // Whoever gives up leaves room.
-    drop(answers);
-    while ask_for_much(&mut client).await.status() == 503 {}
-    connection.abort();
 }
