@@ -116,7 +116,8 @@ fn ietf(headers: &mut HeaderMap, figures: &Figures<'_>) {
 /// The largest integer that a structured field can have (RFC 9651, section 3.3.1).
 const MOST: u64 = 999_999_999_999_999;
 
-/// Bytes of a name that are shown: proxies refuse answers with long headers, and let requests pass then.
+/// Bytes of a name that are shown: proxies refuse answers with long headers, and let requests pass then; and a body can be
+/// about thousands of descriptors with one name.
 const MOST_NAME: usize = 128;
 
 /// A structured field. It is written without the formatter, since most of what an answer costs goes into such fields.
@@ -126,7 +127,7 @@ impl Text {
     /// A string of structured fields (RFC 9651, section 3.3.3), which has visible ASCII characters and spaces only; others
     /// are shown by their bytes, as in addresses of the web. Of a long name, the beginning.
     fn quoted(name: &str) -> Self {
-        let name = &name.as_bytes()[..name.len().min(MOST_NAME)];
+        let name = beginning(name).as_bytes();
         let mut text = Vec::with_capacity(2 * MOST_NAME);
         text.push(b'"');
         if name.iter().all(is_plain) {
@@ -162,9 +163,14 @@ fn is_plain(byte: &u8) -> bool {
     matches!(byte, b' '..=b'~' if !matches!(byte, b'"' | b'\\'))
 }
 
-/// The name of the limit that a status is about.
+/// The name of the limit that a status is about, as far as it is shown.
 pub fn name_of(status: &Status) -> &str {
-    status.rule.as_ref().map_or(OF_REQUEST, |rule| rule.label())
+    status.rule.as_ref().map_or(OF_REQUEST, |rule| beginning(rule.label()))
+}
+
+/// What is shown of a name.
+pub fn beginning(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MOST_NAME)]
 }
 
 /// The names of the limits that a denied request is over.

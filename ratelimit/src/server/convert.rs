@@ -97,8 +97,9 @@ fn current_limit(status: &Status, limit: CurrentLimit) -> RateLimit {
         Some(TimeUnit::Month) => Unit::Month,
         Some(TimeUnit::Year) => Unit::Year,
     };
+    let name = status.rule.as_ref().and_then(|rule| rule.name.as_deref()).unwrap_or_default();
     RateLimit {
-        name: status.rule.as_ref().and_then(|rule| rule.name.clone()).unwrap_or_default(),
+        name: answer::beginning(name).to_owned(),
         requests_per_unit: saturated(limit.requests_per_unit),
         unit: unit.into(),
     }

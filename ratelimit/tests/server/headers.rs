@@ -2,7 +2,7 @@
 
 use ratelimit::limiter::Nanos;
 
-use crate::support::{Fixture, START};
+use crate::support::{Fixture, START, question};
 
 const LIMIT: &str = "x-ratelimit-limit";
 const REMAINING: &str = "x-ratelimit-remaining";
@@ -81,6 +81,21 @@ fn headers_stay_short_however_long_a_name_is() {
             assert!(value.starts_with("\"%C3%A4\\\"%C3") && value.len() < 450, "{} {value}", value.len());
         }
     }
+}
+
+#[test]
+fn bodies_have_the_beginning_of_a_long_name() {
+    let name = format!("x{}", "äöü".repeat(10_000));
+    let limit = format!("{{name: {name}, unit: hour, requests_per_unit: 1}}");
+    let rules = format!("domain: edge\ndescriptors:\n  - {{key: user, rate_limit: {limit}}}\n");
+    let fixture = Fixture::with_rules(&rules, "");
+    // 128 bytes would end within a letter.
+    let beginning = &name[..127];
+    let answer = fixture.check("user", "a").json();
+    assert_eq!((&answer["rule"], &answer["descriptors"][0]["rule"]), (&beginning.into(), &beginning.into()));
+    assert_eq!(fixture.check("user", "a").json()["violated-policies"], serde_json::json!([beginning]));
+    let answer = fixture.post("/json", question("user", "a")).json();
+    assert_eq!(answer["statuses"][0]["currentLimit"]["name"], beginning);
 }
 
 #[test]
