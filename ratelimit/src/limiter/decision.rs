@@ -109,11 +109,13 @@ impl<'l> Decision<'l> {
 #[derive(Clone, Debug)]
 pub struct Outcome<'l> {
     pub(super) decisions: SmallVec<[Decision<'l>; MOST_INLINE]>,
+    /// About a denied request made again at once: the longest wait for a limit that this one has taken from.
+    pub(super) again: Option<Decision<'l>>,
 }
 
 impl<'l> Outcome<'l> {
     pub(super) fn of_one(decision: Decision<'l>) -> Self {
-        Self { decisions: smallvec![decision] }
+        Self { decisions: smallvec![decision], again: None }
     }
 
     /// Whether the request may go on: no limit denies it.
@@ -132,14 +134,20 @@ impl<'l> Outcome<'l> {
 
     /// The decision that stands for all: if denied, that with the longest wait, where never is longest; else that with the
     /// fewest units left. Of equal ones the first. Limits that observe count only if there are no others.
+    ///
+    /// The same request passes after that wait if nobody else takes anything, and not before. So it may be that of a limit
+    /// that has let this one through: one that counts denied requests may have no room for the next.
     #[must_use]
     pub fn decision(&self) -> Decision<'l> {
         let of = |chosen: fn(&Decision<'l>) -> bool| self.decisions.iter().copied().filter(chosen);
-        let longest = of(|decision| !decision.allowed())
-            .min_by_key(|decision| Reverse((decision.never(), decision.retry_after())));
-        longest
+        longest(of(|decision| !decision.allowed()).chain(self.again))
             .or_else(|| of(|decision| !decision.observes()).min_by_key(Decision::remaining))
             .or_else(|| self.decisions.iter().copied().min_by_key(Decision::remaining))
             .unwrap_or(Decision::UNLIMITED)
     }
+}
+
+/// Of denied ones, the first with the longest wait.
+pub(super) fn longest<'l>(denied: impl Iterator<Item = Decision<'l>>) -> Option<Decision<'l>> {
+    denied.min_by_key(|decision| Reverse((decision.never(), decision.retry_after())))
 }

@@ -8,7 +8,7 @@
 use ratelimit_common::time::Now;
 
 use super::{
-    decision::{Decision, Outcome},
+    decision::{Decision, Outcome, longest},
     rule::Bound,
 };
 use crate::store::{Charge, KeyHash, Limits, Store};
@@ -51,7 +51,7 @@ pub(super) fn judge<'l, S: Store>(
     present: impl Fn() -> Now,
 ) -> Outcome<'l> {
     let decisions = asks.iter().map(|_| Decision::UNLIMITED).collect();
-    let mut request = Request { store, limits, asks, now, outcome: Outcome { decisions } };
+    let mut request = Request { store, limits, asks, now, outcome: Outcome { decisions, again: None } };
     request.charge(Ask::stands_alone);
     request.ask(Ask::is_tentative);
     if request.outcome.allowed() {
@@ -61,6 +61,7 @@ pub(super) fn judge<'l, S: Store>(
         request.charge(Ask::observes);
     } else {
         request.ask(Ask::observes);
+        request.outcome.again = request.again();
     }
     request.outcome
 }
@@ -108,6 +109,29 @@ impl<'a, 'l, S: Store> Request<'a, 'l, S> {
         let ask = &self.asks[index];
         let answer = self.store.ask(self.limits, &ask.charge(self.now));
         self.outcome.decisions[index] = Decision::new(answer, ask.bound);
+    }
+
+    /// The longest wait of the same request for a limit that does not say it itself: it has been charged, or is asked more
+    /// than once.
+    fn again(&self) -> Option<Decision<'l>> {
+        let denied = self.indices(|ask| !ask.observes()).filter_map(|index| {
+            let ask = &self.asks[index];
+            let before = self.taken_before(index);
+            let is_said = before == 0 && !ask.stands_alone();
+            let cost = before.saturating_add(ask.cost.max(1));
+            let charge = Charge { limit: &ask.bound.forgiving, cost, ..ask.charge(self.now) };
+            let answer = (!is_said).then(|| self.store.ask(self.limits, &charge))?;
+            (!answer.allowed).then(|| Decision::new(answer, ask.bound))
+        });
+        longest(denied)
+    }
+
+    /// What the request takes from the same bucket before it is asked.
+    fn taken_before(&self, index: usize) -> u32 {
+        let bucket = |ask: &Ask<'_>| (ask.bound.account, ask.hash);
+        let (before, ask) = (&self.asks[..index], &self.asks[index]);
+        let same = before.iter().filter(|other| bucket(other) == bucket(ask));
+        same.fold(0, |taken, other| taken.saturating_add(other.cost))
     }
 
     fn indices(&self, chosen: fn(&Ask<'l>) -> bool) -> impl Iterator<Item = usize> + use<'a, 'l, S> {

@@ -52,5 +52,7 @@ impl Rule {
 pub(super) struct Bound {
     pub rule: Rule,
     pub limit: Limit,
+    /// The same for asking how long to wait: one that counts denied requests takes for used what the question is denied.
+    pub forgiving: Limit,
     pub account: Account,
 }

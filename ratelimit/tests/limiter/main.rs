@@ -13,6 +13,7 @@ mod reload;
 mod several;
 mod threads;
 mod vectors;
+mod waits;
 mod wide;
 
 use ratelimit::{
