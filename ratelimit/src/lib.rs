@@ -16,6 +16,7 @@ pub mod events;
 mod http1;
 pub mod limiter;
 pub mod metrics;
+mod object;
 pub mod policy;
 pub mod server;
 pub mod simulate;

@@ -68,7 +68,22 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
     let many = format!("{{\"requests\": [{}]}}", vec![question("user", "x"); 1001].join(","));
     for (body, part) in [
         ("", "EOF"),
-        ("[]", "invalid"),
+        ("[]", "expected an object with domain and descriptors"),
+        (r#"[[]]"#, "expected an object with domain and descriptors"),
+        (r#"["edge", [[[["user", "bob"]], null, 1, false]], 1]"#, "expected an object with domain"),
+        (r#"{"requests": [["edge", [], 1]]}"#, "expected an object with domain and descriptors"),
+        (
+            r#"{"domain": "edge", "descriptors": [[[{"key": "user"}], null, 1, false]]}"#,
+            "invalid type: sequence, expected a descriptor: an object with entries",
+        ),
+        (
+            r#"{"domain": "edge", "descriptors": [{"entries": [["user", "bob"]]}]}"#,
+            "invalid type: sequence, expected an entry: an object with key and value",
+        ),
+        (
+            r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "user"}], "limit": [1, "day"]}]}"#,
+            "invalid type: sequence, expected a limit: an object with requests_per_unit and unit",
+        ),
         ("{", "EOF"),
         ("null", "invalid"),
         ("1", "expected an object with domain and descriptors"),

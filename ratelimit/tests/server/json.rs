@@ -49,6 +49,10 @@ fn what_makes_no_sense_is_400() {
     for body in [
         "",
         "[]",
+        r#"["edge", [], 1]"#,
+        r#"{"domain": "edge", "descriptors": [[[{"key": "a", "value": "b"}]]]}"#,
+        r#"{"domain": "edge", "descriptors": [{"entries": [["a", "b"]]}]}"#,
+        r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "a"}], "limit": [1, "DAY"]}]}"#,
         "{}",
         r#"{"domain": "edge"}"#,
         r#"{"domain": "", "descriptors": [{"entries": [{"key": "a", "value": "b"}]}]}"#,

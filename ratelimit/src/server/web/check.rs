@@ -14,6 +14,7 @@ use super::{
 use crate::{
     application::{self, Code, Descriptor, LimitOverride, Request, Status},
     limiter::Nanos,
+    object::Object,
     text::Shown,
 };
 
@@ -21,14 +22,14 @@ use crate::{
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with requests")]
 struct Many {
-    requests: Vec<Question>,
+    requests: Vec<Object<Question>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with domain and descriptors")]
 struct Question {
     domain: String,
-    descriptors: Vec<Item>,
+    descriptors: Vec<Object<Item>>,
     #[serde(default)]
     hits_addend: u32,
 }
@@ -36,8 +37,8 @@ struct Question {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a descriptor: an object with entries")]
 struct Item {
-    entries: Vec<Entry>,
-    limit: Option<Limit>,
+    entries: Vec<Object<Entry>>,
+    limit: Option<Object<Limit>>,
     hits_addend: Option<u64>,
     #[serde(default)]
     is_negative_hits: bool,
@@ -61,7 +62,7 @@ struct Limit {
 /// About one request 200 or 429; about many always 200, with an answer each, in order.
 pub fn answer(state: &State, text: &[u8]) -> Result<Response, Problem> {
     let question: Question = match serde_json::from_slice(text) {
-        Ok(question) => question,
+        Ok(Object(question)) => question,
         // One is tried first, since it is the usual, and many begin with a key that one has not.
         Err(_) if is_many(text) => return many(state, text),
         Err(error) => return Err(Problem::bad(error).counted(state)),
@@ -82,11 +83,11 @@ fn is_many(text: &[u8]) -> bool {
         #[serde(rename = "requests")]
         _requests: IgnoredAny,
     }
-    serde_json::from_slice::<Requests>(text).is_ok()
+    serde_json::from_slice::<Object<Requests>>(text).is_ok()
 }
 
 fn many(state: &State, text: &[u8]) -> Result<Response, Problem> {
-    let Many { requests } =
+    let Object(Many { requests }) =
         serde_json::from_slice(text).map_err(|error| Problem::bad(error).counted(state))?;
     if requests.len() > limits::REQUESTS {
         let count = requests.len();
@@ -97,7 +98,7 @@ fn many(state: &State, text: &[u8]) -> Result<Response, Problem> {
         .counted(state));
     }
     let in_force = state.in_force();
-    let decide = |question: Question| in_force.decide(&question.into());
+    let decide = |Object(question): Object<Question>| in_force.decide(&question.into());
     let responses: Vec<_> = requests.into_iter().map(decide).collect();
     let answers = responses.iter().map(|response| match response {
         Ok(response) => One::Members(Members(response)),
@@ -184,7 +185,7 @@ impl From<Question> for Request {
     fn from(question: Question) -> Self {
         Self {
             domain: question.domain,
-            descriptors: question.descriptors.into_iter().map(Descriptor::from).collect(),
+            descriptors: question.descriptors.into_iter().map(|Object(item)| item.into()).collect(),
             hits_addend: question.hits_addend,
         }
     }
@@ -192,12 +193,12 @@ impl From<Question> for Request {
 
 impl From<Item> for Descriptor {
     fn from(item: Item) -> Self {
-        let limit = |limit: Limit| LimitOverride {
+        let limit = |Object(limit): Object<Limit>| LimitOverride {
             requests_per_unit: limit.requests_per_unit,
             unit: limit.unit.parse().ok(),
         };
         Self {
-            entries: item.entries.into_iter().map(|entry| (entry.key, entry.value)).collect(),
+            entries: item.entries.into_iter().map(|Object(entry)| (entry.key, entry.value)).collect(),
             limit: item.limit.map(limit),
             hits_addend: item.hits_addend,
             is_negative_hits: item.is_negative_hits,
