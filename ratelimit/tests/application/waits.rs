@@ -88,6 +88,13 @@ fn whole_seconds_do_not_end_between_the_soft_limits_time_and_its_end() {
     // In 0.667 s there is room, but after 1 s not: then use has to fall below 3, in 2.667 s.
     assert_eq!((wait(&denied).0.div_ceil(1_000_000), whole_seconds(&denied)), (667, 3));
     assert_eq!(denied.statuses[0].duration_until_reset(), Some(3));
+    let passes = ["0.667", "1", "2.666", "3"].map(|seconds: &str| {
+        let lab = lab_of_limit(&format!("algorithm: token_bucket, {SHORT}"));
+        lab.passes("user=1", 6);
+        lab.clock.advance(Nanos((seconds.parse::<f64>().unwrap() * 1e9) as u64));
+        lab.ask(&request(&["user=1"])).allowed()
+    });
+    assert_eq!(passes, [true, false, false, true]);
 }
 
 #[test]

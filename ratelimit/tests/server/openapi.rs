@@ -1,8 +1,10 @@
 //! The description of the HTTP routes is true: each route is there, and answers have the shape that it says.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Fixture};
+use crate::support::{Answer, Fixture, question};
 
 fn description() -> Value {
     let answer = Fixture::new("").get("/openapi.json", &[]);
@@ -48,42 +50,67 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> bool {
 #[test]
 fn every_route_answers_as_described() {
     let document = description();
-    let fixture = Fixture::new("auth: {domain: edge, descriptors: [{none: '{header:X-User}'}]}");
-    let denied = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "none", "value": "x"}]}]});
-    let allowed = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "other", "value": "x"}]}]});
-    let limited = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]});
-    let many = json!({"requests": [allowed, denied, {"domain": "", "descriptors": []}]});
+    let fixture = Fixture::new(
+        "auth: {domain: edge, descriptors: [{user: '{header:X-User}'}, {soft: '{header:X-Soft}'}]}",
+    );
+    // The next two of each are above the soft limit.
+    fixture.check("soft", "x");
+    fixture.check("soft", "y");
+    for _ in 0..2 {
+        assert_eq!(fixture.check("user", "x").status, 200);
+    }
+    let denied = question("user", "x");
+    let allowed = question("other", "x");
+    let limited = question("user", "y");
+    let soft = question("soft", "y");
+    let many = format!(r#"{{"requests": [{allowed}, {denied}, {{"domain": "", "descriptors": []}}]}}"#);
     let large = "x".repeat(2 << 20);
-    let large = large.as_str();
     let mut seen = Vec::new();
-    for (method, path, user, body, status) in [
-        ("post", "/v1/check", "", allowed.to_string().as_str(), "200"),
-        ("post", "/v1/check", "", limited.to_string().as_str(), "200"),
-        ("post", "/v1/check", "", many.to_string().as_str(), "200"),
-        ("post", "/v1/check", "", denied.to_string().as_str(), "429"),
+    let mut headers = HashSet::new();
+    for (method, path, shown, body, status) in [
+        ("post", "/v1/check", "", allowed.as_str(), "200"),
+        ("post", "/v1/check", "", &limited, "200"),
+        ("post", "/v1/check", "", &soft, "200"),
+        ("post", "/v1/check", "", &many, "200"),
+        ("post", "/v1/check", "", &denied, "429"),
         ("post", "/v1/check", "", "{}", "400"),
-        ("post", "/v1/check", "", large, "413"),
-        ("get", "/v1/auth", "x", "", "403"),
-        ("post", "/v1/auth", "x", "", "403"),
+        ("post", "/v1/check", "", &large, "413"),
+        ("get", "/v1/auth", "X-User", "", "403"),
+        ("post", "/v1/auth", "X-User", "", "403"),
+        ("get", "/v1/auth", "X-Soft", "", "200"),
+        ("post", "/v1/auth", "X-Soft", "", "200"),
         ("get", "/v1/auth", "", "", "200"),
         ("post", "/v1/auth", "", "", "200"),
-        ("post", "/json", "", allowed.to_string().as_str(), "200"),
-        ("post", "/json", "", limited.to_string().as_str(), "200"),
-        ("post", "/json", "", denied.to_string().as_str(), "429"),
+        ("post", "/json", "", &allowed, "200"),
+        ("post", "/json", "", &soft, "200"),
+        ("post", "/json", "", &denied, "429"),
         ("post", "/json", "", "{}", "400"),
-        ("post", "/json", "", large, "413"),
+        ("post", "/json", "", &large, "413"),
         ("get", "/healthcheck", "", "", "200"),
         ("get", "/openapi.json", "", "", "200"),
     ] {
-        let headers: &[(&str, &str)] = if user.is_empty() { &[] } else { &[("X-User", user)] };
-        let answer = fixture.send(&method.to_uppercase(), path, headers, body);
+        let sent: &[(&str, &str)] = if shown.is_empty() { &[] } else { &[(shown, "x")] };
+        let answer = fixture.send(&method.to_uppercase(), path, sent, body);
         assert_eq!(answer.status.to_string(), status, "{method} {path}");
-        check(&document, &document["paths"][path][method]["responses"][status], &answer);
+        let described = &document["paths"][path][method]["responses"][status];
+        check(&document, described, &answer);
         seen.push((path.to_owned(), method.to_owned()));
+        for name in document["components"]["headers"].as_object().unwrap().keys() {
+            if answer.header(&name.to_lowercase()).is_some() {
+                assert!(described["headers"][name].is_object(), "{method} {path}: {status} has {name}");
+                headers.insert((path, method, status, name.clone()));
+            }
+        }
     }
     for (path, methods) in document["paths"].as_object().unwrap() {
-        for method in methods.as_object().unwrap().keys() {
+        for (method, operation) in methods.as_object().unwrap() {
             assert!(seen.contains(&(path.clone(), method.clone())), "{method} {path} is not tried");
+            for (status, described) in operation["responses"].as_object().unwrap() {
+                for name in described["headers"].as_object().into_iter().flat_map(|headers| headers.keys()) {
+                    let found = (path.as_str(), method.as_str(), status.as_str(), name.clone());
+                    assert!(headers.contains(&found), "{method} {path}: {status} has no {name}");
+                }
+            }
         }
     }
 }
@@ -108,14 +135,15 @@ fn the_bounds_of_questions_are_those_that_are_kept() {
     let entry = || json!({"key": "other", "value": "x"});
     let descriptor = || json!({"entries": [entry()]});
     let question = |descriptors: Value| json!({"domain": "edge", "descriptors": descriptors});
+    let alone = |domain: &str, entry: Value| json!({"domain": domain, "descriptors": [{"entries": [entry]}]});
     let with = |name: &str, value: Value| {
         let mut descriptor = descriptor();
         descriptor[name] = value;
         question(json!([descriptor]))
     };
     let times = |count: u64, value: Value| Value::from(vec![value; usize::try_from(count).unwrap()]);
-    let long = |most: u64| "x".repeat(usize::try_from(most).unwrap() - "edgeother".len());
-    let cases: [(&str, &dyn Fn(u64) -> Value); 8] = [
+    let long = |length: u64| "x".repeat(usize::try_from(length).unwrap());
+    let cases: [(&str, &dyn Fn(u64) -> Value); 9] = [
         (
             "Requests/properties/requests/maxItems",
             &|n| json!({"requests": times(n, question(json!([descriptor()])))}),
@@ -126,11 +154,13 @@ fn the_bounds_of_questions_are_those_that_are_kept() {
             &|n| json!({"domain": "edge", "descriptors": [descriptor()], "hits_addend": n}),
         ),
         ("Descriptor/properties/entries/maxItems", &|n| question(json!([{"entries": times(n, entry())}]))),
+        // Texts have a bound in all, so the most that one can have is when the others are short.
+        ("Request/properties/domain/maxLength", &|n| alone(&long(n), json!({"key": "k"}))),
         ("Descriptor/properties/entries/items/properties/key/maxLength", &|n| {
-            question(json!([{"entries": [{"key": long(n) + "other"}]}]))
+            alone("d", json!({"key": long(n)}))
         }),
         ("Descriptor/properties/entries/items/properties/value/maxLength", &|n| {
-            question(json!([{"entries": [{"key": "other", "value": long(n)}]}]))
+            alone("d", json!({"key": "k", "value": long(n)}))
         }),
         ("Descriptor/properties/hits_addend/maximum", &|n| with("hits_addend", n.into())),
         ("Descriptor/properties/limit/properties/requests_per_unit/maximum", &|n| {
