@@ -1,7 +1,9 @@
 //! The daemon: puts a policy in force, keeps it there and replaces it, until it is told to stop.
 
+mod files;
 mod links;
 mod packets;
+mod reader;
 mod rights;
 mod running;
 mod signals;
@@ -17,10 +19,11 @@ use tracing::{error, warn};
 
 pub use self::source::{Source, SourceError};
 use self::{
+    files::Files,
     links::Links,
+    reader::{Found, Reader, Reload},
     running::{Running, Started},
     signals::{Asked, Signals},
-    watch::Watch,
 };
 use crate::{
     config::Checked,
@@ -38,6 +41,8 @@ use crate::{
 /// The policy can't be put in force, or not be taken out of it.
 pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Result<()> {
     let instance = checked.policy.instance.clone();
+    let files = Files::of(&source, &checked.policy);
+    let stamps = files.stamps();
     // First, because who has no permission, or is the second one, must not be told about sockets.
     let claim = checked.policy.network.as_ref().map(|_| Claim::take(&instance)).transpose()?;
     let path = checked.policy.control.clone().map_or_else(|| control::default_path(&instance), Ok)?;
@@ -47,13 +52,13 @@ pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Res
     let mut metrics = Metrics::new(&instance, limits_packets);
     // Before anything is attached: a signal that comes meanwhile waits, and then takes it off again.
     let blocked = signals::block().context("blocking signals")?;
-    let started = Started::new(claim, source, checked, revert_after, &path, metrics.reloads())?;
+    let started = Started::new(claim, &source.config, checked, revert_after, &path, metrics.reloads())?;
     let bans = limits_packets.then(|| Bans::open(&instance)).transpose()?;
     // Before there are other threads, which would keep theirs.
     rights::keep_few();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         let signals = Signals::catch().context("catching signals")?;
         signals::unblock(&blocked).context("unblocking signals")?;
         let running = started.serve()?;
@@ -63,8 +68,11 @@ pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Res
         if let Some(server) = server {
             tokio::spawn(serve_metrics(server, metrics, instance));
         }
-        serve(running, bans, &socket, signals).await
-    })
+        serve(running, Reader::start(source, files, stamps), bans, &socket, signals).await
+    });
+    // A file system may hang, and keep a thread that reads.
+    runtime.shutdown_background();
+    done
 }
 
 /// Serves metrics for as long as the runtime lives.
@@ -80,7 +88,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 enum Event {
     Signal(Asked),
     Command(Command),
-    FilesChanged,
+    Read(Box<Found>),
     LinksChanged,
     TrialOver,
     Sweep,
@@ -89,6 +97,7 @@ enum Event {
 
 async fn serve(
     mut running: Running,
+    mut reader: Reader,
     bans: Option<Bans>,
     socket: &ControlSocket,
     mut signals: Signals,
@@ -104,8 +113,6 @@ async fn serve(
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();
-    let mut watch = Watch::new();
-    watch.set(running.stamps());
     running.announce();
     let mut sweep = time::interval(SWEEP);
     tell(&[sd_notify::NotifyState::Ready]);
@@ -113,7 +120,7 @@ async fn serve(
         let event = tokio::select! {
             asked = signals.next() => Event::Signal(asked),
             Some(command) = commands.recv() => Event::Command(command),
-            () = watch.changed() => Event::FilesChanged,
+            Some(found) = reader.found() => Event::Read(Box::new(found)),
             () = links.changed() => Event::LinksChanged,
             () = running.retry() => Event::LinksChanged,
             () = running.trial_over() => Event::TrialOver,
@@ -125,15 +132,13 @@ async fn serve(
         };
         match event {
             Event::Signal(Asked::Stop(name, wanted)) => break (name, wanted, None),
-            Event::Signal(Asked::Reload) => reload(&mut running, &mut watch, "SIGHUP", None).map_or((), drop),
-            Event::FilesChanged => {
-                reload(&mut running, &mut watch, "a file has changed", None).map_or((), drop)
-            }
+            Event::Signal(Asked::Reload) => ask(&reader, Reload::because("SIGHUP")),
+            Event::Read(found) => reload(&mut running, *found),
             Event::Command(Command::Detach(answer)) => {
                 break ("ratelimit detach", Some(OnExit::Detach), Some(answer));
             }
             Event::Command(Command::Reload(trial, answer)) => {
-                let _ = answer.send(reload(&mut running, &mut watch, "ratelimit reload", trial));
+                ask(&reader, Reload { trial, answer: Some(answer), ..Reload::because("ratelimit reload") });
             }
             Event::Command(Command::Observe(observes, answer)) => {
                 let done = time_out_of_the_runtime(|| running.observe(observes));
@@ -165,18 +170,22 @@ async fn serve(
     done
 }
 
-fn reload(
-    running: &mut Running,
-    watch: &mut Watch,
-    reason: &str,
-    trial: Option<Nanos>,
-) -> Result<serde_json::Value, String> {
-    let now = sd_notify::NotifyState::monotonic_usec_now().ok();
-    tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
-    let done = time_out_of_the_runtime(|| running.reload(reason, trial));
-    watch.set(running.stamps());
+/// Asks for what a reload needs.
+fn ask(reader: &Reader, reload: Reload) {
+    if let Err(Reload { answer: Some(answer), .. }) = reader.ask(reload) {
+        let _ = answer.send(Err("other reloads wait already, for files that can't be read yet".to_owned()));
+    }
+}
+
+fn reload(running: &mut Running, Found { reload, read, is_taken }: Found) {
+    let Reload { reason, trial, answer } = reload;
+    let done = time_out_of_the_runtime(|| running.reload(reason, trial, read));
+    // What is refused leaves the files from before to be watched.
+    let _ = is_taken.send(done.is_ok());
     tell(&[sd_notify::NotifyState::Ready]);
-    done
+    if let Some(answer) = answer {
+        let _ = answer.send(done);
+    }
 }
 
 /// Loading a generation takes a while; others go on meanwhile.

@@ -1,13 +1,13 @@
 //! What a running daemon has in force, and what can be done with it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
 
-use super::{Source, packets::Packets, watch::Stamps};
+use super::packets::Packets;
 use crate::{
     config::Checked,
     control::AskedBuckets,
@@ -20,22 +20,18 @@ use crate::{
 
 /// A policy in force.
 pub struct Running {
-    source: Source,
     policy: Policy,
     packets: Option<Packets>,
     requests: Option<Layer>,
     reloads: Reloads,
-    stamps: Stamps,
 }
 
 /// A policy whose rules on packets are in force, and whose servers do not answer yet.
 pub struct Started {
-    source: Source,
     policy: Policy,
     packets: Option<Packets>,
     requests: Option<Prepared>,
     reloads: Reloads,
-    stamps: Stamps,
 }
 
 impl Started {
@@ -45,21 +41,20 @@ impl Started {
     /// It can't be.
     pub fn new(
         claim: Option<Claim>,
-        source: Source,
+        config: &Path,
         checked: Checked,
         revert_after: Option<Nanos>,
         control: &Path,
         reloads: Reloads,
     ) -> Result<Self> {
         let Checked { policy, warnings } = checked;
-        let stamps = Stamps::of(files(&source, &policy));
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));
         // Before anything is attached: an address that somebody else has is the likelier mistake.
         let requests = policy.application.as_ref().map(Prepared::new).transpose()?;
-        let start = |(claim, network)| Packets::start(claim, &source.config, network, revert_after, control);
+        let start = |(claim, network)| Packets::start(claim, config, network, revert_after, control);
         let packets = claim.zip(policy.network.clone()).map(start).transpose()?;
         reloads.started();
-        Ok(Self { source, policy, packets, requests, reloads, stamps })
+        Ok(Self { policy, packets, requests, reloads })
     }
 
     /// Lets the servers answer, on threads of their own.
@@ -67,46 +62,11 @@ impl Started {
     /// # Errors
     /// There can be no threads.
     pub fn serve(self) -> Result<Running> {
-        let Self { source, policy, packets, requests, reloads, stamps } = self;
+        let Self { policy, packets, requests, reloads } = self;
         let start = |(prepared, application): (Prepared, _)| prepared.start(application);
         let requests = requests.zip(policy.application.as_ref()).map(start).transpose()?;
-        Ok(Running { source, policy, packets, requests, reloads, stamps })
+        Ok(Running { policy, packets, requests, reloads })
     }
-}
-
-/// The files that a policy comes from, and those that would be among them if they were there.
-fn files(source: &Source, policy: &Policy) -> Vec<PathBuf> {
-    if source.is_stream() {
-        return Vec::new();
-    }
-    let mut files = vec![source.config.clone()];
-    files.extend(policy.network.iter().flat_map(|network| network.list_files.iter().cloned()));
-    for application in policy.application.iter() {
-        files.extend(application.sources.files.iter().cloned());
-        files.extend(application.sources.patterns.iter().flat_map(|pattern| places(pattern)));
-    }
-    files
-}
-
-/// Directories that are watched for one `*`.
-const MOST_DIRECTORIES: usize = 1_000;
-
-/// Where files come and go that a pattern matches, or may match: in the directories on the way that have a `*` in their
-/// names, in those that these are in, and in that of the files. A directory changes when something in it comes or goes.
-fn places(pattern: &Path) -> Vec<PathBuf> {
-    let has_wildcard = |path: &Path| path.to_string_lossy().contains(['*', '?', '[']);
-    let mut directories = Vec::new();
-    for directory in pattern.ancestors().skip(1) {
-        if directory.is_dir() || !has_wildcard(directory) {
-            directories.push(directory.to_owned());
-            break;
-        }
-        let found = glob::glob(&directory.to_string_lossy()).into_iter().flatten().filter_map(Result::ok);
-        directories.extend(found.filter(|found| found.is_dir()).take(MOST_DIRECTORIES));
-    }
-    let name = pattern.file_name().unwrap_or_default();
-    // A file in a directory makes that one be watched, whether the file is there or not.
-    directories.into_iter().flat_map(|directory| [directory.join(name), directory]).collect()
 }
 
 /// What a command that is about packets gets from a daemon without them.
@@ -130,25 +90,23 @@ impl Running {
         &self.policy.instance
     }
 
-    /// The files that it comes from, as they were when it was read.
-    pub fn stamps(&self) -> Stamps {
-        self.stamps.clone()
-    }
-
     /// What the XDP program logs; `None` if it does not.
     pub fn log(&mut self) -> Option<Log> {
         self.packets.as_mut()?.log()
     }
 
-    /// Reads the configuration again and puts it in force, on trial for a time if one is given. If anything is wrong with it,
-    /// all stays as it was.
+    /// Puts what was read again in force, on trial for a time if one is given. If anything is wrong with it, all stays as it
+    /// was.
     ///
     /// # Errors
     /// Why it stays.
-    pub fn reload(&mut self, reason: &str, trial: Option<Nanos>) -> Result<Value, String> {
-        let before = Stamps::of(files(&self.source, &self.policy));
-        let done = self.try_reload(trial);
-        self.stamps = before.for_files(files(&self.source, &self.policy));
+    pub fn reload(
+        &mut self,
+        reason: &str,
+        trial: Option<Nanos>,
+        read: Result<Checked, String>,
+    ) -> Result<Value, String> {
+        let done = self.try_reload(trial, read);
         let on_packets = self.packets.as_ref().map_or(0, |packets| packets.network().rules.len());
         let on_requests =
             self.policy.application.as_ref().map_or(0, |application| application.rules.limits());
@@ -168,14 +126,11 @@ impl Running {
         })
     }
 
-    fn try_reload(&mut self, trial: Option<Nanos>) -> Result<(), String> {
+    fn try_reload(&mut self, trial: Option<Nanos>, read: Result<Checked, String>) -> Result<(), String> {
         if trial.is_some() && self.packets.is_none() {
             return Err(format!("{NO_PACKETS}, and only rules on packets can be on trial"));
         }
-        if self.source.is_stream() {
-            return Err("the configuration came through a stream, which can't be read again".to_owned());
-        }
-        let Checked { policy, warnings } = self.source.read().map_err(|error| error.to_string())?;
+        let Checked { policy, warnings } = read?;
         let old = &self.policy;
         for (what, stays) in [
             ("instance", policy.instance == old.instance),
@@ -274,27 +229,5 @@ impl Running {
             error!("{}", Shown(format!("{error:#}")));
         }
         self.packets.map_or(Ok(()), |packets| packets.stop(wanted, reason)).and(saved)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn the_directories_that_a_pattern_names_with_stars_are_watched_and_where_new_ones_come() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name);
-        fs::create_dir_all(path("a/rules")).unwrap();
-        fs::create_dir_all(path("b")).unwrap();
-        let mut found = places(&path("*/rules/*.yaml"));
-        found.retain(|place| place.is_dir());
-        assert_eq!(found, [path("a/rules"), path("a"), path("b"), directory.path().to_owned()]);
-        let all = places(&path("*/rules/*.yaml"));
-        assert!(all.contains(&path("a/rules/*.yaml")) && all.contains(&path("*.yaml")));
-        assert_eq!(places(&path("b/x.yaml")), [path("b/x.yaml"), path("b")]);
-        assert_eq!(places(&path("c/x.yaml")), [path("c/x.yaml"), path("c")], "not there yet");
     }
 }

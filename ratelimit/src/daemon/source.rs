@@ -49,6 +49,17 @@ impl Source {
         }
     }
 
+    /// Reads it once more.
+    ///
+    /// # Errors
+    /// Why it can't be had again.
+    pub fn read_again(&self) -> Result<Checked, String> {
+        if self.is_stream() {
+            return Err("the configuration came through a stream, which can't be read again".to_owned());
+        }
+        self.read().map_err(|error| error.to_string())
+    }
+
     fn replace_interfaces(&self, policy: &mut Policy) -> Result<(), SetError> {
         let Some(network) = policy.network.as_mut().filter(|_| !self.interfaces.is_empty()) else {
             return Ok(());

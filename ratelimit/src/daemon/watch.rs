@@ -124,16 +124,21 @@ impl Watch {
                 .is_ok_and(|event| event.is_some())
             {}
             self.stirred = None;
-            let mut is_changed = false;
-            for (file, stamp) in &mut self.files {
-                let now = Stamp::of(file);
-                is_changed |= *stamp != now;
-                *stamp = now;
-            }
-            if is_changed {
+            if tokio::task::block_in_place(|| self.look()) {
                 return;
             }
         }
+    }
+
+    /// Whether files are not as they were when it was asked last.
+    fn look(&mut self) -> bool {
+        let mut is_changed = false;
+        for (file, stamp) in &mut self.files {
+            let now = Stamp::of(file);
+            is_changed |= *stamp != now;
+            *stamp = now;
+        }
+        is_changed
     }
 }
 
@@ -180,7 +185,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(20), watch.changed()).await.expect("noticed");
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread")]
     async fn files_that_are_written_replaced_and_made_are_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let (file, other) = (directory.path().join("a"), directory.path().join("b"));
@@ -197,7 +202,7 @@ mod tests {
         noticed(&mut watch, || fs::remove_file(&other).unwrap()).await;
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_switched_directory_is_noticed_again_and_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
@@ -221,7 +226,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread")]
     async fn what_changes_before_it_is_watched_counts() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a");

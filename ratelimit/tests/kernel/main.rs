@@ -17,6 +17,7 @@ mod flood;
 mod floods;
 mod foreign;
 mod frames;
+mod hanging;
 mod headers;
 mod interfaces;
 mod keys;

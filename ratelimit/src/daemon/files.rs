@@ -1,0 +1,82 @@
+//! The files that a policy comes from, and those that would be among them if they were there.
+
+use std::path::{Path, PathBuf};
+
+use super::{Source, watch::Stamps};
+use crate::policy::Policy;
+
+/// Names of files, and patterns of names.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    named: Vec<PathBuf>,
+    patterns: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Those of a policy. It looks at none of them.
+    pub fn of(source: &Source, policy: &Policy) -> Self {
+        if source.is_stream() {
+            return Self::default();
+        }
+        let mut named = vec![source.config.clone()];
+        named.extend(policy.network.iter().flat_map(|network| network.list_files.iter().cloned()));
+        let sources = || policy.application.iter().map(|application| &application.sources);
+        named.extend(sources().flat_map(|sources| sources.files.iter().cloned()));
+        Self { named, patterns: sources().flat_map(|sources| sources.patterns.iter().cloned()).collect() }
+    }
+
+    /// How they are now.
+    pub fn stamps(&self) -> Stamps {
+        Stamps::of(self.paths())
+    }
+
+    /// The names, and where files come and go that a pattern matches.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let mut paths = self.named.clone();
+        paths.extend(self.patterns.iter().flat_map(|pattern| places(pattern)));
+        paths
+    }
+}
+
+/// Directories that are watched for one `*`.
+const MOST_DIRECTORIES: usize = 1_000;
+
+/// Where files come and go that a pattern matches, or may match: in the directories on the way that have a `*` in their
+/// names, in those that these are in, and in that of the files. A directory changes when something in it comes or goes.
+fn places(pattern: &Path) -> Vec<PathBuf> {
+    let has_wildcard = |path: &Path| path.to_string_lossy().contains(['*', '?', '[']);
+    let mut directories = Vec::new();
+    for directory in pattern.ancestors().skip(1) {
+        if directory.is_dir() || !has_wildcard(directory) {
+            directories.push(directory.to_owned());
+            break;
+        }
+        let found = glob::glob(&directory.to_string_lossy()).into_iter().flatten().filter_map(Result::ok);
+        directories.extend(found.filter(|found| found.is_dir()).take(MOST_DIRECTORIES));
+    }
+    let name = pattern.file_name().unwrap_or_default();
+    // A file in a directory makes that one be watched, whether the file is there or not.
+    directories.into_iter().flat_map(|directory| [directory.join(name), directory]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_directories_that_a_pattern_names_with_stars_are_watched_and_where_new_ones_come() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::create_dir_all(path("a/rules")).unwrap();
+        fs::create_dir_all(path("b")).unwrap();
+        let mut found = places(&path("*/rules/*.yaml"));
+        found.retain(|place| place.is_dir());
+        assert_eq!(found, [path("a/rules"), path("a"), path("b"), directory.path().to_owned()]);
+        let all = places(&path("*/rules/*.yaml"));
+        assert!(all.contains(&path("a/rules/*.yaml")) && all.contains(&path("*.yaml")));
+        assert_eq!(places(&path("b/x.yaml")), [path("b/x.yaml"), path("b")]);
+        assert_eq!(places(&path("c/x.yaml")), [path("c/x.yaml"), path("c")], "not there yet");
+    }
+}

@@ -1,0 +1,106 @@
+//! Reads the configuration again when somebody asks for it, or when its files change. That has a task of its own, because a
+//! file system can hang: signals and commands do not wait for it.
+
+use ratelimit_common::time::Nanos;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::block_in_place,
+};
+
+use super::{
+    Source,
+    files::Files,
+    tell,
+    watch::{Stamps, Watch},
+};
+use crate::{config::Checked, control::Answer};
+
+/// Reloads that may wait for others. One that finds no room is not needed: those that wait are read later than now.
+const MOST_WAITING: usize = 16;
+
+/// What is to be read for.
+#[derive(Debug)]
+pub struct Reload {
+    /// Who or what asks, for the log.
+    pub reason: &'static str,
+    /// How long it is to be on trial, if at all.
+    pub trial: Option<Nanos>,
+    /// Where the answer goes, if somebody waits for one.
+    pub answer: Option<Answer>,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Found {
+    /// For whom.
+    pub reload: Reload,
+    /// The policy, or why there is none.
+    pub read: Result<Checked, String>,
+    /// Takes back whether it is in force: then its files are watched, else those from before.
+    pub is_taken: oneshot::Sender<bool>,
+}
+
+/// The reader, for those who ask it.
+#[derive(Debug)]
+pub struct Reader {
+    asked: mpsc::Sender<Reload>,
+    found: mpsc::Receiver<Found>,
+}
+
+impl Reload {
+    /// Without a trial, and nobody waits for it.
+    pub const fn because(reason: &'static str) -> Self {
+        Self { reason, trial: None, answer: None }
+    }
+}
+
+impl Reader {
+    /// Starts it. The policy in force is of these files, as they were when it was read.
+    pub fn start(source: Source, files: Files, stamps: Stamps) -> Self {
+        let (asked, asks) = mpsc::channel(MOST_WAITING);
+        let (sender, found) = mpsc::channel(1);
+        tokio::spawn(read(source, files, stamps, asks, sender));
+        Self { asked, found }
+    }
+
+    /// Asks for a reload; gives it back if too many wait already.
+    pub fn ask(&self, reload: Reload) -> Result<(), Reload> {
+        self.asked.try_send(reload).map_err(mpsc::error::TrySendError::into_inner)
+    }
+
+    /// What was read next.
+    pub async fn found(&mut self) -> Option<Found> {
+        self.found.recv().await
+    }
+}
+
+/// Ends with whoever asks.
+async fn read(
+    source: Source,
+    mut files: Files,
+    stamps: Stamps,
+    mut asks: mpsc::Receiver<Reload>,
+    found: mpsc::Sender<Found>,
+) {
+    let mut watch = Watch::new();
+    block_in_place(|| watch.set(stamps));
+    loop {
+        let reload = tokio::select! {
+            asked = asks.recv() => asked,
+            () = watch.changed() => Some(Reload::because("a file has changed")),
+        };
+        let Some(reload) = reload else { return };
+        let now = sd_notify::NotifyState::monotonic_usec_now().ok();
+        tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
+        let (before, read) = block_in_place(|| (files.stamps(), source.read_again()));
+        let new = read.as_ref().ok().map(|checked| Files::of(&source, &checked.policy));
+        let (is_taken, taken) = oneshot::channel();
+        if found.send(Found { reload, read, is_taken }).await.is_err() {
+            return;
+        }
+        if let (Ok(true), Some(new)) = (taken.await, new) {
+            files = new;
+        }
+        block_in_place(|| watch.set(before.for_files(files.paths())));
+    }
+}
