@@ -54,9 +54,14 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// A piece of the answer was taken.
+    /// When what was last read of the request came.
+    pub fn since(&self) -> Instant {
+        self.activity.at(&self.activity.last)
+    }
+
+    /// A piece of the answer was taken, at the time of what was last read or written.
     pub fn goes_on(&mut self) {
-        self.activity.moved.store(self.activity.now(), Relaxed);
+        self.activity.moved.store(self.activity.last.load(Relaxed), Relaxed);
         if mem::take(&mut self.is_resting) {
             self.activity.answering.fetch_add(1, Relaxed);
         }
@@ -94,6 +99,10 @@ impl Activity {
 
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).map_or(u64::MAX, |nanos| nanos.max(1))
+    }
+
+    fn at(&self, nanos: &AtomicU64) -> Instant {
+        self.start + Duration::from_nanos(nanos.load(Relaxed))
     }
 
     /// A request has come whole but for its body.
@@ -154,14 +163,12 @@ impl Activity {
 
     /// When the connection's time is over, by what is known now.
     fn end(&self) -> Instant {
-        let at =
-            |nanos: &AtomicU64, time: Duration| self.start + Duration::from_nanos(nanos.load(Relaxed)) + time;
-        let mut end = at(&self.last, limits::IDLE_TIME);
+        let mut end = self.at(&self.last) + limits::IDLE_TIME;
         if self.answering.load(Relaxed) > 0 {
-            end = end.min(at(&self.moved, limits::IDLE_TIME));
+            end = end.min(self.at(&self.moved) + limits::IDLE_TIME);
         }
         if self.is_reading_headers() {
-            end = end.min(at(&self.begun, limits::HEADER_TIME));
+            end = end.min(self.at(&self.begun) + limits::HEADER_TIME);
         }
         end
     }

@@ -19,8 +19,8 @@ const STATE: HeaderName = HeaderName::from_static("ratelimit");
 /// Not to be kept for later, since the next request may get another answer.
 pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Those of a decision, and what servers add: the type, the length, the date.
-const MOST_HEADERS: usize = 12;
+/// Those of an answer that passes. Room for more would be twice as much.
+const USUAL_HEADERS: usize = 6;
 
 /// What a limit is called that a request brought along.
 const OF_REQUEST: &str = "request";
@@ -72,7 +72,7 @@ fn figures<'r>(response: &Response, status: &'r Status) -> Option<Figures<'r>> {
 
 /// The headers about a limit, if any applies. Of requests that pass, how long answers may be kept is for others to say.
 pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
+    let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
     let Some(figures) = figures else { return headers };
     if figures.denied {
         headers.insert(header::CACHE_CONTROL, NO_STORE);

@@ -1,8 +1,6 @@
 //! One connection: HTTP/1 or HTTP/2, with limits on what a client may send and how long it may take.
 
-use std::{
-    convert::Infallible, future::poll_fn, mem, net::IpAddr, pin::pin, sync::Arc, task::Poll, time::Instant,
-};
+use std::{convert::Infallible, future::poll_fn, mem, net::IpAddr, pin::pin, sync::Arc, task::Poll};
 
 use axum::{Router, body::Body, response::IntoResponse as _};
 use http::{Request, Response, StatusCode};
@@ -14,7 +12,7 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
-    time::timeout,
+    time::timeout_at,
 };
 use tower_service::Service as _;
 
@@ -154,14 +152,15 @@ async fn answer(
     answering: Answering,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let (site, start) = (&client.site, Instant::now());
+    let (site, start) = (&client.site, answering.since());
     let (protocol, is_http1) = (site.answerer.protocol(), request.version() < http::Version::HTTP_2);
     let (head, body) = request.into_parts();
     // What is read of the body is held until there is an answer.
     let (share, body) = site.budget.meter(body);
     let time = deadline::of(protocol, &head.headers);
     let answer = site.answerer.answer(client.peer, Request::from_parts(head, body));
-    let answered = if time.is_zero() { None } else { timeout(time, answer).await.ok().transpose()? };
+    let answered =
+        if time.is_zero() { None } else { timeout_at(start + time, answer).await.ok().transpose()? };
     let mut response = answered.unwrap_or_else(|| deadline::exceeded(protocol));
     let (was_refused, is_whole) = (share.was_refused(), share.is_whole());
     // What is still to come of a stream is looked at message by message.
@@ -199,6 +198,10 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
         .http1()
         // That is for `Activity` to see, with fewer timers.
         .header_read_timeout(None)
+        // Who has said all still gets the answer; and nothing is read, nor room made for it, before that is sent.
+        .half_close(true)
+        // Answers are short: one piece of memory is sent faster than two.
+        .writev(false)
         .max_buf_size(limits::HEADERS as usize);
     builder
         .http2()
