@@ -38,7 +38,34 @@ pub async fn converse(
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
+    // Who has said all still gets the answer.
+    http.half_close(true);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
         debug!(%error, "a client");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Clients as they are, such as tools that send their input and close their side.
+
+    use axum::routing::get;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::UnixStream,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_has_said_all_still_gets_the_answer() {
+        let routes = Router::new().route("/", get(|| async { tokio::task::yield_now().await }));
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        client.shutdown().await.unwrap();
+        converse(server, routes, Arc::default()).await;
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
     }
 }

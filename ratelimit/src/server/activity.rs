@@ -77,7 +77,7 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.activity.moved.store(self.activity.now(), Relaxed);
+        self.activity.moved.store(self.activity.last.load(Relaxed), Relaxed);
         self.rests();
     }
 }

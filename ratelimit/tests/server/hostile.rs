@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
 };
 
 use http::{Request, Response};
@@ -97,6 +97,18 @@ fn what_is_no_text_is_refused() {
         raw(&fixture, bytes);
     }
     is_served(&fixture);
+}
+
+#[test]
+fn who_has_said_all_still_gets_the_answer() {
+    let fixture = Fixture::new("");
+    let question = request("POST", "/v1/check", &[], question("other", "x").as_bytes());
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(fixture.http()).unwrap();
+        stream.write_all(&question).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(Answer::read(stream, b"").status, 200);
+    }
 }
 
 #[test]

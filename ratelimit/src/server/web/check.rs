@@ -60,8 +60,8 @@ struct Limit {
 }
 
 /// About one request 200 or 429; about many always 200, with an answer each, in order.
-pub fn answer(state: &State, text: &[u8]) -> Result<Response, Problem> {
-    let question: Question = match serde_json::from_slice(text) {
+pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
+    let question: Question = match serde_json::from_str(text) {
         Ok(Object(question)) => question,
         // One is tried first, since it is the usual, and many begin with a key that one has not.
         Err(_) if is_many(text) => return many(state, text),
@@ -77,18 +77,18 @@ pub fn answer(state: &State, text: &[u8]) -> Result<Response, Problem> {
     })
 }
 
-fn is_many(text: &[u8]) -> bool {
+fn is_many(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Requests {
         #[serde(rename = "requests")]
         _requests: IgnoredAny,
     }
-    serde_json::from_slice::<Object<Requests>>(text).is_ok()
+    serde_json::from_str::<Object<Requests>>(text).is_ok()
 }
 
-fn many(state: &State, text: &[u8]) -> Result<Response, Problem> {
+fn many(state: &State, text: &str) -> Result<Response, Problem> {
     let Object(Many { requests }) =
-        serde_json::from_slice(text).map_err(|error| Problem::bad(error).counted(state))?;
+        serde_json::from_str(text).map_err(|error| Problem::bad(error).counted(state))?;
     if requests.len() > limits::REQUESTS {
         let count = requests.len();
         return Err(Problem::bad(format_args!(

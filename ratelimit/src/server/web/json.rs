@@ -30,7 +30,7 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
 });
 
 /// 200 or 429 with the response; 400 for what makes no sense.
-pub fn answer(state: &State, text: &[u8]) -> Result<Response, Problem> {
+pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
     let messages = MESSAGES.as_ref().ok_or_else(|| internal("the messages have no descriptors"))?;
     let request = read(messages, text).map_err(|problem| problem.counted(state))?;
     let request = convert::request(request).map_err(|error| Problem::bad(error).counted(state))?;
@@ -45,8 +45,8 @@ pub fn answer(state: &State, text: &[u8]) -> Result<Response, Problem> {
     Ok(with(status, answer::of_http(&response, headers), JSON, written))
 }
 
-fn read(messages: &Messages, text: &[u8]) -> Result<RateLimitRequest, Problem> {
-    let mut json = serde_json::Deserializer::from_slice(text);
+fn read(messages: &Messages, text: &str) -> Result<RateLimitRequest, Problem> {
+    let mut json = serde_json::Deserializer::from_str(text);
     let request = DynamicMessage::deserialize(messages.request.clone(), &mut json).map_err(Problem::bad)?;
     json.end().map_err(Problem::bad)?;
     RateLimitRequest::decode(request.encode_to_vec().as_slice()).map_err(Problem::bad)
