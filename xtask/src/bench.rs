@@ -46,16 +46,7 @@ pub fn run(bench: Bench) -> Result<()> {
 /// The path of the built benchmark, which only cargo knows.
 fn build(name: &str) -> Result<PathBuf> {
     let mut cargo = command::cargo();
-    cargo.args([
-        "bench",
-        "--package",
-        "ratelimit",
-        "--features",
-        "kernel-tests",
-        "--bench",
-        name,
-        "--no-run",
-    ]);
+    cargo.args(["bench", "--package", "ratelimit", "--bench", name, "--no-run"]);
     cargo.args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
     command::announce(&cargo);
     let output = cargo.output().context("starting cargo")?;

@@ -32,7 +32,7 @@ pub fn run(filter: Option<&str>) -> Result<Outcome> {
 /// Builds the test program, and returns its path.
 fn build() -> Result<PathBuf> {
     let mut cargo = command::cargo();
-    cargo.args(["test", "--package", "ratelimit", "--features", "kernel-tests", "--test", "kernel"]);
+    cargo.args(["test", "--package", "ratelimit", "--test", "kernel"]);
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stderr(Stdio::inherit());
     command::announce(&cargo);
     let output = cargo.output().with_context(|| format!("starting {}", command::render(&cargo)))?;

@@ -16,7 +16,7 @@ use super::{
 use crate::store::{Charge, KeyHash, Limits, MemoryStore, Store as _};
 
 /// A request with more limits than this allocates memory.
-pub(super) const MOST_INLINE: usize = 2;
+pub(super) const MOST_INLINE: usize = 4;
 
 /// One limit to ask.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use crate::policy::application::TimeUnit;
 pub const UNLIMITED: u64 = u32::MAX as u64;
 
 /// A request with more descriptors than this allocates memory for its answer.
-const MOST_INLINE: usize = 2;
+const MOST_INLINE: usize = 4;
 
 /// Whether a request, or a descriptor, may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
