@@ -43,7 +43,8 @@ pub struct Activity {
     answering: AtomicU32,
     /// When one of these began while none was before, ended, or a piece of its answer was taken.
     moved: AtomicU64,
-    was_asked: AtomicBool,
+    /// Whether the client has yet to take what was last written.
+    is_blocked: AtomicBool,
 }
 
 /// A request that is being answered, until this is dropped.
@@ -93,7 +94,7 @@ impl Activity {
             is_multiplexed: AtomicBool::new(false),
             answering: AtomicU32::new(0),
             moved: AtomicU64::new(0),
-            was_asked: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
         })
     }
 
@@ -108,7 +109,6 @@ impl Activity {
     /// A request has come whole but for its body.
     pub fn answer(self: &Arc<Self>) -> Answering {
         self.begun.store(0, Relaxed);
-        self.was_asked.store(true, Relaxed);
         if self.answering.fetch_add(1, Relaxed) == 0 {
             self.moved.store(self.last.load(Relaxed), Relaxed);
         }
@@ -120,9 +120,9 @@ impl Activity {
         self.begun.load(Relaxed) != 0
     }
 
-    /// Whether there has been any request, so that somebody may wait for an answer.
-    pub fn was_asked(&self) -> bool {
-        self.was_asked.load(Relaxed)
+    /// Whether somebody waits for an answer, or for the rest of one.
+    pub fn is_awaited(&self) -> bool {
+        self.answering.load(Relaxed) > 0 || self.is_blocked.load(Relaxed)
     }
 
     fn read(&self, bytes: &[u8]) {
@@ -209,6 +209,7 @@ impl<I> Noted<I> {
     }
 
     fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.activity.is_blocked.store(written.is_pending(), Relaxed);
         if matches!(written, Poll::Ready(Ok(_))) {
             self.activity.written();
         }
@@ -256,7 +257,9 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Noted<I> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.activity.is_blocked.store(flushed.is_pending(), Relaxed);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -267,6 +270,10 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Noted<I> {
 #[cfg(test)]
 pub mod tests {
     //! When a connection's time is over, by what has come.
+
+    use std::{future::poll_fn, task::Waker};
+
+    use tokio::{io::AsyncReadExt as _, net::UnixStream};
 
     use super::*;
 
@@ -351,12 +358,30 @@ pub mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_client_has_not_taken_is_awaited() {
+        let activity = activity();
+        let (stream, mut client) = UnixStream::pair().unwrap();
+        let mut noted = Noted::new(stream, Arc::clone(&activity));
+        let (mut written, mut context) = (0, Context::from_waker(Waker::noop()));
+        while let Poll::Ready(more) = Pin::new(&mut noted).poll_write(&mut context, &[0; 65_536]) {
+            written += more.unwrap();
+            assert!(!activity.is_awaited());
+        }
+        assert!(activity.is_awaited());
+        client.read_exact(&mut vec![0; written]).await.unwrap();
+        poll_fn(|context| Pin::new(&mut noted).poll_write(context, &[0])).await.unwrap();
+        assert!(!activity.is_awaited());
+        let _answering = activity.answer();
+        assert!(activity.is_awaited());
+    }
+
+    #[tokio::test]
     async fn who_waits_hears_of_the_end_and_not_before() {
         let activity = activity();
         assert_eq!(within(&activity, std::future::pending::<()>()).await, None);
         // The timer is set for a moment that is over; what comes in between counts.
         let mut polls = 0;
-        let answered = std::future::poll_fn(|context| {
+        let answered = poll_fn(|context| {
             polls += 1;
             activity.read(b"G");
             context.waker().wake_by_ref();

@@ -12,11 +12,12 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
-    time::timeout_at,
+    time::{timeout, timeout_at},
 };
 use tower_service::Service as _;
 
 use super::{
+    FAREWELL,
     activity::{self, Activity, Answering, Noted},
     budget::{Budget, Full, Metered},
     deadline, grpc,
@@ -104,6 +105,14 @@ pub struct Site {
     pub phase: watch::Receiver<Phase>,
 }
 
+impl Site {
+    /// Waits until nothing is answered but what has been asked.
+    pub fn ending(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut phase = self.phase.clone();
+        async move { drop(phase.wait_for(|phase| *phase == Phase::Ending).await) }
+    }
+}
+
 /// Answers what is asked on a connection until it ends.
 pub async fn serve<I>(io: I, peer: PeerAddress, site: Site)
 where
@@ -112,7 +121,7 @@ where
     let protocol = site.answerer.protocol();
     let activity = Activity::new();
     let io = TokioIo::new(Noted::new(io, Arc::clone(&activity)));
-    let (builder, mut phase) = (builder(protocol), site.phase.clone());
+    let (builder, ending) = (builder(protocol), site.ending());
     let client = Arc::new(Client { peer, site });
     let asked = Arc::clone(&activity);
     let service = service_fn(move |request| answer(Arc::clone(&client), asked.answer(), request));
@@ -121,7 +130,7 @@ where
         tokio::select! {
             // What a connection ends with, such as a client that is gone, is no news.
             _ = connection.as_mut() => return,
-            ending = phase.wait_for(|phase| *phase == Phase::Ending) => drop(ending),
+            () = ending => {}
         }
         // Whose request has begun to come is not told that it is too late.
         let is_at_its_end = poll_fn(|context| match connection.as_mut().poll(context) {
@@ -133,10 +142,8 @@ where
             return;
         }
         connection.as_mut().graceful_shutdown();
-        // Who has not asked waits for nothing, and may never hear that it is to go.
-        if activity.was_asked() {
-            let _ = connection.as_mut().await;
-        }
+        // Who waits for nothing may never hear that it is to go, or have a stream that goes on.
+        while timeout(FAREWELL, connection.as_mut()).await.is_err() && activity.is_awaited() {}
     };
     activity::within(&activity, serving).await;
 }

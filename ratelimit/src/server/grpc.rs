@@ -41,9 +41,9 @@ pub fn is_unreadable(answer: &Answer) -> bool {
     matches!(code, Some(Code::Internal | Code::InvalidArgument | Code::OutOfRange))
 }
 
-/// It says NOT_SERVING as soon as the servers leave.
+/// It says NOT_SERVING as soon as the servers leave, and nothing more at their end.
 fn health(state: &State) -> HealthServer<impl Health> {
-    let (reporter, service) = tonic_health::server::health_reporter();
+    let (mut reporter, service) = tonic_health::server::health_reporter();
     let mut phase = state.phase();
     tokio::spawn(async move {
         reporter.set_service_status(SERVICE, ServingStatus::Serving).await;
@@ -51,6 +51,10 @@ fn health(state: &State) -> HealthServer<impl Health> {
         let _ = phase.wait_for(|phase| *phase > Phase::Serving).await;
         for name in ["", SERVICE] {
             reporter.set_service_status(name, ServingStatus::NotServing).await;
+        }
+        let _ = phase.wait_for(|phase| *phase == Phase::Ending).await;
+        for name in ["", SERVICE] {
+            reporter.clear_service_status(name).await;
         }
     });
     service.max_decoding_message_size(limits::SMALL_MESSAGE)

@@ -140,9 +140,15 @@ impl Door {
         tokio::spawn(async move {
             let _held = held;
             let Some(tls) = tls else { return connection::serve(stream, peer, site).await };
-            // A client that does not get through it finds out by itself.
             let handshake = async { tls.acceptor().await.accept(stream).await };
-            if let Ok(Ok(stream)) = tokio::time::timeout(limits::HANDSHAKE_TIME, handshake).await {
+            let accepted = tokio::select! {
+                biased;
+                accepted = tokio::time::timeout(limits::HANDSHAKE_TIME, handshake) => accepted,
+                // Nothing has been asked before TLS.
+                () = site.ending() => return,
+            };
+            // A client that does not get through it finds out by itself.
+            if let Ok(Ok(stream)) = accepted {
                 connection::serve(stream, peer, site).await;
             }
         });

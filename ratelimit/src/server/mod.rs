@@ -51,6 +51,8 @@ use crate::{
 
 /// How long clients that keep their connections have to use them once more, so that they hear that they are to go.
 const GOODBYE: Duration = Duration::from_millis(500);
+/// How long those may take to go then that wait for no answer: what they ask may be on its way.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// How long what has been asked may take to be answered at the end.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -8,6 +8,10 @@ use std::{
 };
 
 use ratelimit::server::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tonic_reflection::pb::v1::{ServerReflectionRequest, server_reflection_client::ServerReflectionClient};
 
 use crate::{
     grpc::{channel, descriptor, request},
@@ -123,13 +127,35 @@ fn clients_that_only_stay_do_not_hold_up_the_end() {
     }
 }
 
+/// How HTTP/2 begins, with no settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// The headers of `GET /healthcheck`, as one frame.
+const HEALTHCHECK: &[u8] = b"\0\0\x16\x01\x05\0\0\0\x01\x82\x86\x04\x0c/healthcheck\x01\x04test";
+/// Types of frames, and a flag.
+const HEADERS: u8 = 1;
+const PING: u8 = 6;
+const ACK: u8 = 1;
+
+/// The next frame of HTTP/2: its type, its flags and what is in it.
+fn frame(stream: &mut TcpStream) -> (u8, u8, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let [high, middle, low, kind, flags, ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, high, middle, low]) as usize];
+    stream.read_exact(&mut payload).unwrap();
+    (kind, flags, payload)
+}
+
 #[test]
 fn clients_that_wait_for_nothing_do_not_hold_up_the_end() {
     let fixture = Fixture::new("");
     let silent = TcpStream::connect(fixture.grpc()).unwrap();
     let mut deaf = TcpStream::connect(fixture.grpc()).unwrap();
-    deaf.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
-    while fixture.servers.stats().open() < 2 {
+    deaf.write_all(PREFACE).unwrap();
+    let mut satisfied = TcpStream::connect(fixture.http()).unwrap();
+    satisfied.write_all(&[PREFACE, HEALTHCHECK].concat()).unwrap();
+    while frame(&mut satisfied).0 != HEADERS {}
+    while fixture.servers.stats().open() < 3 {
         std::thread::yield_now();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -137,7 +163,7 @@ fn clients_that_wait_for_nothing_do_not_hold_up_the_end() {
     runtime.block_on(fixture.servers.drain());
     // Those who wait for an answer would have had ten seconds.
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
-    drop((silent, deaf));
+    drop((silent, deaf, satisfied));
 }
 
 #[test]
@@ -166,4 +192,50 @@ fn a_request_whose_headers_are_on_their_way_is_answered_at_the_end() {
         assert!(answer.starts_with("HTTP/1.1 400"), "{before} {answer:?}");
         stop.join().unwrap();
     }
+}
+
+#[test]
+fn a_first_request_over_http2_that_is_on_its_way_is_answered_at_the_end() {
+    let fixture = Fixture::new("");
+    let mut stream = TcpStream::connect(fixture.http()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (begin, rest) = HEALTHCHECK.split_at(12);
+    stream.write_all(&[PREFACE, begin].concat()).unwrap();
+    while fixture.servers.stats().open() == 0 {
+        std::thread::yield_now();
+    }
+    let stop = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(fixture.servers.drain());
+    });
+    // It is told to go, and asked whether it has heard that.
+    let ping = loop {
+        let (kind, flags, payload) = frame(&mut stream);
+        if kind == PING && flags & ACK == 0 {
+            break payload;
+        }
+    };
+    let pong = [&[0, 0, 8, PING, ACK, 0, 0, 0, 0], &ping[..]].concat();
+    stream.write_all(&[rest, &pong].concat()).unwrap();
+    while frame(&mut stream).0 != HEADERS {}
+    stop.join().unwrap();
+}
+
+#[tokio::test]
+async fn streams_end_with_the_servers() {
+    let fixture = Fixture::new("");
+    let channel = channel(&fixture).await;
+    let mut health = HealthClient::new(channel.clone());
+    let mut watched = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
+    assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    let mut reflection = ServerReflectionClient::new(channel);
+    let nothing = tokio_stream::pending::<ServerReflectionRequest>();
+    let mut reflected = reflection.server_reflection_info(nothing).await.unwrap().into_inner();
+    let start = Instant::now();
+    fixture.servers.drain().await;
+    // Those who wait for an answer would have had ten seconds.
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+    assert_eq!(watched.message().await.unwrap(), None);
+    assert!(reflected.message().await.is_err());
 }

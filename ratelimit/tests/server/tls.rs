@@ -102,6 +102,24 @@ fn who_trusts_the_certificate_is_answered() {
 }
 
 #[test]
+fn handshakes_do_not_hold_up_the_end() {
+    let authority = authority();
+    let directory = directory(&authority);
+    let lines = listen(directory.path(), false);
+    let fixture = Fixture::in_directory(directory, &lines);
+    let silent = TcpStream::connect(fixture.http()).unwrap();
+    while fixture.servers.stats().open() == 0 {
+        thread::yield_now();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let start = Instant::now();
+    runtime.block_on(fixture.servers.drain());
+    // It would have had five seconds.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    drop(silent);
+}
+
+#[test]
 fn clients_need_a_certificate_if_somebody_must_vouch_for_them() {
     let authority = authority();
     let directory = directory(&authority);
