@@ -33,7 +33,7 @@ pub struct Ban {
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
     /// For how long, such as 90s, 1h30m or 7d; at most 365 days.
-    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_time)]
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_time, allow_hyphen_values = true)]
     length: Nanos,
     #[command(flatten)]
     instance: InstanceArgs,

@@ -53,7 +53,7 @@ impl DaemonArgs {
 pub struct Reload {
     /// Try the rules on packets out: unless `ratelimit confirm` comes within this time (such as 60s), everything passes from
     /// then on, whatever becomes of the daemon. Files that change meanwhile are tried out with them.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     revert_after: Option<Nanos>,
     #[command(flatten)]
     daemon: DaemonArgs,

@@ -125,3 +125,82 @@ fn answer_with(output: Output, text: &dyn Display, json: &serde_json::Value) -> 
     };
     written.map_err(|error| Failure::failed(format_args!("writing the answer: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_or_refused_with_a_reason() {
+        let commands: [&[&str]; 4] = [
+            &["ban", "192.0.2.1", "--for"],
+            &["run", "--config", "c.yaml", "--revert-after"],
+            &["reload", "--revert-after"],
+            &["top", "--interval"],
+        ];
+        let ask = |command: &[&str], time: &str| {
+            let arguments = [&["ratelimit"], command, &[time]].concat();
+            Cli::try_parse_from(arguments).err().map(|error| error.to_string())
+        };
+        let (no_time, too_long) =
+            ("is not a time; write numbers with units (s, m, h, d, w)", "too long a time");
+        for command in commands {
+            for time in ["1s", "s", "90s", "007m", "1h", "59m60s", "0h30m", "0w0d5s"] {
+                assert_eq!(ask(command, time), None, "{command:?} {time}");
+            }
+            for (time, expected) in [
+                ("", no_time),
+                (" ", no_time),
+                (" 5s", no_time),
+                ("5s ", no_time),
+                ("5 s", no_time),
+                ("5\n", no_time),
+                ("-5s", no_time),
+                ("-1", no_time),
+                ("+5s", no_time),
+                ("1.5h", no_time),
+                ("1,5h", no_time),
+                ("1e400", no_time),
+                ("1e3s", no_time),
+                ("0x10s", no_time),
+                ("5S", no_time),
+                ("5ms", no_time),
+                ("5min", no_time),
+                ("\u{665}s", no_time),
+                ("\u{ff15}", no_time),
+                ("inf", no_time),
+                ("NaN", no_time),
+                ("--", no_time),
+                ("-", no_time),
+                ("00:05", no_time),
+                ("0s", "a time of 0"),
+                ("0w0s", "a time of 0"),
+                ("31000w", too_long),
+                ("18446744073709551616s", too_long),
+                ("30500w5000000000s", too_long),
+            ] {
+                let error = ask(command, time).unwrap_or_else(|| panic!("{command:?} {time:?} is read"));
+                assert!(error.contains(expected), "{command:?} {time:?}: {error}");
+            }
+        }
+        // Seconds alone are for intervals.
+        let [ban, run, reload, top] = commands;
+        for command in [ban, run, reload] {
+            for time in ["0", "5", "99999999999999999999"] {
+                assert!(
+                    ask(command, time).is_some_and(|error| error.contains(no_time)),
+                    "{command:?} {time}"
+                );
+            }
+        }
+        assert_eq!(ask(top, "5"), None);
+        for (time, expected) in [
+            ("0", "a time of 0"),
+            ("3601", "an hour at most"),
+            ("61m", "an hour at most"),
+            ("99999999999999999999", too_long),
+        ] {
+            assert!(ask(top, time).is_some_and(|error| error.contains(expected)), "{time}");
+        }
+    }
+}

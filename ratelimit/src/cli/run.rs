@@ -24,7 +24,7 @@ pub struct Run {
     interface: Vec<InterfaceName>,
     /// Try the rules out: unless `ratelimit confirm` comes within this time (such as 60s), everything passes from then on,
     /// whatever becomes of the daemon.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     revert_after: Option<Nanos>,
 }
 

@@ -43,7 +43,7 @@ pub struct Top {
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// What time each table is about: seconds, or a time such as 1m30s; at most an hour.
-    #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
     interval: u64,
     /// How many sources are shown.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]

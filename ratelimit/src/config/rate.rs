@@ -28,9 +28,12 @@ pub enum RateError {
     /// What stands after the number of units.
     #[error("{} is not a unit of time; accepted: s, m (minute), h, d, w", quoted(.0))]
     Unit(String),
-    /// Several units that don't go together.
-    #[error("{} is not a time; write numbers with units, the longest first, such as 1h30m", quoted(.0))]
-    Parts(String),
+    /// Not numbers with units, or units that don't go together.
+    #[error(
+        "{} is not a time; write numbers with units (s, m, h, d, w), the longest first, such as 90s or 1h30m",
+        quoted(.0)
+    )]
+    Time(String),
     /// No time at all.
     #[error("a time of 0; write at least one unit, such as 1s")]
     PeriodZero,
@@ -92,19 +95,18 @@ pub fn parse_period(text: &str) -> Result<Nanos, RateError> {
 /// # Errors
 /// What is wrong with it.
 pub fn parse_time(text: &str) -> Result<Nanos, RateError> {
+    let no_time = || RateError::Time(text.to_owned());
     let (mut part, mut rest) = split_part(text);
     if rest.is_empty() {
-        return parse_period(text);
+        return parse_period(text)
+            .map_err(|error| if let RateError::Unit(_) = error { no_time() } else { error });
     }
     let mut sum = 0_u64;
     let mut shorter = &UNITS[..];
     while !part.is_empty() {
         let unit = part.trim_start_matches(|c: char| c.is_ascii_digit());
         let place = shorter.iter().position(|(name, _)| *name == unit);
-        let place = place.filter(|_| unit.len() < part.len()).ok_or_else(|| {
-            let is_unit = UNITS.iter().any(|(name, _)| *name == unit);
-            if is_unit { RateError::Parts(text.to_owned()) } else { RateError::Unit(unit.to_owned()) }
-        })?;
+        let place = place.filter(|_| unit.len() < part.len()).ok_or_else(no_time)?;
         // Nothing of one unit is well if there is something of another: `1h0m`.
         let nanos = match parse_period(part) {
             Err(RateError::PeriodZero) => 0,
@@ -247,13 +249,16 @@ mod tests {
             assert_eq!(parse_time(text), Ok(Nanos::from_secs(seconds)), "{text}");
         }
         for (text, expected) in [
-            ("", "`` is not a unit of time"),
-            ("5", "`` is not a unit of time"),
-            ("1h30", "`` is not a unit of time"),
-            ("1.5h", "`.` is not a unit of time"),
-            ("1h 30m", "`h ` is not a unit of time"),
-            ("1h-5m", "`h-` is not a unit of time"),
-            ("30m1h", "`30m1h` is not a time; write numbers with units, the longest first, such as 1h30m"),
+            (
+                "",
+                "`` is not a time; write numbers with units (s, m, h, d, w), the longest first, such as 90s",
+            ),
+            ("5", "`5` is not a time"),
+            ("1h30", "`1h30` is not a time"),
+            ("1.5h", "`1.5h` is not a time"),
+            ("1h 30m", "`1h 30m` is not a time"),
+            ("1h-5m", "`1h-5m` is not a time"),
+            ("30m1h", "`30m1h` is not a time"),
             ("1m1m", "`1m1m` is not a time"),
             ("h30m", "`h30m` is not a time"),
             ("0s", "a time of 0"),

@@ -21,7 +21,10 @@ fn mistakes_in_a_ban() {
             &["ban: {after: 1M, within: 1s, for: 1m}"],
             "5:20 ban.after: so many packets in such a time can't be counted",
         ),
-        (&["ban: {after: 1, within: 10, for: 1m}"], "5:31 ban.within: `` is not a unit of time"),
+        (
+            &["ban: {after: 1, within: 10, for: 1m}"],
+            "5:31 ban.within: `10` is not a time; write numbers with units",
+        ),
         (&["ban: {after: 1, within: 1s, for: 366d}"], "5:40 ban.for: a ban lasts at most 365 days"),
         (&["ban: {after: 1, within: 1s, for: 1m, until: 1}"], "5:44 ban.until: unknown key"),
         (&["key: global", "ban: {after: 1, within: 1s, for: 1m}"], "6:20 ban.after: sources are banned"),
