@@ -63,6 +63,12 @@ fn no_hits_are_answered_as_one_is_when_the_soft_limit_binds() {
     let (asked, taken) = (lab.ask(&hits("user=1", 0)), lab.ask(&request(&["user=1"])));
     assert_eq!((shown(&asked), shown(&taken)), (vec!["over 0".to_owned()], vec!["over 0".to_owned()]));
     assert_eq!(asked.statuses[0].retry_after, taken.statuses[0].retry_after);
+    // Use that is just at the soft limit has no room for one more either.
+    lab.ask(&hits("user=2", 2));
+    lab.advance(1800);
+    lab.ask(&hits("user=2", 5));
+    lab.advance(1800);
+    assert_eq!(shown(&lab.ask(&hits("user=2", 0))), ["over 0"]);
 }
 
 #[test]
