@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod dataplane;
 pub mod events;
 mod http1;
+mod limit_headers;
 pub mod limiter;
 pub mod metrics;
 mod object;

@@ -17,6 +17,7 @@ use super::{
     response::RuleIdentity,
 };
 use crate::{
+    limit_headers::LimitHeaders,
     policy::application::{
         AnswerHeaders, Application, Auth, DescriptorRule, Domain, NearLimitRatio, Quantity, RequestLimit,
         RequestRate, TimeUnit, composite_key,
@@ -207,21 +208,24 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
     ) -> Rule {
         let order = self.order;
         self.order = order.saturating_add(1);
+        // One limit is taken for each rate, in the order of `entries_of`.
+        let enrolled = rate_of(rule).and_then(|rate| Some((rate, self.enrolled.next()?)));
+        let bucket = enrolled.map(|(rate, (limit, account))| Bucket::new(rate, limit, account, self.near));
         let key = composite_key("", path.iter().copied());
-        let identity = RuleIdentity {
+        let mut identity = RuleIdentity {
             domain: domain.name.clone(),
             key: key.strip_prefix('.').unwrap_or(&key).to_owned(),
             name: limit.name.clone(),
             metadata: rule.metadata.clone(),
             order,
+            headers: None,
         };
+        identity.headers = bucket.map(|bucket| LimitHeaders::new(identity.label(), bucket.current));
         let label = Label { domain: domain.name.clone(), key: identity.key.clone() };
-        // One limit is taken for each rate, in the order of `entries_of`.
-        let bucket = rate_of(rule).and_then(|rate| Some((rate, self.enrolled.next()?)));
         Rule {
             identity: Arc::new(identity),
             replaces: limit.replaces.clone(),
-            bucket: bucket.map(|(rate, (limit, account))| Bucket::new(rate, limit, account, self.near)),
+            bucket,
             shadow: rule.shadow_mode,
             quota: rule.quota_mode,
             steps: path.iter().map(|rule| step(rule)).collect(),

@@ -1,11 +1,13 @@
-//! A decision as headers: `X-RateLimit-*`, `Retry-After`, and the pair `RateLimit-Policy` and `RateLimit` of the IETF's
-//! draft-ietf-httpapi-ratelimit-headers.
+//! A decision as headers: `X-RateLimit-*`, `Retry-After`, and those of the IETF's draft.
+
+use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
-    application::{Code, CurrentLimit, Response, Status},
+    application::{Code, Response, Status},
+    limit_headers::{LimitHeaders, beginning, number},
     policy::application::AnswerHeaders,
 };
 
@@ -25,13 +27,11 @@ const USUAL_HEADERS: usize = 6;
 /// What a limit is called that a request brought along.
 const OF_REQUEST: &str = "request";
 
-/// What headers say of a limit.
-#[derive(Clone, Copy, Debug)]
+/// What headers say of a decision.
+#[derive(Clone, Debug)]
 pub struct Figures<'a> {
-    /// What it is called.
-    pub name: &'a str,
-    /// Its numbers.
-    pub limit: CurrentLimit,
+    /// Of the limit.
+    pub of_limit: Cow<'a, LimitHeaders>,
     /// Requests left.
     pub remaining: u64,
     /// Whether the request is denied.
@@ -60,9 +60,11 @@ pub fn headers(response: &Response, wanted: AnswerHeaders) -> HeaderMap {
 }
 
 fn figures<'r>(response: &Response, status: &'r Status) -> Option<Figures<'r>> {
+    let limit = status.limit?;
+    let of_rule = status.rule.as_ref().and_then(|rule| rule.headers.as_ref());
+    let of_request = || Cow::Owned(LimitHeaders::new(OF_REQUEST, limit));
     Some(Figures {
-        name: name_of(status),
-        limit: status.limit?,
+        of_limit: of_rule.map_or_else(of_request, Cow::Borrowed),
         remaining: status.remaining,
         denied: !response.allowed(),
         wait: status.retry_after_seconds(),
@@ -79,7 +81,7 @@ pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderM
     }
     let wait = figures.wait.filter(|_| figures.denied);
     if wanted.x_ratelimit {
-        headers.insert(LIMIT, number(figures.limit.capacity));
+        headers.insert(LIMIT, figures.of_limit.limit());
         headers.insert(REMAINING, number(figures.remaining));
         headers.extend(wait.map(|wait| (X_RETRY_AFTER, number(wait))));
     }
@@ -87,90 +89,16 @@ pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderM
         headers.extend(wait.map(|wait| (header::RETRY_AFTER, number(wait))));
     }
     if wanted.ietf {
-        ietf(&mut headers, figures);
+        let until = if figures.denied { figures.wait } else { Some(figures.next) };
+        headers.insert(POLICY, figures.of_limit.policy());
+        headers.insert(STATE, figures.of_limit.state(figures.remaining, until));
     }
     headers
-}
-
-fn number(number: u64) -> HeaderValue {
-    // Digits are all that it has.
-    HeaderValue::from_str(itoa::Buffer::new().format(number)).unwrap_or(HeaderValue::from_static("0"))
-}
-
-fn ietf(headers: &mut HeaderMap, figures: &Figures<'_>) {
-    let mut text = Text::quoted(figures.name);
-    let name = text.0.len();
-    let limit = figures.limit;
-    text.add(b";q=", limit.capacity);
-    text.add(b";w=", limit.window_seconds());
-    text.insert(headers, POLICY);
-    text.0.truncate(name);
-    text.add(b";r=", figures.remaining);
-    let until = if figures.denied { figures.wait } else { Some(figures.next) };
-    if let Some(until) = until {
-        text.add(b";t=", until);
-    }
-    text.insert(headers, STATE);
-}
-
-/// The largest integer that a structured field can have (RFC 9651, section 3.3.1).
-const MOST: u64 = 999_999_999_999_999;
-
-/// Bytes of a name that are shown: proxies refuse answers with long headers, and let requests pass then; and a body can be
-/// about thousands of descriptors with one name.
-const MOST_NAME: usize = 128;
-
-/// A structured field. It is written without the formatter, since most of what an answer costs goes into such fields.
-struct Text(Vec<u8>);
-
-impl Text {
-    /// A string of structured fields (RFC 9651, section 3.3.3), which has visible ASCII characters and spaces only; others
-    /// are shown by their bytes, as in addresses of the web. Of a long name, the beginning.
-    fn quoted(name: &str) -> Self {
-        let name = beginning(name).as_bytes();
-        let mut text = Vec::with_capacity(2 * MOST_NAME);
-        text.push(b'"');
-        if name.iter().all(is_plain) {
-            text.extend_from_slice(name);
-        } else {
-            for byte in name {
-                match byte {
-                    b'"' | b'\\' => text.extend([b'\\', *byte]),
-                    _ if is_plain(byte) => text.push(*byte),
-                    _ => text.extend(format!("%{byte:02X}").into_bytes()),
-                }
-            }
-        }
-        text.push(b'"');
-        Self(text)
-    }
-
-    fn add(&mut self, parameter: &[u8], number: u64) {
-        self.0.extend_from_slice(parameter);
-        self.0.extend_from_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
-    }
-
-    fn insert(&self, headers: &mut HeaderMap, name: HeaderName) {
-        // Quoted names have nothing that a header can't have.
-        if let Ok(value) = HeaderValue::from_bytes(&self.0) {
-            headers.insert(name, value);
-        }
-    }
-}
-
-/// Whether a byte stands for itself in a string.
-fn is_plain(byte: &u8) -> bool {
-    matches!(byte, b' '..=b'~' if !matches!(byte, b'"' | b'\\'))
 }
 
 /// The name of the limit that a status is about, as far as it is shown.
 pub fn name_of(status: &Status) -> &str {
     status.rule.as_ref().map_or(OF_REQUEST, |rule| beginning(rule.label()))
-}
-
-/// What is shown of a name.
-pub fn beginning(name: &str) -> &str {
-    &name[..name.floor_char_boundary(MOST_NAME)]
 }
 
 /// The names of the limits that a denied request is over.

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     application::{Code, CurrentLimit, Descriptor, LimitOverride, Request, Response, Status},
+    limit_headers::beginning,
     policy::application::{AnswerHeaders, TimeUnit},
 };
 
@@ -99,7 +100,7 @@ fn current_limit(status: &Status, limit: CurrentLimit) -> RateLimit {
     };
     let name = status.rule.as_ref().and_then(|rule| rule.name.as_deref()).unwrap_or_default();
     RateLimit {
-        name: answer::beginning(name).to_owned(),
+        name: beginning(name).to_owned(),
         requests_per_unit: saturated(limit.requests_per_unit),
         unit: unit.into(),
     }

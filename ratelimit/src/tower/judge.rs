@@ -1,12 +1,13 @@
 //! Who decides for the layer.
 
-use std::{hash::Hash, sync::Arc};
+use std::{borrow::Cow, hash::Hash, sync::Arc};
 
 use http::{HeaderMap, Request};
 
 use crate::{
     application::{self, CurrentLimit, Service},
     clock::Clock,
+    limit_headers::LimitHeaders,
     limiter::{Decision, Limiter, Nanos, Rule},
     policy::application::AnswerHeaders,
     server::answer::{self, Figures},
@@ -85,14 +86,14 @@ fn figures<'d>(decision: &Decision<'d>) -> Option<Figures<'d>> {
     let rule = decision.rule()?;
     let rate = rule.spec().rate;
     let seconds = |time: Nanos| time.0.div_ceil(Nanos::SECOND.0);
+    let limit = CurrentLimit {
+        requests_per_unit: rate.amount.get(),
+        unit: None,
+        per: rate.per,
+        capacity: decision.limit(),
+    };
     Some(Figures {
-        name: rule.name(),
-        limit: CurrentLimit {
-            requests_per_unit: rate.amount.get(),
-            unit: None,
-            per: rate.per,
-            capacity: decision.limit(),
-        },
+        of_limit: Cow::Owned(LimitHeaders::new(rule.name(), limit)),
         remaining: decision.remaining(),
         denied: !decision.allowed(),
         wait: decision.retry_after().map(|wait| seconds(wait).max(1)),
