@@ -1,6 +1,7 @@
 //! The daemon: puts a policy in force, keeps it there and replaces it, until it is told to stop.
 
 mod files;
+mod fixed;
 mod links;
 mod packets;
 mod reader;

@@ -84,6 +84,11 @@ fn reloaded(answer: &Value) -> String {
         let left = Time(Nanos::from_secs(seconds));
         text += &format!("on trial: everything passes in {left}, unless `ratelimit confirm` comes before\n");
     }
+    let keys: Vec<&str> =
+        answer["needs_restart"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !keys.is_empty() {
+        text += &format!("not before the daemon starts again: `{}`\n", keys.join("`, `"));
+    }
     text
 }
 
@@ -208,6 +213,12 @@ mod tests {
             reloaded(&json!({"reloaded": true, "rules": 1, "request_limits": 1, "trial": trial})),
             "reloaded: 1 rule on packets, 1 limit on requests\n\
              on trial: everything passes in 1m30s, unless `ratelimit confirm` comes before\n"
+        );
+        let fixed = ["instance", "application.store"];
+        assert_eq!(
+            reloaded(&json!({"reloaded": true, "rules": 0, "request_limits": 1, "needs_restart": fixed})),
+            "reloaded: 0 rules on packets, 1 limit on requests\n\
+             not before the daemon starts again: `instance`, `application.store`\n"
         );
     }
 

@@ -7,7 +7,7 @@ use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
 
-use super::packets::Packets;
+use super::{fixed, packets::Packets};
 use crate::{
     config::Checked,
     control::AskedBuckets,
@@ -63,8 +63,7 @@ impl Started {
     /// There can be no threads.
     pub fn serve(self) -> Result<Running> {
         let Self { policy, packets, requests, reloads } = self;
-        let start = |(prepared, application): (Prepared, _)| prepared.start(application);
-        let requests = requests.zip(policy.application.as_ref()).map(start).transpose()?;
+        let requests = requests.map(Prepared::start).transpose()?;
         Ok(Running { policy, packets, requests, reloads })
     }
 }
@@ -111,9 +110,13 @@ impl Running {
         let on_requests =
             self.policy.application.as_ref().map_or(0, |application| application.rules.limits());
         match &done {
-            Ok(()) => {
+            Ok(fixed) => {
                 self.reloads.succeeded();
                 info!(reason, rules = on_packets, request_limits = on_requests, "reloaded");
+                if !fixed.is_empty() {
+                    let keys = fixed.join("`, `");
+                    warn!("`{keys}` changed: that counts when the daemon starts again");
+                }
             }
             Err(why) => {
                 self.reloads.failed();
@@ -121,34 +124,33 @@ impl Running {
             }
         }
         let trial = self.packets.as_ref().map_or(TrialStatus::None, Packets::trial);
-        done.map(|()| {
-            json!({"reloaded": true, "rules": on_packets, "request_limits": on_requests, "trial": trial})
+        done.map(|fixed| {
+            json!({
+                "reloaded": true,
+                "rules": on_packets,
+                "request_limits": on_requests,
+                "trial": trial,
+                "needs_restart": fixed,
+            })
         })
     }
 
-    fn try_reload(&mut self, trial: Option<Nanos>, read: Result<Checked, String>) -> Result<(), String> {
+    /// Returns the keys whose change does not count yet.
+    fn try_reload(
+        &mut self,
+        trial: Option<Nanos>,
+        read: Result<Checked, String>,
+    ) -> Result<Vec<&'static str>, String> {
         if trial.is_some() && self.packets.is_none() {
             return Err(format!("{NO_PACKETS}, and only rules on packets can be on trial"));
         }
-        let Checked { policy, warnings } = read?;
-        let old = &self.policy;
-        for (what, stays) in [
-            ("instance", policy.instance == old.instance),
-            ("control", policy.control == old.control),
-            ("metrics.listen", policy.metrics == old.metrics),
-            ("network", policy.network.is_some() == old.network.is_some()),
-            ("application", policy.application.is_some() == old.application.is_some()),
-        ] {
-            if !stays {
-                return Err(format!(
-                    "`{what}` can't change while the daemon runs: stop it and start it again"
-                ));
-            }
-        }
+        let Checked { mut policy, warnings } = read?;
+        let fixed = fixed::keep(&mut policy, &self.policy);
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));
         self.put_in_force(&policy, trial)?;
+        fixed::keep_listen(&mut policy, &self.policy);
         self.policy = policy;
-        Ok(())
+        Ok(fixed)
     }
 
     /// Both layers or neither.

@@ -40,12 +40,12 @@ impl Prepared {
         Ok(Self { service, bound: Bound::bind(&application.listen)? })
     }
 
-    /// Answers, by the same policy.
+    /// Answers.
     ///
     /// # Errors
     /// There can be no threads.
-    pub fn start(self, application: &Application) -> Result<Layer, LayerError> {
-        let servers = Servers::start_at(self.bound, application, Arc::clone(&self.service))?;
+    pub fn start(self) -> Result<Layer, LayerError> {
+        let servers = Servers::start_at(self.bound, Arc::clone(&self.service))?;
         Ok(Layer { service: self.service, servers })
     }
 }
@@ -65,7 +65,7 @@ impl Layer {
     pub fn reload(&self, application: &Application) -> Result<(), LayerError> {
         let certificates = self.servers.read_certificates(application)?;
         self.service.reload(application)?;
-        self.servers.reload(application, certificates);
+        certificates.put_in_force();
         Ok(())
     }
 

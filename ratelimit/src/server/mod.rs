@@ -101,7 +101,6 @@ pub struct Servers {
     state: Arc<State>,
     doors: Vec<JoinHandle<()>>,
     certificates: Vec<Arc<Certificates>>,
-    listen: Listen,
     addresses: Addresses,
     stats: Arc<Stats>,
 }
@@ -139,18 +138,14 @@ impl Servers {
     /// # Errors
     /// One can't be bound; then none is.
     pub fn start(application: &Application, service: Arc<Service>) -> Result<Self, ServerError> {
-        Self::start_at(Bound::bind(&application.listen)?, application, service)
+        Self::start_at(Bound::bind(&application.listen)?, service)
     }
 
-    /// Answers at listeners that the policy's are bound at.
+    /// Answers at listeners that are bound.
     ///
     /// # Errors
     /// There can be no threads.
-    pub fn start_at(
-        bound: Bound,
-        application: &Application,
-        service: Arc<Service>,
-    ) -> Result<Self, ServerError> {
+    pub fn start_at(bound: Bound, service: Arc<Service>) -> Result<Self, ServerError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("ratelimit-server")
@@ -167,7 +162,6 @@ impl Servers {
             state: Arc::new(State::new(service, Arc::clone(&stats), phase.clone())),
             doors: Vec::new(),
             certificates: Vec::new(),
-            listen: application.listen.clone(),
             addresses: Addresses::default(),
             stats,
         };
@@ -214,7 +208,8 @@ impl Servers {
         &self.stats
     }
 
-    /// Reads those certificates again that a policy still names, and waits for that, but not for long.
+    /// Reads those certificates again that a policy still names, and waits for that, but not for long. Where to listen is
+    /// fixed.
     ///
     /// # Errors
     /// Some can't be used. All stays as it was then.
@@ -225,14 +220,6 @@ impl Servers {
         let named: Vec<_> = named.cloned().collect();
         let fresh = self.runtime.as_ref().map(|runtime| FreshCertificates::read(&named, runtime));
         Ok(fresh.transpose()?.unwrap_or_default())
-    }
-
-    /// Lets certificates count that have been read again. Where to listen is fixed.
-    pub fn reload(&self, application: &Application, certificates: FreshCertificates) {
-        certificates.put_in_force();
-        if application.listen != self.listen {
-            warn!("`application.listen` has changed: that counts when the daemon starts again");
-        }
     }
 
     /// Stops without leaving a request unanswered: takes no more connections, tells clients to go, answers what has been

@@ -34,6 +34,22 @@ fn a_changed_file_counts_and_a_bad_one_does_not() {
 }
 
 #[test]
+fn a_change_that_takes_a_new_start_does_not_hold_up_the_others() {
+    let daemon = Daemon::start(&rules(1000), AUTH);
+    let configuration = fs::read_to_string(daemon.path("ratelimit.yaml")).unwrap();
+    let other =
+        configuration.replace("application:\n", "application:\n  store: {memory: {max_keys: 200k}}\n");
+    daemon.write("ratelimit.yaml", &format!("instance: other\n{other}"));
+    daemon.write("rules.yaml", &rules(5));
+    until("the lower limit", || limit(&daemon).as_deref() == Some("5"));
+    let mut reload = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    let said = reload.args(["reload", "--control"]).arg(daemon.path("control.sock")).output().unwrap();
+    let expected = "reloaded: 0 rules on packets, 1 limit on requests\n\
+                    not before the daemon starts again: `instance`, `application.store`\n";
+    assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
+}
+
+#[test]
 fn a_daemon_without_network_has_a_status() {
     let daemon = Daemon::start(&rules(1000), AUTH);
     let control = daemon.path("control.sock");

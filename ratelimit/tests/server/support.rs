@@ -88,7 +88,7 @@ impl Fixture {
     pub fn reload(&self, policy: &Application) -> Result<(), LayerError> {
         let certificates = self.servers.read_certificates(policy)?;
         self.service.reload(policy)?;
-        self.servers.reload(policy, certificates);
+        certificates.put_in_force();
         Ok(())
     }
 
