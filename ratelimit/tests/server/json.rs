@@ -65,3 +65,24 @@ fn what_makes_no_sense_is_400() {
         assert_eq!(fixture.post("/json", body).status, 400, "{body}");
     }
 }
+
+#[test]
+fn a_member_that_is_there_twice_is_400_at_every_level_and_by_either_name() {
+    let fixture = Fixture::new("");
+    let whole = r#"{"domain": "edge", "hits_addend": 1, "descriptors": [{"entries": [{"key": "other", "value": "x"}],
+        "hitsAddend": 1, "limit": {"requests_per_unit": 9, "unit": "DAY"}}]}"#;
+    assert_eq!(fixture.post("/json", whole).status, 200);
+    for (once, twice) in [
+        (r#""domain": "edge","#, r#""domain": "other", "domain": "edge","#),
+        (r#""domain": "edge","#, r#""dom\u0061in": "edge", "domain": "edge","#),
+        (r#""hits_addend": 1,"#, r#""hits_addend": 1, "hitsAddend": 1,"#),
+        (r#""hitsAddend": 1,"#, r#""hitsAddend": 1, "hits_addend": 1,"#),
+        (r#""descriptors": ["#, r#""descriptors": [], "descriptors": ["#),
+        (r#""key": "other","#, r#""key": "user", "key": "other","#),
+        (r#""requests_per_unit": 9,"#, r#""requests_per_unit": 9, "requestsPerUnit": 9,"#),
+    ] {
+        let answer = fixture.post("/json", whole.replace(once, twice));
+        let problem = answer.json().to_string();
+        assert!(answer.status == 400 && problem.contains("duplicate field"), "{twice}: {problem}");
+    }
+}

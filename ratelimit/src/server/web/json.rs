@@ -13,7 +13,9 @@ use super::{
         proto::{DESCRIPTORS, envoy::service::ratelimit::v3::RateLimitRequest},
         state::State,
     },
-    JSON, Problem, with,
+    JSON, Problem,
+    distinct::Distinct,
+    with,
 };
 
 /// The messages' descriptors.
@@ -46,6 +48,8 @@ pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
 }
 
 fn read(messages: &Messages, text: &str) -> Result<RateLimitRequest, Problem> {
+    // Of a member that is there twice the deserializer takes the last.
+    serde_json::from_str::<Distinct>(text).map_err(Problem::bad)?;
     let mut json = serde_json::Deserializer::from_str(text);
     let request = DynamicMessage::deserialize(messages.request.clone(), &mut json).map_err(Problem::bad)?;
     json.end().map_err(Problem::bad)?;

@@ -4,6 +4,7 @@
 
 mod auth;
 mod check;
+mod distinct;
 mod facts;
 mod json;
 mod problem;
