@@ -225,10 +225,11 @@ impl Registry {
         for (label, counters) in &*rules {
             counts.entry(label.clone()).or_default().add(counters.read());
         }
-        drop(rules);
         let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
         for value in values.values() {
-            counts.entry(value.label.clone()).or_default().add(value.counters.read());
+            // What a request says must not count as another rule.
+            let label = if rules.contains_key(&value.label) { &value.rule } else { &value.label };
+            counts.entry(label.clone()).or_default().add(value.counters.read());
         }
         counts
     }

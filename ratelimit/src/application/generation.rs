@@ -19,8 +19,8 @@ use super::{
 use crate::{
     limit_headers::LimitHeaders,
     policy::application::{
-        AnswerHeaders, Application, Auth, DescriptorRule, Domain, NearLimitRatio, Quantity, RequestLimit,
-        RequestRate, TimeUnit, composite_key,
+        AnswerHeaders, Application, Auth, DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio,
+        Quantity, RequestLimit, RequestRate, TimeUnit, metric_label,
     },
     store::{Account, Enrolment, Limits, MemoryStore, Store as _, Zero},
 };
@@ -171,7 +171,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
     fn domain(&mut self, domain: &Domain) -> DomainRules {
         let mut nodes = Vec::new();
         let top = self.level(domain, &mut Vec::new(), &domain.descriptors, &mut nodes);
-        let overrides = Label { domain: domain.name.clone(), key: "(limits of requests)".to_owned() };
+        let overrides = Label { domain: domain.name.clone(), key: LIMITS_OF_REQUESTS.to_owned() };
         DomainRules {
             nodes,
             top,
@@ -211,10 +211,9 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
         // One limit is taken for each rate, in the order of `entries_of`.
         let enrolled = rate_of(rule).and_then(|rate| Some((rate, self.enrolled.next()?)));
         let bucket = enrolled.map(|(rate, (limit, account))| Bucket::new(rate, limit, account, self.near));
-        let key = composite_key("", path.iter().copied());
         let mut identity = RuleIdentity {
             domain: domain.name.clone(),
-            key: key.strip_prefix('.').unwrap_or(&key).to_owned(),
+            key: metric_label(path.iter().copied()),
             name: limit.name.clone(),
             metadata: rule.metadata.clone(),
             order,

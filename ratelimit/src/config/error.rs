@@ -123,6 +123,11 @@ impl Report {
         }
     }
 
+    /// The file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
     /// Notes a mistake at a place.
     pub fn error(&mut self, at: &At, message: impl fmt::Display) {
         let message = match self.errors.len() {

@@ -3,13 +3,14 @@
 
 mod descriptor;
 mod keys;
+mod labels;
 mod limit;
 mod replaces;
 
 use std::path::PathBuf;
 
 pub use self::keys::home_of;
-use self::{descriptor::Descriptors, keys::read_mapping, replaces::Replacement};
+use self::{descriptor::Descriptors, keys::read_mapping, labels::Labelled, replaces::Replacement};
 use super::{
     error::{At, Report},
     fields::{Field, Text},
@@ -52,6 +53,7 @@ pub struct FileSet {
     rules: RuleSet,
     merge_domains: bool,
     replacements: Vec<Replacement>,
+    labels: Vec<Labelled>,
 }
 
 impl FileSet {
@@ -67,6 +69,8 @@ impl FileSet {
         let name = domain.name.clone();
         let replacement = |(by, other)| Replacement { file, domain: name.clone(), by, name: other };
         self.replacements.extend(places.replaced.into_iter().map(replacement));
+        let labelled = |(label, at)| Labelled { file, domain: name.clone(), label, at };
+        self.labels.extend(places.labels.into_iter().map(labelled));
         if let Err(error) = self.rules.add(domain, self.merge_domains) {
             let at = match &error {
                 RuleSetError::DuplicateDomain(_) => Some(&places.domain),
@@ -81,6 +85,7 @@ impl FileSet {
     pub fn warn(&self, reports: &mut [Report]) {
         if reports.iter().all(Report::is_clean) {
             replaces::warn(&self.replacements, &self.rules, reports);
+            labels::warn(&self.labels, reports);
         }
     }
 }
@@ -92,6 +97,8 @@ struct Places {
     descriptors: Vec<At>,
     /// What limits replace.
     replaced: Vec<(Option<String>, Text)>,
+    /// What metrics call its rules.
+    labels: Vec<(String, At)>,
 }
 
 fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
@@ -111,7 +118,8 @@ fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
     let descriptors = top.get("descriptors").filter(|field| !field.is_null());
     let mut reader = Descriptors::new(&name, report);
     let (descriptors, places) = descriptors.map(|field| reader.read(&field, &[])).unwrap_or_default();
-    let places = Places { domain: at, descriptors: places, replaced: reader.replaced };
+    let Descriptors { replaced, labels, .. } = reader;
+    let places = Places { domain: at, descriptors: places, replaced, labels };
     (!name.is_empty()).then_some((Domain { name, descriptors }, places))
 }
 

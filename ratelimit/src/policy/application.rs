@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 pub use listen::{Listen, ListenAddress, Listener, Tls};
 pub use rules::{
-    DescriptorRule, Domain, Quantity, RateOptions, RequestLimit, RequestLimitError, RequestRate, RuleSet,
-    RuleSetError, SoftLimit, composite_key,
+    DescriptorRule, Domain, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit, RequestLimitError,
+    RequestRate, RuleSet, RuleSetError, SoftLimit, composite_key, metric_label,
 };
 pub use template::{Auth, DescriptorTemplate, Fact, Facts, Template, TemplateError};
 pub use unit::{NoTimeUnit, TimeUnit};

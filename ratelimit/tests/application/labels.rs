@@ -1,8 +1,8 @@
 //! Under which labels hits are counted, and that there are never too many.
 
-use ratelimit::application::MOST_VALUE_LABELS;
+use ratelimit::{application::MOST_VALUE_LABELS, config};
 
-use crate::{Lab, lab, request};
+use crate::{Lab, files, lab, request, rules};
 
 fn labels(lab: &Lab) -> Vec<String> {
     let counted = lab.service.rule_counts();
@@ -65,4 +65,56 @@ fn long_values_do_not_make_long_labels() {
     let lab = lab(&format!("domain: d\ndescriptors:\n  - {{key: user, value_to_metric: true, {LIMIT}}}\n"));
     lab.ask(&request(&[&format!("user={}", "ü".repeat(10_000))]));
     assert_eq!(labels(&lab), [format!("user_{}", "ü".repeat(195))]);
+}
+
+#[test]
+fn no_value_of_a_request_counts_as_another_rule() {
+    let one = format!("{{key: v, value_to_metric: true, {LIMIT}}}");
+    let other = format!("{{key: v_9, {LIMIT}}}");
+    let lab = lab(&format!("domain: d\ndescriptors:\n  - {one}\n"));
+    lab.ask(&request(&["v=8"]));
+    lab.ask(&request(&["v=9"]));
+    assert_eq!(labels(&lab), ["v_8", "v_9"]);
+    let both = rules(&format!("domain: d\ndescriptors: [{one}, {other}]\n"));
+    lab.service.reload(&ratelimit::policy::Application::of_rules(both)).unwrap();
+    lab.ask(&request(&["v=9"]));
+    assert_eq!(labels(&lab), ["v", "v_8"]);
+    lab.ask(&request(&["v_9=1"]));
+    let counted = lab.service.rule_counts();
+    let hits = |key: &str| counted.iter().find(|(label, _)| label.key == key).unwrap().1.total_hits;
+    assert_eq!(["v", "v_8", "v_9"].map(hits), [2, 1, 1]);
+}
+
+#[test]
+fn rules_that_have_one_label_are_a_warning_where_the_second_stands() {
+    let lines = [
+        "{key: a, value: b_c, LIMIT}",
+        "{key: a_b, value: c, LIMIT}",
+        "{key: x, descriptors: [{key: y, LIMIT}]}",
+        "{key: x.y, LIMIT}",
+        "{key: (limits of requests), LIMIT}",
+        "{key: p, LIMIT}",
+        // Without a limit it is counted nowhere.
+        "{key: p_q, descriptors: [{key: p, LIMIT}]}",
+    ];
+    let content = |domain: &str, lines: &[&str]| {
+        format!("domain: {domain}\ndescriptors:\n- {}\n", lines.join("\n- ")).replace("LIMIT", LIMIT)
+    };
+    let files = files(&[
+        &content("d", &lines),
+        &content("d", &["{key: p, value: q, LIMIT}", "{key: a_b_c, LIMIT}"]),
+        &content("e", &lines[..1]),
+    ]);
+    let found = config::check_rules(&files.paths, true).unwrap().warnings;
+    let found: Vec<String> = found.iter().map(|w| format!("{} {} {}", w.line, w.field, w.message)).collect();
+    let (first, together) = (files.paths[0].display(), "metrics count this together with");
+    let expected = [
+        format!("4 descriptors[1] {together} the rule at {first}:3: both have the label `a_b_c`"),
+        format!("6 descriptors[3] {together} the rule at {first}:5: both have the label `x.y`"),
+        format!(
+            "7 descriptors[4] {together} the limits that requests bring along: both have the label `(limits of requests)`"
+        ),
+        format!("4 descriptors[1] {together} the rule at {first}:3: both have the label `a_b_c`"),
+    ];
+    assert_eq!(found, expected);
 }

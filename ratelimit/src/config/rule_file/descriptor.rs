@@ -10,7 +10,7 @@ use crate::{
         error::{At, Report, quoted},
         fields::{Field, Mapping, Text},
     },
-    policy::application::{DescriptorRule, composite_key},
+    policy::application::{DescriptorRule, composite_key, metric_label},
 };
 
 /// Reads the descriptors of one domain.
@@ -18,6 +18,8 @@ pub struct Descriptors<'r> {
     domain: &'r str,
     /// What their limits replace: the own name, if there is one, and the other.
     pub replaced: Vec<(Option<String>, Text)>,
+    /// Under which labels metrics show them, and where they stand.
+    pub labels: Vec<(String, At)>,
     report: &'r mut Report,
 }
 
@@ -27,7 +29,7 @@ const NO: [&str; 4] = ["false", "no", "off", "n"];
 
 impl<'r> Descriptors<'r> {
     pub fn new(domain: &'r str, report: &'r mut Report) -> Self {
-        Self { domain, replaced: Vec::new(), report }
+        Self { domain, replaced: Vec::new(), labels: Vec::new(), report }
     }
 
     /// Reads a list of descriptors; of two with one key and value, the second is a mistake. Also says where each stands.
@@ -78,6 +80,10 @@ impl<'r> Descriptors<'r> {
             }),
             None => None,
         };
+        if rule.limit.is_some() {
+            let label = metric_label(path.iter().copied().chain([&rule]));
+            self.labels.push((label, item.at().clone()));
+        }
         if let Some(below) = map.get("descriptors").filter(|field| !field.is_null()) {
             let path: Vec<&DescriptorRule> = path.iter().copied().chain([&rule]).collect();
             let children = self.read(&below, &path).0;

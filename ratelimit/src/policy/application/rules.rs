@@ -288,6 +288,15 @@ impl DescriptorRule {
     }
 }
 
+/// The way to a rule as metrics show it: two ways may look the same.
+pub fn metric_label<'d>(path: impl IntoIterator<Item = &'d DescriptorRule>) -> String {
+    let key = composite_key("", path);
+    key.strip_prefix('.').unwrap_or(&key).to_owned()
+}
+
+/// Under which label metrics show the limits that requests bring along.
+pub const LIMITS_OF_REQUESTS: &str = "(limits of requests)";
+
 /// The way to a descriptor in one text, for people: two ways may look the same.
 pub fn composite_key<'d>(domain: &str, path: impl IntoIterator<Item = &'d DescriptorRule>) -> String {
     path.into_iter().fold(domain.to_owned(), |key, rule| format!("{key}.{}", rule.label()))
