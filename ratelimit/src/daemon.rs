@@ -25,6 +25,7 @@ use self::{
     reader::{Found, Reader, Reload},
     running::{Running, Started},
     signals::{Asked, Signals},
+    watch::Stamps,
 };
 use crate::{
     config::Checked,
@@ -43,7 +44,7 @@ use crate::{
 pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Result<()> {
     let instance = checked.policy.instance.clone();
     let files = Files::of(&source, &checked.policy);
-    let stamps = files.stamps();
+    let stamps = Stamps::of(files.named());
     // First, because who has no permission, or is the second one, must not be told about sockets.
     let claim = checked.policy.network.as_ref().map(|_| Claim::take(&instance)).transpose()?;
     let path = checked.policy.control.clone().map_or_else(|| control::default_path(&instance), Ok)?;

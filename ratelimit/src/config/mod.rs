@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 pub use certificates::{JudgeCertificates, UnusableCertificate};
 pub use error::{ConfigError, ConfigErrors};
 pub use rate::parse_time;
-pub use validate::read_prefixes;
+pub use validate::{matching_files, read_prefixes};
 
 use crate::policy::{Policy, application::RuleSet};
 use error::Report;

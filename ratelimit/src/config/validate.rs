@@ -14,7 +14,7 @@ use std::{
     str::FromStr,
 };
 
-pub use self::prefixes::read_file as read_prefixes;
+pub use self::{application::matching_files, prefixes::read_file as read_prefixes};
 use super::{
     count::{CountError, parse_count},
     error::{Report, quoted},

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::{Source, watch::Stamps};
-use crate::policy::Policy;
+use crate::{config, policy::Policy};
 
 /// Names of files, and patterns of names.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    named: Vec<PathBuf>,
-    patterns: Vec<PathBuf>,
+    pub(super) named: Vec<PathBuf>,
+    pub(super) patterns: Vec<PathBuf>,
 }
 
 impl Files {
@@ -25,24 +25,28 @@ impl Files {
         Self { named, patterns: sources().flat_map(|sources| sources.patterns.iter().cloned()).collect() }
     }
 
-    /// How they are now.
-    pub fn stamps(&self) -> Stamps {
-        Stamps::of(self.paths())
+    /// Those that were read.
+    pub fn named(&self) -> impl Iterator<Item = PathBuf> {
+        self.named.iter().cloned()
     }
 
-    /// The names, and where files come and go that a pattern matches.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        let mut paths = self.named.clone();
-        paths.extend(self.patterns.iter().flat_map(|pattern| places(pattern)));
-        paths
+    /// How they are now, those that patterns match by now included.
+    pub fn stamps(&self) -> Stamps {
+        let matching = self.patterns.iter().flat_map(|pattern| config::matching_files(pattern));
+        Stamps::of(self.named().chain(matching.flatten()))
+    }
+
+    /// Paths in whose directories they may change, come and go.
+    pub fn places(&self) -> impl Iterator<Item = PathBuf> {
+        self.named.iter().chain(&self.patterns).flat_map(|path| places(path))
     }
 }
 
 /// Directories that are watched for one `*`.
 const MOST_DIRECTORIES: usize = 1_000;
 
-/// Where files come and go that a pattern matches, or may match: in the directories on the way that have a `*` in their
-/// names, in those that these are in, and in that of the files. A directory changes when something in it comes or goes.
+/// Where a file comes and goes, or those that a pattern matches or may match: in the directories on the way that have a `*` in their
+/// names, in those that these are in, and in that of the files.
 fn places(pattern: &Path) -> Vec<PathBuf> {
     let has_wildcard = |path: &Path| path.to_string_lossy().contains(['*', '?', '[']);
     let mut directories = Vec::new();

@@ -83,7 +83,7 @@ async fn read(
     found: mpsc::Sender<Found>,
 ) {
     let mut watch = Watch::new();
-    block_in_place(|| watch.set(stamps));
+    block_in_place(|| watch.set(files.clone(), stamps));
     loop {
         let reload = tokio::select! {
             asked = asks.recv() => asked,
@@ -92,15 +92,16 @@ async fn read(
         let Some(reload) = reload else { return };
         let now = sd_notify::NotifyState::monotonic_usec_now().ok();
         tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
-        let (before, read) = block_in_place(|| (files.stamps(), source.read_again()));
+        let (mut before, read) = block_in_place(|| (files.stamps(), source.read_again()));
         let new = read.as_ref().ok().map(|checked| Files::of(&source, &checked.policy));
         let (is_taken, taken) = oneshot::channel();
         if found.send(Found { reload, read, is_taken }).await.is_err() {
             return;
         }
         if let (Ok(true), Some(new)) = (taken.await, new) {
+            before = block_in_place(|| before.for_files(new.named()));
             files = new;
         }
-        block_in_place(|| watch.set(before.for_files(files.paths())));
+        block_in_place(|| watch.set(files.clone(), before));
     }
 }

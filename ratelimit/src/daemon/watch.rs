@@ -15,6 +15,8 @@ use tokio::{
 };
 use tracing::warn;
 
+use super::files::Files;
+
 /// For so long nothing must change any more, so that whoever writes a file has come to its end.
 const QUIET: Duration = Duration::from_millis(100);
 
@@ -25,7 +27,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 pub struct Watch {
     watcher: Option<RecommendedWatcher>,
     events: Receiver<()>,
-    files: BTreeMap<PathBuf, Option<Stamp>>,
+    files: Files,
+    stamps: Stamps,
     directories: BTreeSet<PathBuf>,
     /// Since when something has happened in the directories that has not been looked at.
     stirred: Option<Instant>,
@@ -48,7 +51,7 @@ impl Stamp {
 }
 
 /// Files as they were at a moment: what is read from then on is at least as new.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stamps(BTreeMap<PathBuf, Option<Stamp>>);
 
 impl Stamps {
@@ -83,12 +86,28 @@ impl Watch {
             }
         });
         let watcher = watcher.inspect_err(cannot_watch).ok();
-        Self { watcher, events, files: BTreeMap::new(), directories: BTreeSet::new(), stirred: None }
+        Self {
+            watcher,
+            events,
+            files: Files::default(),
+            stamps: Stamps::default(),
+            directories: BTreeSet::new(),
+            stirred: None,
+        }
     }
 
     /// Watches these files, or whether they come to be, and no others; they have changed if they are not as they were then.
-    pub fn set(&mut self, Stamps(files): Stamps) {
-        let wanted = files.keys().flat_map(|file| directories(file));
+    pub fn set(&mut self, files: Files, stamps: Stamps) {
+        (self.files, self.stamps) = (files, stamps);
+        self.watch_directories();
+        // What has happened before they were watched is to be looked at too.
+        self.stirred = Some(Instant::now());
+    }
+
+    /// Watches where the files are now. Returns whether that is elsewhere than before.
+    fn watch_directories(&mut self) -> bool {
+        let wanted = self.files.places().filter_map(|path| std::path::absolute(path).ok());
+        let wanted = wanted.flat_map(|path| directories(&path));
         // One that is not there comes to be in one that is.
         let nearest = |path: PathBuf| path.ancestors().find(|path| path.is_dir()).map(Path::to_owned);
         let directories: BTreeSet<PathBuf> = wanted.filter_map(nearest).collect();
@@ -104,10 +123,9 @@ impl Watch {
                 }
             }
         }
+        let have_changed = self.directories != directories;
         self.directories = directories;
-        self.files = files;
-        // What has happened before they were watched is to be looked at too.
-        self.stirred = Some(Instant::now());
+        have_changed
     }
 
     /// Returns when one of the files has changed and nothing changes any more. It may be given up at any time; nothing is
@@ -132,13 +150,14 @@ impl Watch {
 
     /// Whether files are not as they were when it was asked last.
     fn look(&mut self) -> bool {
-        let mut is_changed = false;
-        for (file, stamp) in &mut self.files {
-            let now = Stamp::of(file);
-            is_changed |= *stamp != now;
-            *stamp = now;
+        if self.watch_directories() {
+            // More may have come in them before.
+            self.stirred = Some(Instant::now());
         }
-        is_changed
+        let now = self.files.stamps();
+        let have_changed = now != self.stamps;
+        self.stamps = now;
+        have_changed
     }
 }
 
@@ -179,6 +198,10 @@ mod tests {
 
     use super::*;
 
+    fn named<const N: usize>(files: [PathBuf; N]) -> Files {
+        Files { named: files.into(), ..Files::default() }
+    }
+
     /// Changes something, and expects that it is noticed.
     async fn noticed(watch: &mut Watch, change: impl FnOnce()) {
         change();
@@ -191,7 +214,8 @@ mod tests {
         let (file, other) = (directory.path().join("a"), directory.path().join("b"));
         fs::write(&file, "1").unwrap();
         let mut watch = Watch::new();
-        watch.set(Stamps::of([file.clone(), other.clone()]));
+        let files = named([file.clone(), other.clone()]);
+        watch.set(files.clone(), files.stamps());
         noticed(&mut watch, || fs::write(&file, "12").unwrap()).await;
         noticed(&mut watch, || {
             fs::write(directory.path().join("new"), "21").unwrap();
@@ -213,8 +237,9 @@ mod tests {
         // As Kubernetes mounts a ConfigMap.
         symlink("..0", path("..data")).unwrap();
         symlink("..data/a", path("a")).unwrap();
+        let files = named([path("a")]);
         let mut watch = Watch::new();
-        watch.set(Stamps::of([path("a")]));
+        watch.set(files.clone(), files.stamps());
         for version in 1..4 {
             noticed(&mut watch, || {
                 symlink(format!("..{version}"), path("..new")).unwrap();
@@ -222,7 +247,7 @@ mod tests {
             })
             .await;
             assert_eq!(fs::read_to_string(path("a")).unwrap(), version.to_string());
-            watch.set(Stamps::of([path("a")]));
+            watch.set(files.clone(), files.stamps());
         }
     }
 
@@ -231,10 +256,65 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a");
         fs::write(&file, "1").unwrap();
-        let stamps = Stamps::of([file.clone()]);
+        let files = named([file.clone()]);
+        let stamps = files.stamps();
         fs::write(&file, "22").unwrap();
         let mut watch = Watch::new();
-        watch.set(stamps.for_files([file]));
+        watch.set(files.clone(), stamps.for_files(files.named()));
         watch.changed().await;
+    }
+
+    /// A directory `rules` with `a.yaml`, and what a daemon watches that has read it by a pattern, and is named beside it.
+    fn watched(root: &Path) -> (PathBuf, Watch) {
+        let rules = root.join("rules");
+        fs::create_dir(&rules).unwrap();
+        let (file, configuration) = (rules.join("a.yaml"), rules.join("ratelimit.conf"));
+        fs::write(&file, "1").unwrap();
+        fs::write(&configuration, "1").unwrap();
+        let patterns = vec![root.join("r*/*.yaml"), rules.join("*.yaml")];
+        let files = Files { named: vec![configuration, file.clone()], patterns };
+        let mut watch = Watch::new();
+        watch.set(files.clone(), Stamps::of(files.named()));
+        (file, watch)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn other_files_beside_those_that_are_watched_change_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, mut watch) = watched(directory.path());
+        assert!(!watch.look(), "what was read is what the patterns match");
+        let beside = |name: &str| file.with_file_name(name);
+        let _socket = std::os::unix::net::UnixListener::bind(beside("control.sock")).unwrap();
+        assert!(!watch.look(), "a socket");
+        for name in ["state", "state.tmp", "pid", "daemon.log", ".a.yaml.swp", "a.yaml~", ".#a.yaml", "4913"]
+        {
+            fs::write(beside(name), name).unwrap();
+            assert!(!watch.look(), "{name} comes");
+            fs::remove_file(beside(name)).unwrap();
+            assert!(!watch.look(), "{name} goes");
+        }
+        fs::create_dir(directory.path().join("rest")).unwrap();
+        assert!(!watch.look(), "a directory that a pattern matches, but no file");
+        noticed(&mut watch, || fs::write(&file, "12").unwrap()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn files_that_come_to_match_a_pattern_or_go_are_noticed_in_new_directories_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, mut watch) = watched(directory.path());
+        let new = directory.path().join("rest");
+        noticed(&mut watch, || fs::write(file.with_file_name("b.yaml"), "").unwrap()).await;
+        noticed(&mut watch, || fs::remove_file(&file).unwrap()).await;
+        fs::create_dir(&new).unwrap();
+        // Which is nothing in itself, but from now on it is watched.
+        assert!(!watch.look());
+        noticed(&mut watch, || fs::write(new.join("c.yaml"), "").unwrap()).await;
+        fs::remove_dir_all(&new).unwrap();
+        noticed(&mut watch, || ()).await;
+        noticed(&mut watch, || {
+            fs::create_dir(&new).unwrap();
+            fs::write(new.join("c.yaml"), "").unwrap();
+        })
+        .await;
     }
 }

@@ -49,9 +49,9 @@ pub struct Application {
 /// Files of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSources {
-    /// The paths as configured, relative ones put below the configuration's directory; `*` may stand in them.
+    /// The paths as configured that have a `*` or the like in them, relative ones put below the configuration's directory.
     pub patterns: Vec<PathBuf>,
-    /// What they matched, in the order in which it was read.
+    /// What they and the other paths are, in the order in which it was read.
     pub files: Vec<PathBuf>,
     /// Whether several files may be about one domain.
     pub merge_domains: bool,

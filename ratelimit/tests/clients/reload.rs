@@ -1,8 +1,8 @@
 //! Files that change while the daemon runs, as people and as orchestrators change them.
 
-use std::{fs, os::unix::fs::symlink, process::Command};
+use std::{fs, os::unix::fs::symlink, process::Command, thread, time::Duration};
 
-use crate::process::{Daemon, get, until};
+use crate::process::{Daemon, free_address, get, until};
 
 const AUTH: &str = "  auth: {domain: edge, descriptors: [{user: '{query:user}'}]}\n";
 
@@ -47,6 +47,20 @@ fn a_change_that_takes_a_new_start_does_not_hold_up_the_others() {
     let expected = "reloaded: 0 rules on packets, 1 limit on requests\n\
                     not before the daemon starts again: `instance`, `application.store`\n";
     assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
+}
+
+#[test]
+fn a_start_is_followed_by_no_reload() {
+    let metrics = free_address();
+    let state = "  store: {memory: {state_file: state}}\n";
+    let lines = format!("{AUTH}{state}metrics: {{listen: '{metrics}'}}\n");
+    let daemon = Daemon::start(&rules(1000), &lines);
+    // Its socket and its log are beside the files.
+    daemon.write("daemon.log", "started");
+    thread::sleep(Duration::from_millis(400)); // tidy: sleep, nothing is to happen
+    let text = get(metrics, "/metrics", &[]).body;
+    let reloads: Vec<_> = text.lines().filter(|line| line.contains("_reloads_total{")).collect();
+    assert!(reloads.len() == 2 && reloads.iter().all(|line| line.ends_with(" 0")), "{reloads:?}");
 }
 
 #[test]

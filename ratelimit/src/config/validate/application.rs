@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use glob::{MatchOptions, Pattern};
+use glob::{MatchOptions, Pattern, PatternError};
 
 use super::{parsed, report_duplicate, socket_path, word};
 use crate::{
@@ -57,7 +57,11 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
     Some(Application {
         rules,
         sources: RuleSources {
-            patterns: patterns.into_iter().map(|(pattern, _)| pattern).collect(),
+            patterns: patterns
+                .into_iter()
+                .filter(|(_, text)| is_pattern(text))
+                .map(|(pattern, _)| pattern)
+                .collect(),
             files,
             merge_domains,
         },
@@ -102,16 +106,22 @@ fn match_files(pattern: &Path, text: &Text, report: &mut Report) -> Vec<PathBuf>
     if !is_pattern(text) {
         return vec![pattern.to_owned()];
     }
+    matching_files(pattern).unwrap_or_else(|error| {
+        report.error(&text.at, format!("{} is not a pattern: {}", quoted(&text.text), error.msg));
+        Vec::new()
+    })
+}
+
+/// What a pattern matches, in the order of names.
+///
+/// # Errors
+/// It is none.
+pub fn matching_files(pattern: &Path) -> Result<Vec<PathBuf>, PatternError> {
     // Directories that ConfigMaps are mounted with begin with dots, and have each file a second time.
     let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
-    match glob::glob_with(&pattern.to_string_lossy(), options) {
-        // One more than are accepted shows that there are too many.
-        Ok(paths) => paths.filter_map(Result::ok).take(rule_file::MOST_FILES + 1).collect(),
-        Err(error) => {
-            report.error(&text.at, format!("{} is not a pattern: {}", quoted(&text.text), error.msg));
-            Vec::new()
-        }
-    }
+    let paths = glob::glob_with(&pattern.to_string_lossy(), options)?;
+    // One more than are accepted shows that there are too many.
+    Ok(paths.filter_map(Result::ok).take(rule_file::MOST_FILES + 1).collect())
 }
 
 /// A path below the file's directory.
