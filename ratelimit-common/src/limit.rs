@@ -289,11 +289,13 @@ impl Limit {
         self.kind
     }
 
-    /// What makes two limits read each other's states: the layout, and the window where states depend on it.
+    /// What makes two limits read each other's states: the layout, and the window where states depend on it. A sliding
+    /// counter's amount decides how wide its states are, but not whose.
     #[must_use]
     pub const fn shape(&self) -> (Kind, Nanos) {
         match self.kind {
             Kind::ArrivalTime => (self.kind, Nanos(0)),
+            Kind::WideSlidingCounter => (Kind::SlidingCounter, self.period()),
             _ => (self.kind, self.period()),
         }
     }

@@ -103,8 +103,11 @@ pub fn share_used(limit: &Limit, state: u64, now: Now) -> u32 {
         Kind::ArrivalTime => (now.ahead(Ticks(state), limit.far()).0, limit.full.0),
         Kind::Interval => (token_bucket_interval::missing(limit, state, now), limit.capacity),
         Kind::Window => (fixed_window::used(limit, state, now), limit.capacity),
-        Kind::SlidingCounter => (sliding_window_counter::roughly_counted(limit, state, now), limit.capacity),
-        Kind::Log | Kind::WideSlidingCounter => (0, 1),
+        // A wide counter's limit is asked about words where another limit with the same states has them.
+        Kind::SlidingCounter | Kind::WideSlidingCounter => {
+            (sliding_window_counter::roughly_counted(limit, state, now), limit.capacity)
+        }
+        Kind::Log => (0, 1),
     };
     ratio(used, of)
 }

@@ -168,6 +168,14 @@ pub struct WideState {
 }
 
 impl WideState {
+    /// What a state word of the same window has counted.
+    #[must_use]
+    pub fn of_word(limit: &Limit, word: u64, now: Now) -> Self {
+        let (_, Counts { previous, current, .. }) = read(limit, word, now);
+        let end = Nanos(now.0.0.saturating_add(reset(limit, word, now).0));
+        Self { end, previous, current }
+    }
+
     /// From what [`Self::parts`] gave.
     #[must_use]
     pub const fn of_parts([end, previous, current]: [u64; 3]) -> Self {

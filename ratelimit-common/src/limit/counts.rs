@@ -9,9 +9,10 @@ use super::{Kind, LOG_MOST, LimitError};
 pub(super) fn count_bits(kind: Kind, per: u64) -> u8 {
     let most = per.max(1).ilog2() as u8;
     match kind {
-        Kind::SlidingCounter => most & !1,
+        // The wide one has no such state, and goes on with those of the other.
+        Kind::SlidingCounter | Kind::WideSlidingCounter => most & !1,
         Kind::Window | Kind::Interval => most.saturating_sub(2),
-        Kind::ArrivalTime | Kind::Log | Kind::WideSlidingCounter => 0,
+        Kind::ArrivalTime | Kind::Log => 0,
     }
 }
 

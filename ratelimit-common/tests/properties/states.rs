@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use ratelimit_common::{
-    algorithm,
+    algorithm::{self, sliding_window_counter::WideState},
     limit::{Algorithm, LimitSpec, Place, Rate, Refill},
     table::BUSY,
     time::Now,
@@ -99,6 +99,22 @@ fn kept(old: &Limit, made: &Made, walk: &Walk<'_>, before: &Bucket, after: &Buck
     Ok(())
 }
 
+/// A wide counter made of a word goes on as the word does, where no count is too large for half a word.
+fn goes_on(made: &Made, range: Range, steps: &[Step]) -> TestCaseResult {
+    let limit = made.limit().forgiving();
+    let mut bucket = Bucket::fresh(&limit, range.start);
+    let mut walk = Walk::new(made, range);
+    for &step in steps {
+        let (now, cost) = walk.next(step);
+        let Bucket::Word(word) = bucket else { break };
+        let wide = Bucket::Wide(WideState::of_word(&limit, word, Now(now)));
+        let answer = bucket.decide(&limit, now, cost);
+        prop_assert_eq!(wide.ask(&limit, now, cost), answer, "{:#x} at {:?}", word, now);
+        walk.got(cost, answer);
+    }
+    Ok(())
+}
+
 /// The time until an empty bucket is full, unless precision leaves that open.
 fn time_to_fill(made: &Made, now: Nanos) -> Option<Nanos> {
     let mut empty = model::of(&LimitSpec { count_denied: true, ..made.spec }, made.place, made.epoch, now);
@@ -136,6 +152,9 @@ fn does_not_panic(limit: &Limit, state: u64, times: [u64; 2], cost: u32) -> Test
     prop_assert!(algorithm::clamp(limit, state, now) < BUSY);
     prop_assert!(algorithm::fresh(now) < BUSY);
     prop_assert!(algorithm::share_used(limit, state, now) <= 1 << 16);
+    if limit.kind() == Kind::SlidingCounter {
+        WideState::of_word(limit, state, now).decide(limit, later, cost);
+    }
     Ok(())
 }
 
@@ -209,6 +228,13 @@ proptest! {
         // Clamping knows only the new limit, so it takes all that may lie ahead for a debt.
         range.idle = range.idle.min(Nanos(Nanos::YEAR.0 * 3));
         changed(&before, &after, range, &steps)?;
+    }
+
+    #[test]
+    fn a_wide_counter_goes_on_as_the_word_it_is_made_of(
+        made in limits::of(Kind::SlidingCounter), start in start(), steps in walk::any_order(58, 40),
+    ) {
+        goes_on(&made, plain(&made, start), &steps)?;
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod slots;
 mod wide;
 
 use std::{
+    cell::Cell,
     hash::{BuildHasher, Hash, Hasher, RandomState},
     sync::{Mutex, PoisonError},
 };
@@ -23,7 +24,7 @@ use std::{
 use foldhash::{SharedSeed, fast::FoldHasher};
 use ratelimit_common::{
     algorithm,
-    limit::{Kind, Limit},
+    limit::Kind,
     table::{self, Attempt, Request, SLOTS, Secret},
     time::Now,
 };
@@ -104,6 +105,33 @@ impl MemoryStore {
         settle(|| table::charge(&view, &request))
     }
 
+    /// Whether the bucket is beside the table. A sliding counter that was too wide for a word stays there until it is idle,
+    /// though its limit may have shrunk meanwhile.
+    #[inline]
+    fn is_wide(&self, charge: &Charge<'_>) -> bool {
+        match charge.limit.kind() {
+            Kind::Log | Kind::WideSlidingCounter => true,
+            Kind::SlidingCounter => self.wide.has_counter(charge),
+            Kind::ArrivalTime | Kind::Interval | Kind::Window => false,
+        }
+    }
+
+    /// Takes the state of a bucket out of the table, for a limit that has grown beyond words. A fresh one stays.
+    fn take_word(&self, limits: &Limits, charge: &Charge<'_>) -> u64 {
+        let (view, key) = (View { grid: &self.grid, limits }, self.request(charge).key);
+        let fresh = algorithm::fresh(charge.now);
+        let taken = Cell::new(fresh);
+        let mut backoff = Backoff::default();
+        while !table::update(&view, &key, |state| {
+            taken.set(state);
+            fresh
+        }) {
+            taken.set(fresh);
+            backoff.wait();
+        }
+        taken.get()
+    }
+
     #[inline(always)]
     fn request<'l>(&self, charge: &Charge<'l>) -> Request<'l> {
         let Charge { limit, now, cost, .. } = *charge;
@@ -129,8 +157,8 @@ impl Store for MemoryStore {
 
     #[inline(always)]
     fn charge<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l> {
-        if is_wide(charge.limit) {
-            return Answer::known(self.wide.charge(*charge));
+        if self.is_wide(charge) {
+            return Answer::known(self.wide.charge(*charge, || self.take_word(limits, charge)));
         }
         let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
         let (allowed, before) = match table::charge_known(&view, &request) {
@@ -141,8 +169,8 @@ impl Store for MemoryStore {
     }
 
     fn ask<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l> {
-        if is_wide(charge.limit) {
-            return Answer::known(self.wide.ask(*charge));
+        if self.is_wide(charge) {
+            return Answer::known(self.wide.ask(*charge, || self.take_word(limits, charge)));
         }
         let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
         let (allowed, before) = settle(|| table::peek(&view, &request));
@@ -150,7 +178,7 @@ impl Store for MemoryStore {
     }
 
     fn undo(&self, limits: &Limits, charge: &Charge<'_>, later: Now) {
-        if is_wide(charge.limit) {
+        if self.is_wide(charge) {
             return self.wide.undo(*charge);
         }
         let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
@@ -167,8 +195,8 @@ impl Store for MemoryStore {
             _ => u32::MAX,
         };
         let charge = Charge { cost: charge.cost.min(most), ..*charge };
-        if is_wide(charge.limit) {
-            return self.wide.refund(charge);
+        if self.is_wide(&charge) {
+            return self.wide.refund(charge, || self.take_word(limits, &charge));
         }
         // What was charged in this instant is all that there is, so all of it can be told apart.
         self.undo(limits, &charge, charge.now);
@@ -185,11 +213,6 @@ fn most_sets(max_keys: u64) -> Option<u64> {
     // At two thirds, two sets of eight are practically never full at once.
     let slots = max_keys.checked_mul(3)?.div_ceil(2).checked_next_power_of_two()?;
     Some(slots / SLOTS as u64)
-}
-
-#[inline]
-const fn is_wide(limit: &Limit) -> bool {
-    matches!(limit.kind(), Kind::Log | Kind::WideSlidingCounter)
 }
 
 /// Makes attempts until one is not disturbed: whether the request is allowed, and the state that decided.

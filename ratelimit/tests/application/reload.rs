@@ -7,10 +7,11 @@ use std::{
 
 use ratelimit::{
     application::ServiceError,
+    limiter::Nanos,
     policy::{Application, application::StoreSettings},
 };
 
-use crate::{hits, lab_of, request, rules, shown};
+use crate::{hits, lab_of, refund, request, rules, shown};
 
 /// Rules of which `user` is always the same, and others come and go with the generation.
 fn policy(generation: usize) -> Application {
@@ -79,6 +80,47 @@ fn counts_belong_to_domain_entries_and_window_whichever_rule_applies() {
         )))
         .unwrap();
     assert_eq!(shown(&lab.ask(&other)), ["ok 9"]);
+}
+
+/// A sliding counter of 100 a day fits a word, one of four billion does not.
+#[test]
+fn a_sliding_counter_goes_on_with_its_count_whatever_the_numbers_are() {
+    let of = |requests: u64| {
+        Application::of_rules(rules(&format!(
+            "domain: d\ndescriptors: [{{key: user, rate_limit: {{algorithm: sliding_window_counter, unit: day, \
+             requests_per_unit: {requests}}}}}]"
+        )))
+    };
+    const LARGE: u64 = 4_000_000_000;
+    let lab = lab_of(&of(100));
+    lab.to_window(Nanos::from_secs(86_400));
+    let left = |count| lab.ask(&hits("user=1", count)).statuses[0].remaining;
+    let reload = |requests| lab.service.reload(&of(requests)).unwrap();
+    assert_eq!(left(60), 40);
+    reload(LARGE);
+    assert_eq!(left(0), LARGE - 60);
+    assert_eq!(left(10), LARGE - 70);
+    reload(100);
+    assert_eq!((left(0), left(5)), (30, 25));
+    assert_eq!(lab.ask(&refund("user=1", 15)).statuses[0].remaining, 40);
+    reload(LARGE);
+    assert_eq!(left(1_000_000_000), LARGE - 1_000_000_060);
+    reload(100);
+    assert!(!lab.ask(&hits("user=1", 1)).allowed());
+    // Three quarters of the day count in the next one, six hours into it.
+    lab.advance(86_400 + 6 * 3600);
+    assert!(!lab.ask(&hits("user=1", 1)).allowed());
+    reload(LARGE);
+    assert_eq!(left(0), LARGE - 750_000_045);
+    // What nobody counts any more is not there again, in either form.
+    lab.advance(2 * 86_400);
+    reload(100);
+    assert_eq!(left(10), 90);
+    reload(LARGE);
+    assert_eq!(lab.ask(&refund("user=1", 10)).statuses[0].remaining, LARGE);
+    assert_eq!(left(0), LARGE);
+    reload(100);
+    assert_eq!(left(0), 100);
 }
 
 #[test]

@@ -25,14 +25,22 @@ descriptors:
 const KEYS: [&str; 6] = ["week", "second", "bucket", "log", "counter", "wide"];
 
 fn policy(path: &Path, max_keys: u64) -> Application {
+    policy_of(RULES, path, max_keys)
+}
+
+fn policy_of(content: &str, path: &Path, max_keys: u64) -> Application {
     let store = StoreSettings { max_keys, state_file: Some(path.to_owned()) };
-    Application { store, ..Application::of_rules(rules(RULES)) }
+    Application { store, ..Application::of_rules(rules(content)) }
 }
 
 /// A service that starts at a time with what a file holds.
 fn start(path: &Path, max_keys: u64, now: Nanos) -> Lab {
+    start_with(&policy(path, max_keys), now)
+}
+
+fn start_with(policy: &Application, now: Nanos) -> Lab {
     let clock = FakeClock::new(now);
-    let service = Service::with_clock(&policy(path, max_keys), Arc::new(clock.clone())).unwrap();
+    let service = Service::with_clock(policy, Arc::new(clock.clone())).unwrap();
     Lab { service, clock }
 }
 
@@ -68,6 +76,30 @@ fn long_quotas_go_on_after_a_restart_and_what_has_passed_meanwhile_is_forgiven()
     assert_eq!(before.ask(&hits("log=1", 0)).statuses[0].remaining, 60);
     before.advance(86_400 * 8);
     assert_eq!(shown(&before.ask(&request(&["log=1"]))), ["ok 99"]);
+}
+
+#[test]
+fn counts_go_on_after_a_restart_with_other_numbers() {
+    const LARGE: u64 = 4_000_000_000;
+    for limit in
+        ["unit: day", "algorithm: fixed_window, unit: day", "algorithm: sliding_window_counter, unit: day"]
+    {
+        for numbers in [[100, LARGE], [LARGE, 100]] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("state");
+            let left = |requests: u64| {
+                let rule = format!("{{key: a, rate_limit: {{{limit}, requests_per_unit: {requests}}}}}");
+                let lab =
+                    start_with(&policy_of(&format!("domain: d\ndescriptors: [{rule}]"), &path, 1000), START);
+                let left = lab.ask(&hits("a=1", 0)).statuses[0].remaining;
+                lab.ask(&hits("a=1", 30));
+                lab.service.save().unwrap();
+                left
+            };
+            let found = [numbers[0], numbers[1], numbers[0]].map(left);
+            assert_eq!(found, [numbers[0], numbers[1] - 30, numbers[0] - 60], "{limit}");
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::{
 
 use ratelimit_common::{
     algorithm::{Decision, sliding_window_log},
-    limit::LOG_MOST,
+    limit::{Kind, LOG_MOST},
     time::{Nanos, Now},
 };
 
@@ -47,6 +47,8 @@ pub struct Wide {
     buckets: AtomicUsize,
     entries: AtomicUsize,
     live_evictions: AtomicU64,
+    /// From when on no counter is in use, in nanoseconds.
+    counters_idle_at: AtomicU64,
 }
 
 /// How much there is, or may be.
@@ -67,6 +69,7 @@ impl Wide {
             buckets: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
             live_evictions: AtomicU64::new(0),
+            counters_idle_at: AtomicU64::new(0),
         }
     }
 
@@ -115,13 +118,24 @@ impl Wide {
         self.live_evictions.load(Relaxed)
     }
 
-    /// Decides and charges.
-    pub fn charge<'l>(&self, charge: Charge<'l>) -> Decision<'l> {
+    /// Whether a counter in use has the count of a limit that could have it in a word.
+    pub fn has_counter(&self, charge: &Charge<'_>) -> bool {
+        // Without a lock where all such limits have their counts in words.
+        self.counters_idle_at.load(Relaxed) > charge.now.0.0
+            && self.shard(charge.bucket().identity).is_in_use(charge.bucket().identity, charge.now)
+    }
+
+    /// Decides and charges. `word` takes what was counted in a word.
+    pub fn charge<'l>(&self, charge: Charge<'l>, word: impl FnOnce() -> u64) -> Decision<'l> {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
+        self.go_on_with(&mut shard, &charge, word);
         let before = shard.get(identity).map_or(0, Bucket::entries);
         if let Some(decision) = shard.charge(identity, &charge) {
-            self.note_entries(before, shard.get(identity).map_or(0, Bucket::entries));
+            if let Some(bucket) = shard.get(identity) {
+                self.note_entries(before, bucket.entries());
+                self.note_counter(bucket);
+            }
             self.make_room(&mut shard, identity, charge.now);
             return decision;
         }
@@ -135,10 +149,11 @@ impl Wide {
         decision
     }
 
-    /// Decides without charging.
-    pub fn ask<'l>(&self, charge: Charge<'l>) -> Decision<'l> {
+    /// Decides without charging. `word` takes what was counted in a word.
+    pub fn ask<'l>(&self, charge: Charge<'l>, word: impl FnOnce() -> u64) -> Decision<'l> {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
+        self.go_on_with(&mut shard, &charge, word);
         let before = shard.get(identity).map_or(0, Bucket::entries);
         let Some(bucket) = shard.get_mut(identity).filter(|bucket| bucket.is_of(charge.limit)) else {
             return Bucket::fresh(charge.limit).ask(&charge);
@@ -158,8 +173,9 @@ impl Wide {
         });
     }
 
-    /// Gives back the newest units.
-    pub fn refund(&self, charge: Charge<'_>) {
+    /// Gives back the newest units. `word` takes what was counted in a word.
+    pub fn refund(&self, charge: Charge<'_>, word: impl FnOnce() -> u64) {
+        self.go_on_with(&mut self.shard(charge.bucket().identity), &charge, word);
         self.give_back(charge, |bucket| match &mut bucket.state {
             State::Log(log) => sliding_window_log::refund(log, charge.cost),
             State::Counter(counter) => counter.undo(charge.limit, charge.now, charge.cost),
@@ -179,6 +195,22 @@ impl Wide {
         }
     }
 
+    /// Makes a counter of what a word has counted, for a limit that has grown beyond words.
+    fn go_on_with(&self, shard: &mut Shard, charge: &Charge<'_>, word: impl FnOnce() -> u64) {
+        let (identity, now) = (charge.bucket().identity, charge.now);
+        if charge.limit.kind() != Kind::WideSlidingCounter || shard.is_in_use(identity, now) {
+            return;
+        }
+        let bucket = Bucket::of_word(charge, word());
+        if bucket.idle_at > now.0 {
+            if let Some(idle) = shard.get(identity) {
+                self.forget(idle);
+            }
+            self.insert(shard, identity, bucket);
+            self.make_room(shard, identity, now);
+        }
+    }
+
     fn shard(&self, identity: u64) -> MutexGuard<'_, Shard> {
         // The map uses other bits.
         let index = (identity >> 40) as usize % self.shards.len();
@@ -188,12 +220,20 @@ impl Wide {
     fn insert(&self, shard: &mut Shard, identity: u64, bucket: Bucket) {
         self.buckets.fetch_add(1, Relaxed);
         self.note_entries(0, bucket.entries());
+        self.note_counter(&bucket);
         shard.insert(identity, bucket);
     }
 
     fn note_entries(&self, before: usize, after: usize) {
         if after != before {
             self.entries.fetch_add(after.wrapping_sub(before), Relaxed);
+        }
+    }
+
+    fn note_counter(&self, bucket: &Bucket) {
+        let is_later = bucket.idle_at.0 > self.counters_idle_at.load(Relaxed);
+        if is_later && matches!(bucket.state, State::Counter(_)) {
+            self.counters_idle_at.fetch_max(bucket.idle_at.0, Relaxed);
         }
     }
 

@@ -48,6 +48,14 @@ impl Bucket {
         Self { idle_at: Nanos(0), share: 0, state }
     }
 
+    /// A counter that goes on with what a word has counted.
+    pub(super) fn of_word(charge: &Charge<'_>, word: u64) -> Self {
+        let state = State::Counter(WideState::of_word(charge.limit, word, charge.now));
+        let mut bucket = Self { idle_at: Nanos(0), share: 0, state };
+        bucket.decide(&Charge { cost: 0, ..*charge });
+        bucket
+    }
+
     /// One that was saved; its limit is not known here, so until it is charged it counts as used up.
     pub(super) fn restored(SavedWide { idle_at, state, .. }: SavedWide) -> Self {
         let state = match state {

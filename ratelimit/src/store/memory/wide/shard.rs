@@ -47,6 +47,10 @@ impl Shard {
         self.buckets.get(&identity).map(|held| &held.bucket)
     }
 
+    pub(super) fn is_in_use(&self, identity: u64, now: Now) -> bool {
+        self.get(identity).is_some_and(|bucket| bucket.idle_at > now.0)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Bucket)> {
         self.buckets.iter().map(|(&identity, held)| (identity, &held.bucket))
     }
