@@ -125,7 +125,8 @@ struct Text<'a>(&'a Value);
 impl Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is = |value: &Value, name: &str| value[name].as_bool().unwrap_or_default();
-        writeln!(f, "{}", if is(self.0, "allowed") { "allowed" } else { "denied" })?;
+        f.write_str(if is(self.0, "allowed") { "allowed" } else { "denied" })?;
+        writeln!(f, "{}", if is(self.0, "soft") { "  soft" } else { "" })?;
         for status in self.0["descriptors"].as_array().into_iter().flatten() {
             f.write_str(if is(status, "allowed") { "  allowed" } else { "  denied" })?;
             let mut numbers = String::new();

@@ -53,6 +53,26 @@ fn programs_get_json_and_several_descriptors_are_asked_at_once() {
 }
 
 #[test]
+fn what_passes_by_a_soft_limit_is_flagged_over_http_and_grpc() {
+    let fixture = Fixture::new("");
+    for (key, url) in
+        [("h", format!("http://{}", fixture.http())), ("g", format!("grpc://{}", fixture.grpc()))]
+    {
+        let descriptor = format!("soft={key}");
+        let common = ["--url", &url, "--domain", "edge", "--descriptor", &descriptor];
+        let json = || {
+            let (_, text, _) = asked(&[&common[..], &["--output", "json"]].concat());
+            serde_json::from_str::<Value>(&text).unwrap()["soft"].clone()
+        };
+        assert_eq!([json(), json()], [false, true], "{url}");
+        let (status, text, _) = asked(&common);
+        assert!(status == 0 && text.starts_with("allowed  soft\n  allowed  "), "{url}: {text}");
+        let (status, text, _) = asked(&common);
+        assert!(status == 3 && text.starts_with("denied\n"), "{url}: {text}");
+    }
+}
+
+#[test]
 fn a_configuration_says_where() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("rules.yaml"), RULES).unwrap();

@@ -6,6 +6,7 @@ use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use prost_types::value::Kind;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::{
@@ -197,5 +198,15 @@ fn members(response: &RateLimitResponse) -> Value {
         members
     };
     let descriptors: Vec<Value> = response.statuses.iter().map(status).collect();
-    json!({"allowed": response.overall_code() == proto::Code::Ok, "descriptors": descriptors})
+    json!({
+        "allowed": response.overall_code() == proto::Code::Ok,
+        "soft": is_soft(response),
+        "descriptors": descriptors,
+    })
+}
+
+/// Of the whole alone: the messages have no place for it beside a descriptor.
+fn is_soft(response: &RateLimitResponse) -> bool {
+    let soft = response.dynamic_metadata.as_ref().and_then(|metadata| metadata.fields.get("soft"));
+    soft.is_some_and(|soft| soft.kind == Some(Kind::BoolValue(true)))
 }
