@@ -2,8 +2,8 @@
 //!
 //! Limits that count denied requests are charged whatever the others say. The others are asked first, and charged only if
 //! no limit that decides denies the request; what was charged is given back if somebody else took the last units in
-//! between. Limits in shadow mode never decide; those in quota mode only if all of them are over,
-//! which an unlimited one never is.
+//! between. Hits that a request gives back go the same two ways, to the others after all charges. Limits in shadow mode
+//! never decide; those in quota mode only if all of them are over, which an unlimited one never is.
 
 use ratelimit_common::time::Now;
 use smallvec::SmallVec;
@@ -65,7 +65,16 @@ impl Ask<'_> {
 
     /// Whether it is charged if the request passes, and only then.
     pub(super) fn is_tentative(&self) -> bool {
-        self.hits > 0 && !self.refunds && !self.bucket.is_closed() && !self.bucket.stands_alone()
+        !self.refunds && self.depends_on_others()
+    }
+
+    /// Whether it gets hits back if the request passes, and only then: who is denied asks again, and again.
+    pub(super) fn is_tentative_refund(&self) -> bool {
+        self.refunds && self.depends_on_others()
+    }
+
+    fn depends_on_others(&self) -> bool {
+        self.hits > 0 && !self.bucket.is_closed() && !self.bucket.stands_alone()
     }
 
     pub(super) fn key(&self) -> u64 {
@@ -108,6 +117,14 @@ impl Court<'_> {
         if self.denies(asks, &outcomes) {
             return outcomes;
         }
+        if !self.charge_all(asks, &mut outcomes) || !self.refund_all(asks, &mut outcomes) {
+            self.give_back(asks, &mut outcomes, present().max(self.now));
+        }
+        outcomes
+    }
+
+    /// Charges what is charged if the request passes; false if it does not any more.
+    fn charge_all(&self, asks: &[Ask<'_>], outcomes: &mut [Outcome]) -> bool {
         for shadow in [false, true] {
             for (index, ask) in asks.iter().enumerate() {
                 let is_due = ask.is_tentative() && ask.shadow == shadow && !outcomes[index].verdict.over;
@@ -115,13 +132,22 @@ impl Court<'_> {
                     continue;
                 }
                 outcomes[index] = self.charge(ask);
-                if !outcomes[index].charged && self.denies(asks, &outcomes) {
-                    self.give_back(asks, &mut outcomes, present().max(self.now));
-                    return outcomes;
+                if !outcomes[index].charged && self.denies(asks, outcomes) {
+                    return false;
                 }
             }
         }
-        outcomes
+        true
+    }
+
+    /// Refunds what is refunded if the request passes; false if it does not, since a limit is over all the same.
+    fn refund_all(&self, asks: &[Ask<'_>], outcomes: &mut [Outcome]) -> bool {
+        let mut is_over = false;
+        for (ask, outcome) in asks.iter().zip(&mut *outcomes).filter(|(ask, _)| ask.is_tentative_refund()) {
+            *outcome = self.refund(ask);
+            is_over |= outcome.verdict.over;
+        }
+        !is_over || !self.denies(asks, outcomes)
     }
 
     fn denies(&self, asks: &[Ask<'_>], outcomes: &[Outcome]) -> bool {
@@ -134,15 +160,27 @@ impl Court<'_> {
         if bucket.is_closed() {
             return Outcome { verdict: Bucket::CLOSED, charged: false };
         }
+        if ask.is_tentative_refund() {
+            let verdict = self.ask(ask, 0).verdict;
+            // Whether it is over shows when it has been refunded.
+            return Outcome {
+                verdict: Verdict { over: false, wait: None, never: false, ..verdict },
+                charged: false,
+            };
+        }
         if ask.refunds {
-            self.store.refund(self.limits, &ask.charge(ask.hits, self.now));
-            return self.ask(ask, 0);
+            return self.refund(ask);
         }
         match ask.hits {
             0 => self.ask(ask, 0),
             _ if bucket.stands_alone() => self.charge(ask),
             hits => self.ask(ask, hits),
         }
+    }
+
+    fn refund(&self, ask: &Ask<'_>) -> Outcome {
+        self.store.refund(self.limits, &ask.charge(ask.hits, self.now));
+        self.ask(ask, 0)
     }
 
     fn ask(&self, ask: &Ask<'_>, hits: u32) -> Outcome {

@@ -108,7 +108,7 @@ impl Court<'_> {
         let opening = |index: usize| {
             let (ask, Outcome { verdict, .. }) = (&asks[index], outcomes[index]);
             let is_told = ask.bucket.soft.is_none() && !ask.bucket.stands_alone() && before[index] == 0;
-            if ask.shadow || is_told {
+            if ask.shadow || ask.is_tentative_refund() || is_told {
                 let from = if verdict.over { verdict.wait.map(|wait| wait.exact) } else { Some(Nanos(0)) };
                 return Opening { from, closed: Range::default() };
             }

@@ -3,7 +3,7 @@
 use ratelimit::application::{Code, RequestError, TimeUnit, UNLIMITED};
 use ratelimit::policy::Application;
 
-use crate::{Lab, SECOND, hits, lab, lab_of, lab_of_limit, refund, request, rules, shown, with_limit};
+use crate::{Lab, SECOND, hits, lab, lab_of, lab_of_limit, request, rules, shown, with_limit};
 
 const TWO: &str = "
 domain: d
@@ -175,29 +175,6 @@ fn no_hits_only_ask_and_are_over_only_if_the_count_exceeds_the_limit() {
     assert_eq!(shown(&lab.ask(&hits("user=1", 0))), ["ok 0"]);
     assert_eq!(shown(&lab.ask(&hits("user=1", 1))), ["over 0"]);
     assert_eq!(shown(&lab.ask(&hits("user=1", 0))), ["over 0"]);
-}
-
-#[test]
-fn refunds_give_back_and_never_more_than_was_taken() {
-    for limit in [
-        "unit: hour, requests_per_unit: 10",
-        "unit: hour, requests_per_unit: 10, algorithm: fixed_window",
-        "unit: hour, requests_per_unit: 10, algorithm: token_bucket",
-        "unit: hour, requests_per_unit: 10, algorithm: leaky_bucket",
-        "unit: hour, requests_per_unit: 10, algorithm: sliding_window_log",
-        "unit: hour, requests_per_unit: 10, algorithm: sliding_window_counter",
-        "unit: second, requests_per_unit: 4000000, algorithm: sliding_window_counter",
-    ] {
-        let lab = lab_of_limit(limit);
-        let whole = lab.ask(&hits("user=1", 0)).statuses[0].remaining;
-        lab.ask(&hits("user=1", 7));
-        let remaining = |count| lab.ask(&refund("user=1", count)).statuses[0].remaining;
-        assert_eq!(remaining(3), whole - 4, "{limit}");
-        assert_eq!(remaining(100), whole, "{limit}");
-        assert_eq!(remaining(1), whole, "{limit}");
-        assert_eq!(lab.ask(&hits("user=1", whole)).code, Code::Ok, "{limit}");
-        assert_eq!(lab.ask(&hits("user=1", 1)).code, Code::OverLimit, "{limit}");
-    }
 }
 
 #[test]

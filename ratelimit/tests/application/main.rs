@@ -9,6 +9,7 @@ mod counting;
 mod files;
 mod labels;
 mod lookup;
+mod refunds;
 mod reload;
 mod replaces;
 mod reports;

@@ -152,7 +152,7 @@ pub const KEYS: &[Key] = &[
         "`true` or `false`",
         Said("`true` without `algorithm`, `false` with it"),
         "Whether denied requests count too, whichever limit denied them. If not, a request takes from all of its limits or \
-         from none.",
+         from none, and one that is denied gives nothing back (`is_negative_hits`).",
         "rate_limit: {unit: minute, requests_per_unit: 5, count_denied: false}",
     ),
     key(
