@@ -198,6 +198,24 @@ fn a_refill_to_come_brings_no_more_than_a_smaller_amount() -> Result<(), String>
     agreement::check_reset(&after, &bucket, Nanos(0), answer.reset_after)
 }
 
+/// Limits of one account share buckets, and which gives way is told by the one that takes longest to fill.
+#[test]
+fn a_wide_counters_limit_tells_what_share_of_it_a_word_has_used() -> Result<(), String> {
+    let limit = |amount| {
+        let rate = Rate { amount, per: Nanos::from_secs(86_400) };
+        let spec = LimitSpec::new(Algorithm::SlidingWindowCounter, rate);
+        spec.build(Place::UserSpace).map_err(|error| error.to_string())
+    };
+    let [few, many] =
+        [60_000_000, 4_000_000_000].map(|number| NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN));
+    let (narrow, wide) = (limit(few)?, limit(many)?);
+    assert_eq!((narrow.kind(), wide.kind()), (Kind::SlidingCounter, Kind::WideSlidingCounter));
+    let now = Now(Nanos(0));
+    let (_, word) = algorithm::decide(&narrow, algorithm::fresh(now), now, 60_000_000);
+    assert_eq!([&narrow, &wide].map(|limit| algorithm::share_used(limit, word, now)), [65_536, 983]);
+    Ok(())
+}
+
 fn word_kind() -> impl Strategy<Value = Kind> {
     prop::sample::select(vec![Kind::ArrivalTime, Kind::Interval, Kind::Window, Kind::SlidingCounter])
 }
