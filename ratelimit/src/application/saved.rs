@@ -17,12 +17,11 @@ use crate::store::{
 
 /// The counts could not be saved.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: the counts could not be saved: {error}; check that the directory is there and can be written to", .path.display())]
+#[error("{}: the counts could not be saved: {error}; check that its directory is there, can be written to, and has room", .path.display())]
 pub struct SaveError {
     /// The state file.
     pub path: PathBuf,
-    /// What went wrong.
-    #[source]
+    /// What went wrong, which is said above.
     pub error: io::Error,
 }
 

@@ -63,8 +63,8 @@ impl Detach {
             match dataplane::detach(instance) {
                 Err(Error::Running { .. }) => {}
                 Err(Error::NotAttached { .. }) if has_asked => return Ok(None),
-                done => {
-                    done.map_err(Failure::failed)?;
+                Err(error) => return stop_without_network(path, instance, error),
+                Ok(()) => {
                     let _ = path.map(|path| control::remove_left_over(&path, None));
                     return Ok(None);
                 }
@@ -86,6 +86,19 @@ impl Detach {
     fn path(&self, instance: &InstanceName, noted: Option<Daemon>) -> Result<PathBuf, ControlError> {
         let known = self.control.clone().or(noted.map(|daemon| daemon.control));
         known.map_or_else(|| control::default_path(instance), Ok)
+    }
+}
+
+/// Stops a daemon that limits requests alone, for which no rights are needed; if there is none, nothing can be detached.
+fn stop_without_network(
+    path: Result<PathBuf, ControlError>,
+    instance: &InstanceName,
+    reason: Error,
+) -> Result<Option<u32>, Failure> {
+    match path.map(|path| control::ask(&path, instance, "detach", &json!({}), PATIENCE)) {
+        Ok(Ok(_)) => Ok(None),
+        Ok(Err(error @ (ControlError::Stuck(_) | ControlError::Refused(_)))) => Err(Failure::failed(error)),
+        _ => Err(Failure::failed(reason)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::{
     SigSet,
-    Signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR2},
+    Signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR2, SIGXFSZ},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -50,14 +50,15 @@ impl Signals {
     }
 }
 
-/// Makes the signals wait that [`Signals`] will catch; in threads that are started from here on, too.
+/// Makes the signals wait that [`Signals`] will catch; in threads that are started from here on, too. One waits for ever: that a
+/// file has reached its limit, which whoever writes it is told as well.
 ///
 /// # Errors
 /// The system refuses.
 pub fn block() -> nix::Result<SigSet> {
     let signals = [SIGTERM, SIGINT, SIGUSR2, SIGHUP];
     let set: SigSet = signals.into_iter().collect();
-    set.thread_block()?;
+    (set | SigSet::from(SIGXFSZ)).thread_block()?;
     Ok(set)
 }
 

@@ -119,7 +119,9 @@ impl Body for Metered {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
         let share = self.share.upgrade();
-        if let Some(share) = share.as_ref().filter(|_| self.body.is_end_stream()) {
+        // Whether anything follows a chunk is not known before it is asked for.
+        let is_whole = frame.is_none() || self.body.is_end_stream();
+        if let Some(share) = share.as_ref().filter(|_| is_whole) {
             share.is_whole.store(true, Relaxed);
         }
         let Some(frame) = frame else { return Poll::Ready(None) };

@@ -215,6 +215,7 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(limits::HEADERS)
         .max_concurrent_streams(limits::STREAMS)
+        .max_pending_accept_reset_streams(limits::TAKEN_BACK)
         .initial_stream_window_size(limits::WINDOWS.0)
         .initial_connection_window_size(limits::WINDOWS.1)
         .keep_alive_interval(limits::PING_INTERVAL)

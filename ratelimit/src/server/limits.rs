@@ -10,6 +10,9 @@ pub const BODY: usize = 1 << 20;
 pub const HEADERS: u32 = 64 << 10;
 /// Requests at once on one HTTP/2 connection.
 pub const STREAMS: u32 = 100;
+/// Requests that an HTTP/2 client may have taken back before anybody looked at them. More are an attack, and end the connection;
+/// so many come from a proxy whose requests time out several times while this machine stands still.
+pub const TAKEN_BACK: usize = 1_000;
 /// Bytes that an HTTP/2 client may send before they are read: on one stream, and on the whole connection.
 pub const WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
 /// Bytes of the bodies of all requests that wait for the rest, or for their answer, and of answers until they have been sent.

@@ -194,5 +194,5 @@ fn no_place_for_the_file_is_an_error_that_says_so() {
     let lab = start(&there.join("state"), 1000, START);
     fs::remove_dir(&there).unwrap();
     let error = lab.service.save().unwrap_err().to_string();
-    assert!(error.contains("there/state") && error.contains("check that the directory is there"), "{error}");
+    assert!(error.contains("there/state") && error.contains("check that its directory is there"), "{error}");
 }

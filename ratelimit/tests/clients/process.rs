@@ -28,6 +28,16 @@ impl Process {
         self.0.try_wait().unwrap().is_none()
     }
 
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits until it ends by itself; its exit status, unless a signal ended it.
+    fn end(&mut self) -> Option<i32> {
+        until("the end", || !self.is_running());
+        self.0.wait().unwrap().code()
+    }
+
     /// As `kill -9`.
     pub fn kill(&mut self) {
         let _ = self.0.kill();
@@ -125,6 +135,15 @@ impl Daemon {
 
     pub fn kill(&mut self) {
         self.process = None;
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().unwrap().id()
+    }
+
+    /// How it ends, once it has been asked to.
+    pub fn end(mut self) -> Option<i32> {
+        self.process.take().unwrap().end()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -2,6 +2,11 @@
 
 use std::{fs, os::unix::fs::symlink, process::Command, thread, time::Duration};
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
 use crate::process::{Daemon, free_address, get, until};
 
 const AUTH: &str = "  auth: {domain: edge, descriptors: [{user: '{query:user}'}]}\n";
@@ -74,6 +79,28 @@ fn a_daemon_without_network_has_a_status() {
         shown.status.success() && text.contains("running, process") && text.contains("no rules on packets"),
         "{shown:?}"
     );
+}
+
+#[test]
+fn a_daemon_without_network_is_detached() {
+    let daemon = Daemon::start(&rules(1000), AUTH);
+    let mut detach = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    let detached = detach.args(["detach", "--control"]).arg(daemon.path("control.sock")).output().unwrap();
+    assert!(detached.status.success(), "{detached:?}");
+    assert_eq!(daemon.end(), Some(0));
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_and_not_the_end() {
+    let daemon = Daemon::start(&rules(1000), "  store: {memory: {state_file: state}}\n");
+    let process = Pid::from_raw(daemon.id().try_into().unwrap());
+    let limited =
+        Command::new("prlimit").args(["--fsize=0", "--pid", &process.to_string()]).status().unwrap();
+    assert!(limited.success());
+    kill(process, Signal::SIGTERM).unwrap();
+    let file = daemon.path("state");
+    assert_eq!(daemon.end(), Some(1), "as with a full disk");
+    assert!(!file.exists());
 }
 
 /// A ConfigMap: the file is a link through a directory that is a link, and that is replaced.

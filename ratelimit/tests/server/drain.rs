@@ -15,6 +15,7 @@ use tonic_reflection::pb::v1::{ServerReflectionRequest, server_reflection_client
 
 use crate::{
     grpc::{channel, descriptor, request},
+    http2::{ACK, HEADERS, HEALTHCHECK, PING, PREFACE, frame},
     support::{Fixture, PATIENCE, question},
 };
 
@@ -125,25 +126,6 @@ fn clients_that_only_stay_do_not_hold_up_the_end() {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0);
     }
-}
-
-/// How HTTP/2 begins, with no settings.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// The headers of `GET /healthcheck`, as one frame.
-const HEALTHCHECK: &[u8] = b"\0\0\x16\x01\x05\0\0\0\x01\x82\x86\x04\x0c/healthcheck\x01\x04test";
-/// Types of frames, and a flag.
-const HEADERS: u8 = 1;
-const PING: u8 = 6;
-const ACK: u8 = 1;
-
-/// The next frame of HTTP/2: its type, its flags and what is in it.
-fn frame(stream: &mut TcpStream) -> (u8, u8, Vec<u8>) {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head).unwrap();
-    let [high, middle, low, kind, flags, ..] = head;
-    let mut payload = vec![0; u32::from_be_bytes([0, high, middle, low]) as usize];
-    stream.read_exact(&mut payload).unwrap();
-    (kind, flags, payload)
 }
 
 #[test]

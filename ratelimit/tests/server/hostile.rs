@@ -112,6 +112,24 @@ fn who_has_said_all_still_gets_the_answer() {
 }
 
 #[test]
+fn a_connection_outlives_bodies_in_chunks() {
+    let fixture = Fixture::new("");
+    let mut stream = TcpStream::connect(fixture.http()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    for (path, connection) in [("/v1/check", ""), ("/json", ""), ("/json", "connection: close\r\n")] {
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: x\r\n{connection}transfer-encoding: chunked\r\n\r\n");
+        let question = question("other", "x");
+        stream
+            .write_all(format!("{head}{:x}\r\n{question}\r\n0\r\n\r\n", question.len()).as_bytes())
+            .unwrap();
+    }
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 3, "{answers}");
+}
+
+#[test]
 fn idle_and_slow_clients_keep_nobody_from_being_served() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard.min(65_536), hard).unwrap();

@@ -8,6 +8,7 @@ mod drain;
 mod grpc;
 mod headers;
 mod hostile;
+mod http2;
 mod json;
 mod openapi;
 mod reload;
