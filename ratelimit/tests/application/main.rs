@@ -15,6 +15,8 @@ mod replaces;
 mod reports;
 mod soft;
 mod state;
+#[path = "../support/stops.rs"]
+mod stops;
 mod waits;
 
 use std::{fs, path::PathBuf, sync::Arc};

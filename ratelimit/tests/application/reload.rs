@@ -11,7 +11,7 @@ use ratelimit::{
     policy::{Application, application::StoreSettings},
 };
 
-use crate::{hits, lab_of, refund, request, rules, shown};
+use crate::{hits, lab_of, refund, request, rules, shown, stops::StopsAtEnd};
 
 /// Rules of which `user` is always the same, and others come and go with the generation.
 fn policy(generation: usize) -> Application {
@@ -42,11 +42,12 @@ fn a_thousand_reloads_fail_no_request_and_lose_no_count() {
     };
     let count = &count;
     let asked: u64 = thread::scope(|scope| {
+        let at_end = StopsAtEnd(&is_done);
         let workers: Vec<_> = (0..3).map(|worker| scope.spawn(move || count(worker))).collect();
         for generation in 0..1000 {
             lab.service.reload(&policies[generation % 7]).unwrap();
         }
-        is_done.store(true, Ordering::Relaxed);
+        drop(at_end);
         workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
     let left = |key: &str| lab.ask(&hits(key, 0)).statuses[0].remaining;

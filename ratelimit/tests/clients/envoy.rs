@@ -13,6 +13,7 @@ use std::{
 use crate::{
     http::Answer,
     process::{Daemon, Process, accepts, free_address, get, program, until},
+    stops::StopsAtEnd,
 };
 
 const RULES: &str = "
@@ -220,6 +221,7 @@ fn requests_pass_while_the_daemon_is_dead_and_are_limited_when_it_is_back() {
         }
     };
     thread::scope(|scope| {
+        let at_end = StopsAtEnd(&ended);
         let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
         until("the limit", || get(address, "/user", &[("x-user", "load")]).status == 429);
         let before = passed.load(SeqCst);
@@ -227,7 +229,7 @@ fn requests_pass_while_the_daemon_is_dead_and_are_limited_when_it_is_back() {
         until("100 requests without the daemon", || passed.load(SeqCst) >= before + 100);
         envoy.daemon.start_again();
         until("the limit again", || get(address, "/user", &[("x-user", "load")]).status == 429);
-        ended.store(true, SeqCst);
+        drop(at_end);
         asking.into_iter().for_each(|thread| thread.join().unwrap());
     });
     assert_eq!(other.into_inner(), 0);

@@ -10,3 +10,5 @@ mod http;
 mod nginx;
 mod process;
 mod reload;
+#[path = "../support/stops.rs"]
+mod stops;

@@ -13,6 +13,7 @@ use crate::{
     daemon::{Daemon, config, judged, reason, rule, status},
     limits::all_arrivals,
     net::{Link, SERVER, SERVER_V4, ip, isolated, receiver, set_mtu},
+    stops::StopsAtEnd,
     wait,
 };
 
@@ -67,11 +68,11 @@ fn tcp(mode: &str, mtu: u32, is_long: bool) {
             let data = vec![0; 1 << 16];
             while !stop.load(Ordering::Relaxed) && client.write_all(&data).is_ok() {}
         });
+        let _at_end = StopsAtEnd(stop);
         let stream = listener.accept().unwrap().0;
         stream.set_read_timeout(Some(wait::LONGEST)).unwrap();
         measure(stream);
         assert_eq!(rule(&status(), "long").0 > 0, is_long);
-        stop.store(true, Ordering::Relaxed);
     });
 }
 

@@ -6,7 +6,7 @@ use std::{
     collections::HashSet,
     env,
     net::UdpSocket,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
     thread,
     time::{Duration, Instant},
 };
@@ -17,6 +17,7 @@ use crate::{
     limits::{all_arrivals, count},
     net::{Link, SERVER, SERVER_V4, arrivals, isolated, receiver},
     packets::{PORTS, UDP, v4},
+    stops::StopsAtEnd,
     wait,
     wiretap::Wiretap,
 };
@@ -67,6 +68,7 @@ impl Scene {
         // For another host, which costs this one no answer.
         frame[5] = 9;
         thread::scope(|scope| {
+            let at_end = StopsAtEnd(&stop);
             let flooder = scope.spawn(|| flood::send(link, FLOODER, &frame, &stop));
             let (begun, mut sent) = (Instant::now(), 0);
             while begun.elapsed() < Duration::from_secs(seconds) {
@@ -76,7 +78,7 @@ impl Scene {
                 // Paced by the last packet, not by the clock: a good client does not catch up.
                 thread::sleep(TICK); // tidy: sleep, pacing
             }
-            stop.store(true, Ordering::Relaxed);
+            drop(at_end);
             println!("{} forged and {sent} good packets in {:?}", flooder.join().unwrap(), begun.elapsed());
             sent
         })

@@ -17,6 +17,7 @@ use crate::{
     leftovers::{assert_gone, in_kernel},
     limits::all_arrivals,
     net::{Link, SERVER_V4, isolated, receiver},
+    stops::StopsAtEnd,
 };
 
 /// How often a daemon is killed: RATELIMIT_KILLS, else as often as there is time for.
@@ -59,6 +60,7 @@ fn a_daemon_can_be_killed_at_any_time() {
         let stop = AtomicBool::new(false);
         let mut random = 0x243f_6a88_85a3_08d3_u64;
         thread::scope(|scope| {
+            let at_end = StopsAtEnd(&stop);
             let sent = scope.spawn(|| {
                 let (mut sent, mut arrived) = (0_u64, 0);
                 while !stop.load(Ordering::Relaxed) {
@@ -91,7 +93,7 @@ fn a_daemon_can_be_killed_at_any_time() {
                     let _ = daemon.end();
                 });
             }
-            stop.store(true, Ordering::Relaxed);
+            drop(at_end);
             let (sent, arrived) = sent.join().unwrap();
             println!("{sent} datagrams, {arrived} arrived");
             assert_eq!(sent, arrived);

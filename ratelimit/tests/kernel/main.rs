@@ -34,6 +34,8 @@ mod pressure;
 mod reload;
 mod service;
 mod sources;
+#[path = "../support/stops.rs"]
+mod stops;
 mod streams;
 mod stuck;
 mod top;

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
     thread,
     time::Duration,
 };
@@ -17,6 +17,7 @@ use crate::{
     limits,
     net::{Link, client_interface, isolated},
     packets::{self, PORTS},
+    stops::StopsAtEnd,
     wait,
 };
 
@@ -105,6 +106,7 @@ fn reading_counters_and_sources_under_load_fails_no_packet() {
         let (stop, frame) = (AtomicBool::new(false), packets::v4(packets::UDP, &PORTS));
         let all = "ratelimit_packets_total{reason=\"passed\",verdict=\"pass\"}";
         thread::scope(|scope| {
+            let at_end = StopsAtEnd(&stop);
             let flood = scope.spawn(|| flood::send(&link, client_interface(), &frame, &stop));
             let mut last = 0;
             for _ in 0..20 {
@@ -114,7 +116,7 @@ fn reading_counters_and_sources_under_load_fails_no_packet() {
                 run(&["top", "--once"]);
                 run(&["rules"]);
             }
-            stop.store(true, Ordering::Relaxed);
+            drop(at_end);
             let sent = flood.join().unwrap();
             assert!(last > 0);
             // What a full ring has lost never got here; everything that did has passed.

@@ -21,6 +21,7 @@ use crate::{
     leftovers::in_kernel,
     limits::{all_arrivals, send},
     net::{Link, SERVER, SERVER_V4, arrivals, isolated, receiver},
+    stops::StopsAtEnd,
     wait,
 };
 
@@ -71,6 +72,7 @@ fn each_packet_is_judged_by_one_of_two_configurations_and_none_is_lost() {
         let sender = link.sender(CLIENT);
         let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
+            let _at_end = StopsAtEnd(&stop);
             scope.spawn(|| {
                 server.set_nonblocking(false).unwrap();
                 server.set_read_timeout(Some(wait::LONGEST)).unwrap();
@@ -95,7 +97,6 @@ fn each_packet_is_judged_by_one_of_two_configurations_and_none_is_lost() {
             println!("files and kB: {early:?}, {late:?}; {} sent", sent.load(Ordering::Relaxed));
             assert_eq!(late.0, early.0);
             assert!(late.1 < early.1 + 8_192, "{early:?} {late:?}");
-            stop.store(true, Ordering::Relaxed);
         });
         let sent = sent.into_inner();
         let status = judged(sent);

@@ -5,7 +5,7 @@ use std::{
     io::{Read as _, Write as _},
     process::{Child, Command, Stdio},
     sync::{
-        atomic::{AtomicBool, Ordering},
+        atomic::AtomicBool,
         mpsc::{Receiver, channel},
     },
     thread,
@@ -23,6 +23,7 @@ use crate::{
     frames::{self, Raw},
     net::{Link, client_interface, isolated},
     packets::{self, PORTS},
+    stops::StopsAtEnd,
     wait,
 };
 
@@ -187,15 +188,6 @@ impl Drop for Screen {
         // It may have ended.
         let _ = self.terminal.kill();
         let _ = self.terminal.wait();
-    }
-}
-
-/// Stops a flood however the test ends.
-struct StopsAtEnd<'s>(&'s AtomicBool);
-
-impl Drop for StopsAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use ratelimit::limiter::Nanos;
 use ratelimit_common::{algorithm, limit::Place, time::Now};
 
-use crate::{Numbers, START, limit, limiter_of};
+use crate::{Numbers, START, limit, limiter_of, stops::StopsAtEnd};
 
 #[test]
 fn decisions_are_those_of_the_algorithm_while_the_table_grows() {
@@ -58,6 +58,7 @@ fn a_million_keys_come_while_others_are_charged() {
     };
     let new = counts(NEW);
     thread::scope(|scope| {
+        let _at_end = StopsAtEnd(&is_over);
         let charge_old = &charge_old;
         for seed in 1..=2 {
             scope.spawn(move || charge_old(seed));
@@ -75,7 +76,6 @@ fn a_million_keys_come_while_others_are_charged() {
         };
         let threads: Vec<_> = (0..4).map(|quarter| scope.spawn(move || insert(quarter))).collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        is_over.store(true, Ordering::Relaxed);
     });
     for (key, count) in old.iter().enumerate() {
         let rest = (0..=BURST).filter(|_| limiter.check(&(key as u64), 1).allowed()).count() as u32;

@@ -11,6 +11,8 @@ mod eviction;
 mod growth;
 mod reload;
 mod several;
+#[path = "../support/stops.rs"]
+mod stops;
 mod threads;
 mod vectors;
 mod waits;
