@@ -116,6 +116,7 @@ async fn serve(
     let mut has_control = true;
     let mut links = Links::watch();
     running.announce();
+    give_memory_back();
     let mut sweep = time::interval(SWEEP);
     tell(&[sd_notify::NotifyState::Ready]);
     let (reason, wanted, asked_by) = loop {
@@ -181,12 +182,25 @@ fn ask(reader: &Reader, reload: Reload) {
 
 fn reload(running: &mut Running, Found { reload, read, is_taken }: Found) {
     let Reload { reason, trial, answer } = reload;
-    let done = time_out_of_the_runtime(|| running.reload(reason, trial, read));
+    let done = time_out_of_the_runtime(|| {
+        let done = running.reload(reason, trial, read);
+        give_memory_back();
+        done
+    });
     // What is refused leaves the files from before to be watched.
     let _ = is_taken.send(done.is_ok());
     tell(&[sd_notify::NotifyState::Ready]);
     if let Some(answer) = answer {
         let _ = answer.send(done);
+    }
+}
+
+/// Gives the system what reading and compiling a policy has used: each time another thread does it, which would keep it.
+fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer, and may be called while other threads allocate.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 
