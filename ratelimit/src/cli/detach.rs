@@ -97,7 +97,7 @@ fn stop_without_network(
 ) -> Result<Option<u32>, Failure> {
     match path.map(|path| control::ask(&path, instance, "detach", &json!({}), PATIENCE)) {
         Ok(Ok(_)) => Ok(None),
-        Ok(Err(error @ (ControlError::Stuck(_) | ControlError::Refused(_)))) => Err(Failure::failed(error)),
+        Ok(Err(error @ ControlError::Stuck(_))) => Err(Failure::failed(error)),
         _ => Err(Failure::failed(reason)),
     }
 }
