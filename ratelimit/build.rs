@@ -151,6 +151,9 @@ fn remove_foreign_variables(cargo: &mut Command) {
 
 /// `target-cpu=v3`: an atomic operation's result can be used only from there on (kernel 5.12). `--btf` and debug
 /// information: the kernel and `bpftool` show types and source lines.
+///
+/// `--disable-expand-memcpy-in-order`: the linker asks LLVM to keep the loads and stores of a copy in pairs, unless it is
+/// told not to. LLVM then expands no `memset` at all, so that memory is zeroed by calls of a loop over single bytes.
 fn rustflags() -> Result<OsString> {
     let architecture = variable("CARGO_CFG_TARGET_ARCH")?;
     let architecture = architecture.to_string_lossy();
@@ -158,6 +161,7 @@ fn rustflags() -> Result<OsString> {
         &format!("--cfg=bpf_target_arch=\"{architecture}\""),
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
+        "-Clink-arg=--disable-expand-memcpy-in-order",
         "-Ctarget-cpu=v3",
     ];
     Ok(flags.join("\x1f").into())
