@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-use super::Mode;
+use super::{Feature, Mode};
 
 /// An error of the data plane.
 #[derive(Debug, Error)]
@@ -19,11 +19,17 @@ pub enum Error {
         /// The capabilities that are missing.
         missing: String,
     },
-    /// The kernel is older than what the XDP program needs.
-    #[error("this kernel is {found}, but Linux 5.18 or newer is needed (multi-buffer XDP)")]
-    KernelTooOld {
+    /// The kernel can't do what the XDP program needs.
+    #[error(
+        "this kernel, {kernel}, lacks what the XDP program needs: {}. `ratelimit` is tested from Linux 6.1 on, which has all \
+         of it, as do older kernels whose makers have added it",
+        listed(missing)
+    )]
+    LacksFeatures {
         /// Its release.
-        found: String,
+        kernel: String,
+        /// What it lacks.
+        missing: Vec<Feature>,
     },
     /// There is nowhere to pin maps and links.
     #[error("{path} is not a BPF file system: mount it with `mount -t bpf bpf {path}`", path = path.display())]
@@ -162,6 +168,11 @@ impl Error {
     pub(super) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::File { path: path.into(), source }
     }
+}
+
+fn listed(missing: &[Feature]) -> String {
+    let named = |feature: &Feature| format!("{}, in Linux since {}", feature.name, feature.since);
+    missing.iter().map(named).collect::<Vec<_>>().join("; ")
 }
 
 fn attach_advice(mode: Mode) -> &'static str {

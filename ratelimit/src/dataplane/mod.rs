@@ -11,6 +11,7 @@ mod counters;
 mod denied;
 mod error;
 mod events;
+mod features;
 mod kernel;
 mod lists;
 mod log;
@@ -36,6 +37,7 @@ pub use self::{
     denied::DeniedCount,
     error::Error,
     events::{Events, interface_name, unix_offset},
+    features::{Feature, check_kernel, refuse_without},
     log::Log,
     lookup::BucketStatus,
     netlink::Mode,

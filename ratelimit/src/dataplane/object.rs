@@ -24,11 +24,14 @@ use ratelimit_common::{
     },
 };
 
-use super::{Count, Error, EventStatus, Log, Sketch, counters, kernel::Wire, pins::Pins, system::check};
+use super::{
+    Count, Error, EventStatus, Log, Sketch, check_kernel, counters, kernel::Wire, pins::Pins, raw,
+    system::check,
+};
 use crate::compile::Compiled;
 
 /// Embedded, so that the binary needs no other file.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ratelimit-xdp"));
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ratelimit-xdp"));
 
 const PROGRAM: &str = "ratelimit";
 
@@ -75,9 +78,7 @@ pub(super) fn check_pinned(pins: &Pins, sets: u32) -> Result<(), Error> {
         let path = pins.maps().join(name);
         let info = MapInfo::from_pin(&path)?;
         let (kind, flags) = match name {
-            "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" | "SKETCH" => {
-                (MapType::Array, BPF_F_MMAPABLE)
-            }
+            "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" | "SKETCH" => (MapType::Array, raw::MMAPABLE),
             "META" | "TRIAL" => (MapType::Array, 0),
             "EVENTS" => (MapType::RingBuf, 0),
             _ => (MapType::PerCpuArray, 0),
@@ -93,9 +94,6 @@ pub(super) fn check_pinned(pins: &Pins, sets: u32) -> Result<(), Error> {
     }
     Ok(())
 }
-
-/// From the kernel's interface: user space may map the array's memory.
-const BPF_F_MMAPABLE: u32 = 1 << 10;
 
 /// A generation in the kernel, not yet attached to anything.
 #[derive(Debug)]
@@ -159,6 +157,7 @@ impl Generation {
     /// The kernel refuses the program, or there is no permission to load one.
     pub fn load_alone(compiled: &Compiled, is_dry_run: bool) -> Result<Self, Error> {
         check("load BPF programs")?;
+        check_kernel()?;
         let globals = Globals { dry_run: is_dry_run.into(), ..compiled.globals };
         let sets = globals.set_mask as u32 + 1;
         Self::load(&Compiled { globals, ..compiled.clone() }, sets, None)

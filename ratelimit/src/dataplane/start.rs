@@ -12,7 +12,7 @@ use tracing::warn;
 use super::{
     Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce, attach,
     buckets::Buckets,
-    check, clock, counters, denied, lists,
+    check, check_kernel, clock, counters, denied, lists,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
     places::{Missing, Places},
@@ -54,6 +54,7 @@ impl Claim {
     /// [`Error::Running`] if another daemon has it; something is missing that each daemon needs.
     pub fn take(instance: &InstanceName) -> Result<Self, Error> {
         check("load BPF programs")?;
+        check_kernel()?;
         let pins = Pins::new(instance)?;
         let lock = pins.lock().map_err(|error| with_process(&pins, error))?;
         Ok(Self { pins, lock })

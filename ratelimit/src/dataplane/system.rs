@@ -1,13 +1,11 @@
-//! Whether this process on this machine can load the XDP program at all; asked before anything is changed.
+//! Whether this process may do something about limits in the kernel at all; asked before anything is changed. What the
+//! kernel can do is asked in [`super::features`].
 
 use std::fs;
 
 use nix::sys::utsname::uname;
 
 use super::Error;
-
-/// The oldest kernel that has what the program needs: multi-buffer XDP.
-const OLDEST: (u32, u32) = (5, 18);
 
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -21,27 +19,16 @@ const NEEDED: [(u64, &str); 3] =
 /// Whether this process can do something with limits in the kernel here; `what` is for the error.
 ///
 /// # Errors
-/// The kernel is too old, or a capability is missing.
+/// A capability is missing.
 pub fn check(what: &'static str) -> Result<(), Error> {
-    check_kernel()?;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let missing = effective_capabilities(&status).map(missing).unwrap_or_default();
     if missing.is_empty() { Ok(()) } else { Err(Error::NoPermission { what, missing: missing.join(", ") }) }
 }
 
-fn check_kernel() -> Result<(), Error> {
-    let system = uname().map_err(|error| Error::System { what: "uname", source: error.into() })?;
-    let release = system.release().to_string_lossy();
-    match version(&release) {
-        Some(found) if found < OLDEST => Err(Error::KernelTooOld { found: release.into_owned() }),
-        _ => Ok(()),
-    }
-}
-
-/// Major and minor of `6.1.0-13-amd64`.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+/// The kernel's release, for those who read an error.
+pub fn release() -> String {
+    uname().map_or_else(|_| "unknown".to_owned(), |system| system.release().to_string_lossy().into_owned())
 }
 
 /// What is missing; CAP_SYS_ADMIN is as good as the two that are about BPF.
@@ -60,20 +47,6 @@ fn effective_capabilities(status: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn releases_of_distributions() {
-        for (release, expected) in [
-            ("6.1.0-13-amd64", Some((6, 1))),
-            ("5.18.0", Some((5, 18))),
-            ("5.4.0-150-generic", Some((5, 4))),
-            ("6.18.44-fc-v857", Some((6, 18))),
-            ("6.12-rc1", Some((6, 12))),
-            ("nonsense", None),
-        ] {
-            assert_eq!(version(release), expected, "{release}");
-        }
-    }
 
     #[test]
     fn missing_capabilities_are_named() {

@@ -7,7 +7,9 @@ use std::{
     process::Command,
 };
 
+use aya::sys::BpfHelper;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use ratelimit::dataplane::{Feature, check_kernel, refuse_without};
 use serde_json::Value;
 
 use crate::{
@@ -199,17 +201,32 @@ fn a_driver_without_native_mode() {
 }
 
 #[test]
-fn a_kernel_that_is_too_old() {
+fn a_kernel_counts_by_what_it_can_do_and_not_by_its_number() {
     isolated(|| {
         let _link = Link::new(&[]);
         let config = config(&[], &RULES);
-        for started in [run(&config), command(&["status"]), command(&["detach"])] {
-            let mut old = by("setarch", &["--uname-2.6"], &started);
-            assert_refused(&mut old, &["this kernel is 2.6", "5.18 or newer"]);
-            assert_eq!(attached(SERVER), None);
-            assert_no_files();
+        let mut daemon = Daemon::spawn(&mut by("setarch", &["--uname-2.6"], &run(&config)));
+        daemon.wait_for("limiting");
+        drop(daemon);
+        for what in ["status", "detach"] {
+            let old = output(&mut by("setarch", &["--uname-2.6"], &command(&[what])));
+            assert!(old.status.success(), "{:?}", text(&old));
         }
+        assert_no_files();
     });
+}
+
+#[test]
+fn what_a_kernel_lacks_is_named() {
+    check_kernel().expect("all that is needed");
+    // A function that no kernel has, because its number is the first one that is free.
+    let nonsense = Feature::helper("bpf_nonsense", "99.9", BpfHelper::__BPF_FUNC_MAX_ID);
+    let clock = Feature::helper("bpf_ktime_get_ns", "4.1", BpfHelper::BPF_FUNC_ktime_get_ns);
+    refuse_without(&[clock]).expect("a function that every kernel has");
+    let said = refuse_without(&[clock, nonsense]).unwrap_err().to_string();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert!(said.contains("bpf_nonsense, in Linux since 99.9") && said.contains(release.trim()), "{said}");
+    assert!(!said.contains("bpf_ktime_get_ns"), "{said}");
 }
 
 #[test]
