@@ -134,3 +134,46 @@ fn without_a_template_there_is_nothing_to_ask() {
     assert_eq!(answer.status, 404);
     assert!(answer.json()["detail"].as_str().unwrap().contains("application.auth"), "{answer:?}");
 }
+
+#[test]
+fn every_method_is_judged_alike() {
+    let fixture = fixture("");
+    let methods = [
+        "GET",
+        "HEAD",
+        "POST",
+        "PUT",
+        "DELETE",
+        "PATCH",
+        "OPTIONS",
+        "TRACE",
+        "CONNECT",
+        "PROPFIND",
+        "PURGE",
+        "QUERY",
+        "PRI",
+        "M-SEARCH",
+        "get",
+        "X",
+        "!#$%&'*+-.^_`|~09",
+    ];
+    for (index, method) in methods.into_iter().enumerate() {
+        let client = format!("192.0.2.{index}");
+        let ask = |body: &str| {
+            let answer = fixture.send(method, "/v1/auth", &[("X-Forwarded-For", &client)], body);
+            // Whoever asks by HEAD gets no body.
+            assert_eq!(
+                answer.body.is_empty(),
+                method == "HEAD" || answer.status == 200,
+                "{method}: {answer:?}"
+            );
+            (answer.status, answer.header("x-ratelimit-remaining").map(str::to_owned))
+        };
+        let large = "a body that nobody reads".repeat(1_000);
+        let remaining = |number: &str| Some(number.to_owned());
+        assert_eq!(ask(""), (200, remaining("1")), "{method}");
+        assert_eq!(ask(&large), (200, remaining("0")), "{method}");
+        assert_eq!(ask(&large), (403, remaining("0")), "{method}");
+        assert_eq!(ask(""), (403, remaining("0")), "{method}");
+    }
+}

@@ -54,26 +54,31 @@ impl Route {
         }
     }
 
-    /// The methods that it is asked with.
-    const fn methods(self) -> &'static str {
+    /// The methods that it is asked with, unless it takes any: gateways pass on the method that a client has chosen, and
+    /// some of them let requests pass that could not be judged.
+    const fn methods(self) -> Option<&'static str> {
         match self {
-            Self::Json | Self::Check => "POST",
-            Self::Auth => "GET,HEAD,POST",
-            Self::Health | Self::OpenApi => "GET,HEAD",
+            Self::Json | Self::Check => Some("POST"),
+            Self::Auth => None,
+            Self::Health | Self::OpenApi => Some("GET,HEAD"),
         }
     }
 
-    fn takes(self, method: &Method) -> bool {
-        self.methods().split(',').any(|taken| taken == method.as_str())
+    /// The methods that it takes, if the request has none of them.
+    fn refuses(self, method: &Method) -> Option<&'static str> {
+        self.methods().filter(|methods| methods.split(',').all(|taken| taken != method.as_str()))
     }
 }
 
 /// Answers a request that came from there.
 pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>) -> Response {
     let (head, body) = request.into_parts();
-    let answered = match Route::of(head.uri.path()) {
+    let route = Route::of(head.uri.path());
+    if let Some(methods) = route.and_then(|route| route.refuses(&head.method)) {
+        return wrong_method(methods);
+    }
+    let answered = match route {
         None => Err(not_found()),
-        Some(route) if !route.takes(&head.method) => return wrong_method(route),
         Some(Route::Json) => {
             read(state, body).await.and_then(|body| json::answer(state, text(state, &body)?))
         }
@@ -124,10 +129,10 @@ fn not_found() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json has what there is")
 }
 
-fn wrong_method(route: Route) -> Response {
+fn wrong_method(methods: &'static str) -> Response {
     let detail = "not with this method; /openapi.json has those that there are";
     let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).into_response();
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(route.methods()));
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
     response
 }
 
