@@ -64,6 +64,11 @@ impl table::Table for Buckets {
     }
 
     #[inline(always)]
+    fn share_used(&self, tag: Tag, state: u64, now: Now) -> u64 {
+        share_used(tag.number().into(), state, now.0.0)
+    }
+
+    #[inline(always)]
     fn is_elsewhere(&self, home: &Home<Set>, word: u64, mine: Position) -> bool {
         is_elsewhere(home.stamp, word, mine.rank() as u64) != 0
     }
@@ -82,6 +87,12 @@ extern "C" fn nearest_to_fresh(stamp: u64, now: u64) -> u64 {
         Some(position) => position.rank() as u64,
         None => NOBODY,
     }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn share_used(tag: u64, state: u64, now: u64) -> u64 {
+    table::share_used(&Buckets, Tag::new(tag as u16), state, Now(Nanos(now)))
 }
 
 #[unsafe(no_mangle)]
@@ -111,6 +122,28 @@ impl table::Set for Set {
         // SAFETY: a set has SLOTS slots, and the table asks for no others.
         Slot(unsafe { self.0.cast::<[u64; 2]>().add(index) })
     }
+
+    #[inline(always)]
+    fn survey(self, base: u64, present: u64) -> u64 {
+        survey(self.0, base, present)
+    }
+
+    #[inline(always)]
+    fn holders(self, word: u64) -> u64 {
+        holders(self.0, word)
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn survey(set: *mut SetWords, base: u64, present: u64) -> u64 {
+    if set.is_null() { 0 } else { table::survey(Set(set), base, present) }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn holders(set: *mut SetWords, word: u64) -> u64 {
+    if set.is_null() { 0 } else { table::holders_in(Set(set), word) }
 }
 
 /// A slot in the map's memory.

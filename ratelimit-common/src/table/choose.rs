@@ -3,7 +3,11 @@
 //!
 //! Written without branches on the data: they would be mispredicted, and the kernel's verifier would follow each.
 
-use super::{BUSY, Home, Position, SLOTS, Set, Slot, Table, key};
+use super::{
+    BUSY, Home, Position, SLOTS, Set, Slot as _, Table, Tag,
+    bits::{is_less, is_zero},
+    key,
+};
 use crate::{
     algorithm,
     time::{Now, Ticks},
@@ -15,7 +19,7 @@ use crate::{
 pub(super) fn slot_to_take<T: Table>(table: &T, home: &Home<T::Set>, now: Now) -> Option<(Position, u64)> {
     let base = now.order_base();
     let present = now.ticks().0.wrapping_sub(base) >> Ticks::SHIFT;
-    let (first, second) = (survey(home.first, base, present), survey(home.second, base, present));
+    let (first, second) = (home.first.survey(base, present), home.second.survey(base, present));
     if first | second < 1 << IDLE_SHIFT {
         return table.nearest_to_fresh(home, now).map(|position| (position, 0));
     }
@@ -30,10 +34,8 @@ const IDLE_SHIFT: u32 = 60;
 
 /// A look at one set's states: how many are idle, in the highest four bits, and the index of the smallest, in the lowest
 /// three. A state is idle if it is not above the present, and the smallest is the one that has been so for longest.
-///
-/// One number, and not inlined, because the kernel has little stack.
-#[inline(never)]
-fn survey<S: Set>(set: S, base: u64, present: u64) -> u64 {
+#[inline(always)]
+pub fn survey<S: Set>(set: S, base: u64, present: u64) -> u64 {
     let (mut idle, mut oldest) = (0, (1 << IDLE_SHIFT) - 1);
     for index in 0..SLOTS {
         let state = set.slot(index).state();
@@ -52,20 +54,28 @@ fn survey<S: Set>(set: S, base: u64, present: u64) -> u64 {
 /// taken.
 #[inline(always)]
 pub fn nearest_to_fresh<T: Table>(table: &T, home: &Home<T::Set>, now: Now) -> Option<Position> {
-    let (mut best, mut found) = ((u64::MAX, u64::MAX), None);
+    let (mut share, mut end, mut found) = (u64::MAX, u64::MAX, NOBODY);
     for rank in 0..2 * SLOTS {
         let position = Position::of_rank(rank);
         let slot = if position.second { home.second } else { home.first }.slot(position.index);
         let state = slot.state();
-        if state == BUSY {
-            continue;
-        }
-        let limit = table.limit(key::tag_of(slot.key()));
-        let share = limit.map_or(0, |limit| u64::from(algorithm::share_used(limit, state, now)));
-        let end = state.wrapping_sub(now.order_base());
-        if share < best.0 || (share == best.0 && end < best.1) {
-            (best, found) = ((share, end), Some(position));
-        }
+        let other = table.share_used(key::tag_of(slot.key()), state, now);
+        let other_end = state.wrapping_sub(now.order_base());
+        let is_nearer = is_less(other, share) | is_zero(other ^ share) & is_less(other_end, end);
+        let if_nearer = (is_nearer & !is_zero(state ^ BUSY)).wrapping_neg();
+        share ^= (share ^ other) & if_nearer;
+        end ^= (end ^ other_end) & if_nearer;
+        found ^= (found ^ rank as u64) & if_nearer;
     }
-    found
+    if found == NOBODY { None } else { Some(Position::of_rank(found as usize)) }
+}
+
+/// No rank of a slot.
+const NOBODY: u64 = 2 * SLOTS as u64;
+
+/// How much of the bucket with this tag and this state is used, as [`algorithm::share_used`]; none of one that is no
+/// limit's.
+#[inline(always)]
+pub fn share_used<T: Table>(table: &T, tag: Tag, state: u64, now: Now) -> u64 {
+    table.limit(tag).map_or(0, |limit| algorithm::share_used(limit, state, now).into())
 }

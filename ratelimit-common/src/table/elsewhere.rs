@@ -1,7 +1,7 @@
 //! Whether two slots hold the same key, after both were taken at once.
 
-use super::{BUSY, Home, Position, SLOTS, Set, Slot as _, key::SECOND};
-use crate::verifier::{in_order, opaque};
+use super::{BUSY, Home, Position, SLOTS, Set, Slot as _, bits::is_zero, key::SECOND};
+use crate::verifier::in_order;
 
 /// How often the claim that goes on looks whether the other has given way.
 const LOOKS: u32 = if cfg!(loom) { 2 } else { 16 };
@@ -29,15 +29,15 @@ pub fn is_elsewhere<S: Set>(home: &Home<S>, word: u64, mine: Position) -> bool {
 /// Which slots hold a key, and which of all are being taken, as bits by rank.
 #[inline(always)]
 fn holders<S: Set>(home: &Home<S>, word: u64) -> (u64, u64) {
-    let (first, second) = (holders_in(home.first, word), holders_in(home.second, word | SECOND));
+    let (first, second) = (home.first.holders(word), home.second.holders(word | SECOND));
     (first & LOW | (second & LOW) << SLOTS, first >> 32 | second >> 32 << SLOTS)
 }
 
 const LOW: u64 = 0xffff_ffff;
 
-/// The same for one set in one number: who is being taken in the high half. Not inlined, for the kernel has little stack.
-#[inline(never)]
-fn holders_in<S: Set>(set: S, word: u64) -> u64 {
+/// The same for one set in one number: who is being taken in the high half.
+#[inline(always)]
+pub fn holders_in<S: Set>(set: S, word: u64) -> u64 {
     let mut bits = 0;
     for index in 0..SLOTS {
         let slot = set.slot(index);
@@ -45,10 +45,4 @@ fn holders_in<S: Set>(set: S, word: u64) -> u64 {
         bits = in_order(bits | is_zero(slot.state() ^ BUSY) << (32 + index));
     }
     bits
-}
-
-/// 1 for zero, else 0; without a branch.
-#[inline(always)]
-fn is_zero(number: u64) -> u64 {
-    (opaque(number | number.wrapping_neg()) >> 63) ^ 1
 }

@@ -12,6 +12,7 @@
 //! The memory is the caller's: [`Slot`], [`Set`] and [`Table`] say what it must do. A call makes one attempt, because a
 //! loop looks different in the kernel: repeat it while it says [`Attempt::Again`].
 
+mod bits;
 mod choose;
 mod elsewhere;
 mod key;
@@ -21,8 +22,8 @@ mod split;
 
 use self::key::SECOND;
 pub use self::{
-    choose::nearest_to_fresh,
-    elsewhere::is_elsewhere,
+    choose::{nearest_to_fresh, share_used, survey},
+    elsewhere::{holders_in, is_elsewhere},
     key::{Key, LEAST_SETS, Secret, Tag},
     split::split,
 };
@@ -57,6 +58,18 @@ pub trait Set: Copy {
     type Slot: Slot;
     /// The one at `index`, which is below [`SLOTS`].
     fn slot(self, index: usize) -> Self::Slot;
+
+    /// [`survey`]: a call of its own in the kernel.
+    #[inline(always)]
+    fn survey(self, base: u64, present: u64) -> u64 {
+        survey(self, base, present)
+    }
+
+    /// [`holders_in`]: a call of its own in the kernel.
+    #[inline(always)]
+    fn holders(self, word: u64) -> u64 {
+        holders_in(self, word)
+    }
 
     /// The first one whose key is `word`. A process may look at all at once, since where a key lies can't be guessed.
     #[cfg(not(target_arch = "bpf"))]
@@ -104,6 +117,15 @@ pub trait Table {
         Self: Sized,
     {
         nearest_to_fresh(self, home, now)
+    }
+
+    /// [`share_used`]: a call of its own in the kernel.
+    #[inline(always)]
+    fn share_used(&self, tag: Tag, state: u64, now: Now) -> u64
+    where
+        Self: Sized,
+    {
+        share_used(self, tag, state, now)
     }
 
     /// [`is_elsewhere`]: a call of its own in the kernel.
