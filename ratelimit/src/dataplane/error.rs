@@ -2,9 +2,12 @@
 
 use std::{io, path::PathBuf};
 
+use aya::{VerifierLogLevel, programs::ProgramError};
+use nix::libc::ENOSPC;
 use thiserror::Error;
+use tracing::{Level, enabled, trace};
 
-use super::{Feature, Mode};
+use super::{Feature, Mode, system::release};
 
 /// An error of the data plane.
 #[derive(Debug, Error)]
@@ -132,7 +135,22 @@ pub enum Error {
     /// The embedded object lacks something.
     #[error("the embedded XDP object has no {0}: this binary was built wrong")]
     Object(&'static str),
-    /// The kernel refuses the program or a map.
+    /// The kernel's verifier refuses the program.
+    #[error(
+        "the kernel refuses the XDP program: {source}{}; if you report it, add the configuration, Linux {kernel}, ratelimit \
+         {} and the whole log of the verifier, which `RUST_LOG=info,verifier=trace ratelimit run --config FILE` prints",
+        said(last_lines),
+        env!("CARGO_PKG_VERSION")
+    )]
+    Refused {
+        /// Its answer.
+        source: io::Error,
+        /// What its verifier said last.
+        last_lines: Vec<String>,
+        /// Its release.
+        kernel: String,
+    },
+    /// The kernel refuses the program before it looks at it, or something else about it.
     #[error("the kernel refuses the XDP program: {0}")]
     Load(String),
     /// Something with a file, mostly a pin.
@@ -160,14 +178,62 @@ pub enum Error {
 }
 
 impl Error {
-    /// A refusal by the kernel with all its causes, in one line.
-    pub(super) fn load(error: &dyn std::error::Error) -> Self {
-        Self::Load(in_one_line(error))
+    /// A refusal by the kernel: with what its verifier said last, or else with all its causes, in one line.
+    pub(super) fn load(error: &(dyn std::error::Error + 'static)) -> Self {
+        match error.downcast_ref() {
+            Some(ProgramError::LoadError { io_error, verifier_log }) => {
+                let log = verifier_log.to_string();
+                log.lines().for_each(|line| trace!(target: VERIFIER, "{line}"));
+                Self::Refused { source: answer(io_error), last_lines: last_lines(&log), kernel: release() }
+            }
+            _ => Self::Load(in_one_line(error)),
+        }
     }
 
     pub(super) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::File { path: path.into(), source }
     }
+}
+
+/// What the kernel said about a program that it refused.
+fn answer(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        // The whole log was asked for, and is longer than there is room.
+        Some(ENOSPC) => {
+            io::Error::other("its log has no end here; without `verifier=trace` the reason is shown")
+        }
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => error.kind().into(),
+    }
+}
+
+/// What the whole log of the verifier is logged under, if anybody wants it.
+const VERIFIER: &str = "verifier";
+
+/// How much the verifier is to say about a program that it refuses: everything takes many mebibytes.
+pub(super) fn verifier_log_level() -> VerifierLogLevel {
+    if enabled!(target: VERIFIER, Level::TRACE) {
+        VerifierLogLevel::DEBUG | VerifierLogLevel::STATS
+    } else {
+        VerifierLogLevel::STATS
+    }
+}
+
+/// The end of the verifier's log, where the reason is: so many lines at most, of so many characters.
+fn last_lines(log: &str) -> Vec<String> {
+    const MOST_LINES: usize = 6;
+    const MOST_CHARACTERS: usize = 160;
+    let lines = log.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(MOST_LINES);
+    let mut lines: Vec<String> = lines.map(|line| line.chars().take(MOST_CHARACTERS).collect()).collect();
+    lines.reverse();
+    lines
+}
+
+fn said(last_lines: &[String]) -> String {
+    if last_lines.is_empty() {
+        return String::new();
+    }
+    format!("; its verifier said last `{}`", last_lines.join("`, `"))
 }
 
 fn listed(missing: &[Feature]) -> String {
@@ -207,4 +273,35 @@ pub(crate) fn in_one_line(error: &dyn std::error::Error) -> String {
     }
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_log_the_end_is_shown() {
+        let log: String =
+            (0..100_000).map(|line| format!("{line}: (bf) r6 = r1{}\n\n", " ".repeat(line % 3))).collect();
+        let log = log + &"x".repeat(1_000_000) + "\nR9 !read_ok\nprocessed 1 insns (limit 1000000)\n";
+        let error = Error::Refused {
+            source: io::ErrorKind::InvalidInput.into(),
+            last_lines: last_lines(&log),
+            kernel: "6.1".into(),
+        };
+        let said = error.to_string();
+        assert!(said.contains("`R9 !read_ok`, `processed 1 insns (limit 1000000)`;"), "{said}");
+        assert!(said.contains("`99999: (bf) r6 = r1`") && said.contains("Linux 6.1, ratelimit "), "{said}");
+        assert!(said.len() < 1_500 && said.lines().count() == 1, "{said}");
+        let without = Error::Refused {
+            source: io::ErrorKind::OutOfMemory.into(),
+            last_lines: Vec::new(),
+            kernel: "6.1".into(),
+        };
+        assert!(
+            without
+                .to_string()
+                .starts_with("the kernel refuses the XDP program: out of memory; if you report")
+        );
+    }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use aya::{
-    Ebpf, EbpfLoader, VerifierLogLevel,
+    Ebpf, EbpfLoader,
     maps::{Array, LpmTrie, Map, MapData, MapInfo, MapType, lpm_trie::Key},
     programs::{TestRun as _, TestRunOptions, Xdp},
 };
@@ -25,8 +25,8 @@ use ratelimit_common::{
 };
 
 use super::{
-    Count, Error, EventStatus, Log, Sketch, check_kernel, counters, kernel::Wire, pins::Pins, raw,
-    system::check,
+    Count, Error, EventStatus, Log, Sketch, check_kernel, counters, error::verifier_log_level, kernel::Wire,
+    pins::Pins, raw, system::check,
 };
 use crate::compile::Compiled;
 
@@ -113,13 +113,22 @@ pub struct Judged {
 impl Generation {
     /// Loads the program. `shared` is the directory of pinned maps to use; without one it gets maps of its own.
     pub(super) fn load(compiled: &Compiled, sets: u32, shared: Option<&Path>) -> Result<Self, Error> {
+        Self::load_from(OBJECT, compiled, sets, shared)
+    }
+
+    fn load_from(
+        object: &[u8],
+        compiled: &Compiled,
+        sets: u32,
+        shared: Option<&Path>,
+    ) -> Result<Self, Error> {
         let globals = Wire(compiled.globals);
         let rules = padded(&compiled.limits);
         let log_level = Log::level();
         let mut loader = EbpfLoader::new();
         loader
             .override_global("AYA_LOG_LEVEL", &log_level, true)
-            .verifier_log_level(VerifierLogLevel::STATS)
+            .verifier_log_level(verifier_log_level())
             .override_global("GLOBALS", &globals, true)
             .override_global("RULES", &rules, true)
             .override_global("RULE_INDEX", &compiled.index, true)
@@ -137,7 +146,7 @@ impl Generation {
                 loader.map_pin_path(name, directory.join(name));
             }
         }
-        let mut ebpf = loader.load(OBJECT).map_err(|error| Error::load(&error))?;
+        let mut ebpf = loader.load(object).map_err(|error| Error::load(&error))?;
         for ([v4, v6], prefixes) in PREFIX_MAPS.into_iter().zip(&compiled.prefixes) {
             fill(&mut ebpf, v4, prefixes.v4.iter().copied())?;
             fill(&mut ebpf, v6, prefixes.v6.iter().copied())?;
@@ -156,11 +165,19 @@ impl Generation {
     /// # Errors
     /// The kernel refuses the program, or there is no permission to load one.
     pub fn load_alone(compiled: &Compiled, is_dry_run: bool) -> Result<Self, Error> {
+        Self::load_object(OBJECT, compiled, is_dry_run)
+    }
+
+    /// The same from another object than the embedded one: for tests of what a kernel refuses.
+    ///
+    /// # Errors
+    /// See [`Self::load_alone`].
+    pub fn load_object(object: &[u8], compiled: &Compiled, is_dry_run: bool) -> Result<Self, Error> {
         check("load BPF programs")?;
         check_kernel()?;
         let globals = Globals { dry_run: is_dry_run.into(), ..compiled.globals };
         let sets = globals.set_mask as u32 + 1;
-        Self::load(&Compiled { globals, ..compiled.clone() }, sets, None)
+        Self::load_from(object, &Compiled { globals, ..compiled.clone() }, sets, None)
     }
 
     pub(super) fn program(&mut self) -> Result<&mut Xdp, Error> {

@@ -9,6 +9,7 @@ use std::{
 
 use aya::sys::BpfHelper;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use object::{Object as _, ObjectSection as _};
 use ratelimit::dataplane::{Feature, check_kernel, refuse_without};
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ use crate::{
     foreign::{self, Foreign},
     leftovers::{assert_no_files, in_kernel},
     net::{Link, SERVER, freeze, ip, isolated, mount_new},
+    offline,
 };
 
 const RULES: [&str; 1] = ["{name: every, rate: 100/s, burst: 50}"];
@@ -227,6 +229,33 @@ fn what_a_kernel_lacks_is_named() {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert!(said.contains("bpf_nonsense, in Linux since 99.9") && said.contains(release.trim()), "{said}");
     assert!(!said.contains("bpf_ktime_get_ns"), "{said}");
+}
+
+/// The XDP program, which the build leaves beside what it makes.
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ratelimit-xdp"));
+
+#[test]
+fn of_a_program_that_is_refused_the_verifiers_last_words_are_shown() {
+    isolated(|| {
+        offline::load_object(OBJECT).expect("the program as it is");
+        let mut object = OBJECT.to_vec();
+        let file = object::File::parse(OBJECT).unwrap();
+        let (start, _) = file.section_by_name("xdp.frags").unwrap().file_range().unwrap();
+        // `r0 = r9`, where nothing is in r9 yet.
+        object[start as usize..][..8].copy_from_slice(&[0xbf, 0x90, 0, 0, 0, 0, 0, 0]);
+        let said = offline::load_object(&object).unwrap_err().to_string();
+        println!("{said}");
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        for expected in [
+            "refuses the XDP program: Permission denied",
+            "`R9 !read_ok`",
+            &format!("Linux {}, ratelimit {}", release.trim(), env!("CARGO_PKG_VERSION")),
+            "`RUST_LOG=info,verifier=trace ratelimit run",
+        ] {
+            assert!(said.contains(expected), "no {expected:?} in {said}");
+        }
+        assert!(said.len() < 1_500, "{said}");
+    });
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! A generation that is attached to nothing, for BPF_PROG_TEST_RUN.
 
 use ratelimit::{
-    compile::{TableFacts, compile, owners},
+    compile::{Compiled, TableFacts, compile, owners},
     config,
-    dataplane::Generation,
+    dataplane::{Error, Generation},
     policy::{
         Action, Interfaces, Key, Match, Network, OnExit, OnMalformed, PacketLimit, PrefixList, Rule, Rules,
         TableSize, Unit,
@@ -60,7 +60,20 @@ pub fn load_rules(rules: &[&str], made: Made) -> Generation {
     load_network(&policy.network.expect("a network"), made)
 }
 
+/// The answer to an object in the place of the embedded one.
+pub fn load_object(object: &[u8]) -> Result<Generation, Error> {
+    let policy = config::load(&daemon::config(&[], &["{name: every, rate: 1/s}"])).expect("a policy");
+    Generation::load_object(object, &compiled(&policy.network.expect("a network"), NOW), true)
+}
+
+/// Any time.
+const NOW: Made = Made { monotonic: Nanos(0), unix: Nanos(0) };
+
 fn load_network(network: &Network, made: Made) -> Generation {
+    Generation::load_alone(&compiled(network, made), true).expect("loading")
+}
+
+fn compiled(network: &Network, made: Made) -> Compiled {
     let facts = TableFacts {
         made_at: made.monotonic,
         made_at_unix: made.unix,
@@ -73,5 +86,5 @@ fn load_network(network: &Network, made: Made) -> Generation {
         sets: network.table.slots() / SLOTS as u32,
     };
     let numbers: Vec<u32> = (1..).take(owners(&network.rules).count()).collect();
-    Generation::load_alone(&compile(network, &facts, &numbers), true).expect("loading")
+    compile(network, &facts, &numbers)
 }
