@@ -35,10 +35,16 @@ pub enum Error {
         missing: Vec<Feature>,
     },
     /// There is nowhere to pin maps and links.
-    #[error("{path} is not a BPF file system: mount it with `mount -t bpf bpf {path}`", path = path.display())]
+    #[error(
+        "{path} is not a BPF file system{}: mount it with `mount -t bpf bpf {path}`",
+        why.as_ref().map_or_else(String::new, |why| format!(", and it can't be mounted here ({why})")),
+        path = path.display()
+    )]
     NoBpffs {
         /// Where it was expected.
         path: PathBuf,
+        /// Why it can't be mounted, if that was tried.
+        why: Option<io::Error>,
     },
     /// Another daemon serves the instance.
     #[error(

@@ -5,6 +5,7 @@
 
 mod attach;
 mod bans;
+mod bpffs;
 mod buckets;
 mod clock;
 mod counters;

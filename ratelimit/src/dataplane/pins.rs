@@ -13,12 +13,9 @@ use std::{
 };
 
 use aya::maps::MapData;
-use nix::{
-    fcntl::{Flock, FlockArg},
-    sys::statfs::{BPF_FS_MAGIC, statfs},
-};
+use nix::fcntl::{Flock, FlockArg};
 
-use super::{Error, raw};
+use super::{Error, bpffs, raw};
 use crate::policy::InstanceName;
 
 /// Where BPF file systems are mounted.
@@ -63,12 +60,20 @@ impl Pins {
     /// # Errors
     /// There is no BPF file system.
     pub(super) fn new(instance: &InstanceName) -> Result<Self, Error> {
-        let is_bpffs = statfs(BPFFS).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC);
-        if !is_bpffs {
-            return Err(Error::NoBpffs { path: BPFFS.into() });
+        if !bpffs::is_mounted(Path::new(BPFFS)) {
+            return Err(Error::NoBpffs { path: BPFFS.into(), why: None });
         }
         let directory = Path::new(BPFFS).join(ROOT).join(instance.as_str());
         Ok(Self { instance: instance.clone(), directory })
+    }
+
+    /// The same for who begins to serve an instance: a BPF file system is mounted if there is none.
+    ///
+    /// # Errors
+    /// There is none, and none can be mounted.
+    pub(super) fn with_bpffs(instance: &InstanceName) -> Result<Self, Error> {
+        bpffs::mount_if_missing(Path::new(BPFFS))?;
+        Self::new(instance)
     }
 
     /// The instance that has pinned a link to this program on this interface.

@@ -55,7 +55,7 @@ impl Claim {
     pub fn take(instance: &InstanceName) -> Result<Self, Error> {
         check("load BPF programs")?;
         check_kernel()?;
-        let pins = Pins::new(instance)?;
+        let pins = Pins::with_bpffs(instance)?;
         let lock = pins.lock().map_err(|error| with_process(&pins, error))?;
         Ok(Self { pins, lock })
     }

@@ -17,7 +17,7 @@ use crate::{
     daemon::{Daemon, command, config, config_at, output, text},
     foreign::{self, Foreign},
     leftovers::{assert_no_files, in_kernel},
-    net::{Link, SERVER, freeze, ip, isolated, mount_new},
+    net::{Link, SERVER, freeze, ip, isolated, mount_new, unmount_all},
     offline,
 };
 
@@ -166,16 +166,49 @@ fn a_second_daemon_of_an_instance() {
 }
 
 #[test]
-fn no_bpf_file_system() {
+fn another_file_system_in_the_place_of_the_bpf_file_system_is_left_alone() {
     isolated(|| {
         let _link = Link::new(&[]);
         mount_new("tmpfs", "/sys/fs/bpf");
         let config = config(&[], &RULES);
-        for mut started in [run(&config), command(&["status"]), command(&["detach"])] {
-            assert_refused(&mut started, &["mount -t bpf bpf /sys/fs/bpf"]);
-            assert_eq!(attached(SERVER), None);
-            assert_no_files();
+        assert_refused(&mut run(&config), &["another file system is there", "mount -t bpf bpf /sys/fs/bpf"]);
+        for what in ["status", "detach"] {
+            assert_refused(&mut command(&[what]), &["mount -t bpf bpf /sys/fs/bpf"]);
         }
+        assert_eq!(attached(SERVER), None);
+        assert_no_files();
+    });
+}
+
+#[test]
+fn a_bpf_file_system_that_is_missing_is_mounted_by_the_daemon_if_it_may() {
+    isolated(|| {
+        let _link = Link::new(&[]);
+        unmount_all("/sys/fs/bpf");
+        let config = config(&[], &RULES);
+        for what in ["status", "bans", "detach"] {
+            assert_refused(&mut command(&[what]), &["mount -t bpf bpf /sys/fs/bpf"]);
+        }
+        let few = "-all,+bpf,+net_admin,+perfmon";
+        let few = [format!("--inh-caps={few}"), format!("--bounding-set={few}")];
+        let mut refused = by("setpriv", &few.each_ref().map(String::as_str), &run(&config));
+        let expected = ["can't be mounted here (Operation not permitted", "mount -t bpf bpf /sys/fs/bpf"];
+        assert_refused(&mut refused, &expected);
+        assert_eq!(attached(SERVER), None);
+
+        let mut daemon = Daemon::spawn(&mut run(&config));
+        daemon.wait_for("mounted a BPF file system");
+        daemon.wait_for("limiting");
+        assert!(attached(SERVER).is_some());
+        assert_eq!(fs::metadata("/sys/fs/bpf").unwrap().mode() & 0o777, 0o700);
+        // The next one goes on with what this one has pinned.
+        let program = in_kernel().program;
+        daemon.kill();
+        let next = Daemon::start(&config);
+        assert!(in_kernel().program != program);
+        assert!(output(&mut command(&["detach"])).status.success());
+        assert_eq!(next.end().code(), Some(0));
+        unmount_all("/sys/fs/bpf");
     });
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use nix::{
-    mount::{MsFlags, mount},
+    mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, setns, unshare},
     sys::socket::{setsockopt, sockopt::RcvBufForce},
 };
@@ -42,6 +42,11 @@ pub fn isolated(test: impl FnOnce() + Send) {
 
 pub fn mount_new(kind: &str, target: &str) {
     mount(Some(kind), target, Some(kind), MsFlags::empty(), None::<&str>).expect(target);
+}
+
+/// Takes off all that is mounted at a place, in this namespace.
+pub fn unmount_all(target: &str) {
+    while umount2(target, MntFlags::empty()).is_ok() {}
 }
 
 /// Makes a file system read-only.
