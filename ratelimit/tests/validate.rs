@@ -111,6 +111,13 @@ fn certificates_that_can_not_be_used_are_mistakes_and_those_that_are_not_there_w
         std::fs::write(at(&format!("{name}.key")), issued.signing_key.serialize_pem()).unwrap();
     }
     std::fs::write(at("nonsense"), "nonsense").unwrap();
+    let key = std::fs::read_to_string(at("a.key")).unwrap();
+    std::fs::write(at("encrypted"), key.replace(" PRIVATE", " ENCRYPTED PRIVATE")).unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    std::fs::write(at("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(at("ca.key"), key.serialize_pem()).unwrap();
     std::fs::write(
         at("rules.yaml"),
         "domain: a\ndescriptors: [{key: x, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
@@ -123,6 +130,11 @@ fn certificates_that_can_not_be_used_are_mistakes_and_those_that_are_not_there_w
         ("a.pem", "nonsense", "b.pem", 2, ":6:16: application.listen.http.tls.key: "),
         ("a.pem", "a.key", "nonsense", 2, ":7:22: application.listen.http.tls.client_ca: "),
         ("a.pem", "none", "b.pem", 0, ":6:16: warning: application.listen.http.tls.key: "),
+        ("a.pem", "a.pem", "b.pem", 2, ":6:16: application.listen.http.tls.key: "),
+        ("a.pem", "a.key", "a.key", 2, ":7:22: application.listen.http.tls.client_ca: "),
+        ("a.pem", "encrypted", "b.pem", 2, "the private key is encrypted"),
+        ("ca.pem", "ca.key", "b.pem", 0, ":5:17: warning: application.listen.http.tls.cert: "),
+        ("ca.pem", "ca.key", "b.pem", 0, "the certificate of a CA: "),
     ] {
         let listen = format!(
             "application:\n  rules: rules.yaml\n  listen:\n    http: {{address: \"127.0.0.1:0\", tls: {{\n          \

@@ -12,7 +12,7 @@ use super::output::Output;
 use crate::{
     config::{self, CheckedFile, ConfigError, ConfigErrors, UnusableCertificate, limit::format_packet_limit},
     policy::{Network, Policy, application::Tls},
-    server::check_certificates,
+    server::{DoubtfulCertificate, TlsError, check_certificates},
     text::{Shown, Thousands},
 };
 
@@ -76,20 +76,29 @@ fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<CheckedFile
 
 /// Files may come to this machine later, and be for the daemon's user alone.
 fn judge(files: &Tls) -> Result<(), UnusableCertificate> {
-    check_certificates(files).map_err(|error| {
-        let advice = match error.unreadable() {
-            Some(io::ErrorKind::NotFound) => "; `ratelimit run` and reloads need it",
-            Some(io::ErrorKind::PermissionDenied) => {
-                ", so it is not checked: validate as the user that the daemon runs as"
-            }
-            _ => "",
-        };
-        UnusableCertificate {
-            path: error.path().to_owned(),
-            why: format!("{error}{advice}"),
-            is_certain: advice.is_empty(),
+    let doubtful = |doubt: DoubtfulCertificate| UnusableCertificate {
+        why: doubt.to_string(),
+        path: doubt.path,
+        is_key: false,
+        is_certain: false,
+    };
+    check_certificates(files).map_err(unusable)?.map_or(Ok(()), |doubt| Err(doubtful(doubt)))
+}
+
+fn unusable(error: TlsError) -> UnusableCertificate {
+    let advice = match error.unreadable() {
+        Some(io::ErrorKind::NotFound) => "; `ratelimit run` and reloads need it",
+        Some(io::ErrorKind::PermissionDenied) => {
+            ", so it is not checked: validate as the user that the daemon runs as"
         }
-    })
+        _ => "",
+    };
+    UnusableCertificate {
+        path: error.path().to_owned(),
+        is_key: error.is_about_key(),
+        why: format!("{error}{advice}"),
+        is_certain: advice.is_empty(),
+    }
 }
 
 fn write_good(file: &Path, policy: &Policy, out: &mut impl Write) -> io::Result<()> {

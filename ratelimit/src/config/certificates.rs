@@ -18,6 +18,8 @@ pub type JudgeCertificates<'j> = &'j dyn Fn(&Tls) -> Result<(), UnusableCertific
 pub struct UnusableCertificate {
     /// The one that it is about.
     pub path: PathBuf,
+    /// Whether it is about the private key in it.
+    pub is_key: bool,
     /// What is wrong.
     pub why: String,
     /// Whether it is so for everybody, and not only here and for this user.
@@ -53,8 +55,9 @@ fn check_listeners(
 /// What names the file.
 fn place<'r>(raw: &'r RawTls, tls: &Tls, unusable: &UnusableCertificate) -> &'r Text {
     match &raw.client_ca {
-        _ if unusable.path == tls.cert => &raw.cert,
-        _ if unusable.path == tls.key => &raw.key,
-        client_ca => client_ca.as_ref().unwrap_or(&raw.cert),
+        _ if unusable.path == tls.cert && !unusable.is_key => &raw.cert,
+        _ if unusable.is_key => &raw.key,
+        Some(client_ca) if tls.client_ca.as_ref() == Some(&unusable.path) => client_ca,
+        _ => &raw.key,
     }
 }

@@ -41,7 +41,10 @@ use self::{
 };
 pub use self::{
     layer::{Layer, LayerError, Prepared},
-    tls::{FreshCertificates, TlsError, certificates, check_certificates, private_key},
+    tls::{
+        DoubtfulCertificate, FreshCertificates, TlsError, certificates, check_certificates, own_certificates,
+        private_key, shown_time,
+    },
 };
 use crate::{
     application::Service,

@@ -5,6 +5,8 @@
 //! and a reload of the configuration fails. Files that hang, as they do on a network that is gone, leave the old one in force
 //! too: one thread waits for them, and nobody else.
 
+mod content;
+mod doubt;
 mod files;
 
 use std::{
@@ -20,8 +22,11 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use tracing::{error, info, warn};
 
-pub use self::files::{TlsError, certificates, check as check_certificates, private_key};
-use self::files::{Versions, read, versions};
+use self::files::{Usable, Versions, read, versions};
+pub use self::{
+    doubt::{DoubtfulCertificate, shown as shown_time},
+    files::{TlsError, certificates, check as check_certificates, own_certificates, private_key},
+};
 use crate::{policy::application::Tls, text::Shown};
 
 /// How long files are taken for unchanged.
@@ -52,7 +57,7 @@ struct Loaded {
 #[derive(Debug)]
 struct Found {
     versions: Versions,
-    read: Result<Arc<ServerConfig>, TlsError>,
+    read: Result<Usable, TlsError>,
 }
 
 impl Certificates {
@@ -63,7 +68,7 @@ impl Certificates {
     pub fn load(files: Tls, protocols: &'static [&'static [u8]]) -> Result<Self, TlsError> {
         // Before the files are read: if they change meanwhile, they are read again.
         let versions = versions(&files);
-        let config = read(&files, protocols)?;
+        let config = read(&files, protocols)?.in_force();
         let loaded = Loaded { config, versions, is_bad: false, looked: Instant::now() };
         Ok(Self { files, protocols, loaded: Mutex::new(loaded), looking: Arc::default() })
     }
@@ -122,7 +127,7 @@ impl Certificates {
         let mut loaded = lock(&self.loaded);
         loaded.versions = found.versions;
         loaded.is_bad = found.read.is_err();
-        loaded.config = found.read?;
+        loaded.config = found.read?.in_force();
         info!(certificate = %Shown(self.files.cert.display()), "new certificate");
         Ok(())
     }
@@ -184,6 +189,16 @@ impl FreshCertificates {
         for (certificates, found) in self.0 {
             certificates.use_found(Some(found));
         }
+    }
+}
+
+impl Usable {
+    /// What connections need; what speaks against it is said.
+    fn in_force(self) -> Arc<ServerConfig> {
+        if let Some(doubt) = self.doubt {
+            warn!("{}", Shown(doubt));
+        }
+        self.config
     }
 }
 

@@ -126,8 +126,9 @@ fn a_client_certificate_is_shown_where_one_is_asked_for() {
             (&["foreign.pem", "foreign.key"], "refuses the certificate of `--cert` ("),
             (&["none.pem", "own.key"], "`--cert`: "),
             (&["own.pem", "none.key"], "`--key`: "),
-            (&["own.key", "own.key"], "no certificate in PEM format"),
-            (&["own.pem", "own.pem"], "no private key in PEM format"),
+            (&["own.key", "own.key"], "`--cert`: "),
+            (&["own.key", "own.key"], "holds a private key where a certificate is due"),
+            (&["own.pem", "own.pem"], "holds a certificate where a private key is due"),
             (&["own.pem", "foreign.key"], "KeyMismatch: name the key that "),
         ] {
             let files: Vec<String> = own.iter().map(|name| file(name)).collect();
@@ -165,6 +166,42 @@ fn what_tls_breaks_off_for_is_said() {
         let (status, _, errors) =
             asked(&["--url", &url, "--ca", &ca, "--domain", "edge", "--descriptor", "user=x"]);
         assert!(status == 1 && errors.contains(expected), "{url}: {status} {errors}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_daemons_certificate_is_said() {
+    type Change = fn(&mut rcgen::CertificateParams);
+    let cases: [(Change, &str); 3] = [
+        (
+            |params| params.not_after = rcgen::date_time_ymd(2021, 1, 1),
+            "expired on 2021-01-01T00:00:00Z: have it",
+        ),
+        (
+            |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1),
+            "is not valid before 4000-01-01T00:00:00Z",
+        ),
+        (
+            |params| params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained),
+            "shows the certificate of a CA, not one for a server",
+        ),
+    ];
+    for (change, expected) in cases {
+        let directory = tls::directory(&tls::authority());
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        change(&mut params);
+        let key = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(directory.path().join("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(directory.path().join("key.pem"), key.serialize_pem()).unwrap();
+        let ca = directory.path().join("cert.pem").display().to_string();
+        let lines = tls::listen(directory.path(), false);
+        let fixture = Fixture::in_directory(directory, &lines);
+        let (http, grpc) = (fixture.http().port(), fixture.grpc().port());
+        for url in [format!("https://localhost:{http}"), format!("grpcs://localhost:{grpc}")] {
+            let (status, _, errors) =
+                asked(&["--url", &url, "--ca", &ca, "--domain", "edge", "--descriptor", "user=x"]);
+            assert!(status == 1 && errors.contains(expected), "{url}: {status} {errors}");
+        }
     }
 }
 

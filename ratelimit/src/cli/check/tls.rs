@@ -13,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
-        self, AlertDescription, CertificateError, ClientConfig, RootCertStore,
+        self, AlertDescription, CertificateError, ClientConfig, OtherError, RootCertStore,
         pki_types::{InvalidDnsNameError, ServerName},
     },
 };
 
-use crate::server::{TlsError, certificates, private_key};
+use crate::server::{TlsError, certificates, own_certificates, private_key, shown_time};
 
 /// What a client shows of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,18 @@ pub enum HandshakeError {
     /// Its certificate is for others.
     #[error("TLS: {0}: ask by a name that the certificate is for, such as `--url https://NAME:PORT`")]
     OtherName(io::Error),
+    /// Its certificate is not valid now.
+    #[error(
+        "TLS: the daemon's certificate {0}: have it renewed where the daemon runs, or set the clock right of whichever \
+         machine has it wrong"
+    )]
+    OtherTime(String),
+    /// Its certificate is one of an authority.
+    #[error(
+        "TLS: the daemon shows the certificate of a CA, not one for a server: let the CA issue one for it, or make one with \
+         `openssl req -x509 -addext basicConstraints=critical,CA:FALSE ...`"
+    )]
+    Authority,
     /// HTTP is spoken where gRPC is, or the other way round.
     #[error(
         "TLS: the daemon speaks another protocol there: `--url` is https:// for HTTP and grpcs:// for gRPC, which have \
@@ -140,13 +152,27 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 fn of_handshake(error: io::Error) -> HandshakeError {
-    use CertificateError::{NotValidForName, NotValidForNameContext};
+    use CertificateError::{
+        ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYetContext, Other,
+    };
+    let is_authority = |error: &OtherError| {
+        error.0.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
+    };
     match tls_error(&error) {
         Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
             HandshakeError::OtherProtocol
         }
         Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
             HandshakeError::OtherName(error)
+        }
+        Some(rustls::Error::InvalidCertificate(ExpiredContext { not_after, .. })) => {
+            HandshakeError::OtherTime(format!("expired on {}", shown_time(*not_after)))
+        }
+        Some(rustls::Error::InvalidCertificate(NotValidYetContext { not_before, .. })) => {
+            HandshakeError::OtherTime(format!("is not valid before {}", shown_time(*not_before)))
+        }
+        Some(rustls::Error::InvalidCertificate(Other(error))) if is_authority(error) => {
+            HandshakeError::Authority
         }
         _ => HandshakeError::Broken(error),
     }
@@ -166,7 +192,7 @@ pub fn config(ca: &Path, own: Option<&Identity>, protocol: &str) -> Result<Clien
     let mut config = match own {
         None => builder.with_no_client_auth(),
         Some(Identity { cert, key }) => {
-            let chain = certificates(cert).map_err(HandshakeError::Cert)?;
+            let chain = own_certificates(cert).map_err(HandshakeError::Cert)?;
             let key = private_key(key).map_err(HandshakeError::Key)?;
             let mismatch = |source| HandshakeError::Mismatch { cert: cert.clone(), source };
             builder.with_client_auth_cert(chain, key).map_err(mismatch)?

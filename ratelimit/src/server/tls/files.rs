@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use nix::fcntl::OFlag;
@@ -16,6 +17,10 @@ use tokio_rustls::rustls::{
     server::WebPkiClientVerifier,
 };
 
+use super::{
+    content::{Item, diagnose},
+    doubt::{self, DoubtfulCertificate},
+};
 use crate::policy::application::Tls;
 
 /// A certificate can't be used.
@@ -29,21 +34,40 @@ pub enum TlsError {
         /// Why not.
         source: io::Error,
     },
-    /// A file is not what it should be.
-    #[error("{path}: no {what} in PEM format ({source})", path = path.display())]
-    Pem {
+    /// A file has not what it should have.
+    #[error("{path}: {why}", path = path.display())]
+    Content {
         /// The file.
         path: PathBuf,
         /// What is looked for.
-        what: &'static str,
-        /// What is wrong.
-        source: pem::Error,
+        item: Item,
+        /// What it has, and what to do.
+        why: String,
     },
-    /// A file has none.
-    #[error("{path}: no certificate in PEM format", path = .0.display())]
-    Empty(PathBuf),
+    /// A certificate can't be read.
+    #[error("{path}: {}", certificate_advice(source), path = path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: webpki::Error,
+    },
+    /// A key is of a kind that is not known.
+    #[error(
+        "{path}: not a key that is supported, which are ECDSA with P-256, P-384 or P-521, Ed25519, and RSA from 2048 bits \
+         on ({source}): have a certificate made for such a key", path = path.display()
+    )]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: rustls::Error,
+    },
     /// They don't fit together.
-    #[error("{cert}: was made for another key than that in {key}: put two there that belong together", cert = cert.display(), key = key.display())]
+    #[error(
+        "{cert}: was made for another key than that in {key}: put two there that belong together, the server's own \
+         certificate first", cert = cert.display(), key = key.display()
+    )]
     Mismatch {
         /// The certificate's file.
         cert: PathBuf,
@@ -74,12 +98,19 @@ impl TlsError {
     pub fn path(&self) -> &Path {
         match self {
             Self::Read { path, .. }
-            | Self::Pem { path, .. }
-            | Self::Empty(path)
+            | Self::Content { path, .. }
+            | Self::Certificate { path, .. }
+            | Self::Key { path, .. }
             | Self::Mismatch { cert: path, .. }
             | Self::Unusable { path, .. }
             | Self::ClientCa { path, .. } => path,
         }
+    }
+
+    /// Whether it is about the private key: that may be in one file with the certificate.
+    #[must_use]
+    pub const fn is_about_key(&self) -> bool {
+        matches!(self, Self::Content { item: Item::Key, .. } | Self::Key { .. })
     }
 
     /// Why a file can't be read, if that is it.
@@ -102,21 +133,32 @@ pub fn versions(files: &Tls) -> Versions {
     paths.iter().flatten().map(|path| fs::metadata(path).ok().map(version)).collect()
 }
 
-/// Whether a listener could use these files.
+/// What a listener needs.
+#[derive(Debug)]
+pub struct Usable {
+    /// For the connections.
+    pub config: Arc<ServerConfig>,
+    /// What speaks against the certificate all the same.
+    pub doubt: Option<DoubtfulCertificate>,
+}
+
+/// Whether a listener could use these files, and what speaks against it if it could.
 ///
 /// # Errors
 /// Why not.
-pub fn check(files: &Tls) -> Result<(), TlsError> {
-    read(files, &[]).map(drop)
+pub fn check(files: &Tls) -> Result<Option<DoubtfulCertificate>, TlsError> {
+    read(files, &[]).map(|usable| usable.doubt)
 }
 
 /// What a listener that speaks these protocols needs.
 ///
 /// # Errors
 /// The files can't be used.
-pub fn read(files: &Tls, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, TlsError> {
-    let certificates = certificates(&files.cert)?;
+pub fn read(files: &Tls, protocols: &[&[u8]]) -> Result<Usable, TlsError> {
+    let certificates = own_certificates(&files.cert)?;
     let key = private_key(&files.key)?;
+    let doubt = certificates.first().and_then(|own| doubt::find(own, SystemTime::now()));
+    let doubt = doubt.map(|why| DoubtfulCertificate { path: files.cert.clone(), why });
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
@@ -139,7 +181,7 @@ pub fn read(files: &Tls, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, TlsEr
         source => unusable(source),
     })?;
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Ok(Arc::new(config))
+    Ok(Usable { config: Arc::new(config), doubt })
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
@@ -150,27 +192,56 @@ fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
+/// All certificates of a file, at least one, of which the first is shown to others.
+///
+/// # Errors
+/// It can't be read, has none, or a first one that is of no use.
+pub fn own_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = certificates(path)?;
+    if let Some(Err(source)) = certificates.first().map(webpki::EndEntityCert::try_from) {
+        return Err(TlsError::Certificate { path: path.to_owned(), source });
+    }
+    Ok(certificates)
+}
+
 /// All certificates of a file, at least one.
 ///
 /// # Errors
 /// It can't be read, or has none.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let content = content(path)?;
+    let lacks = |error: Option<&pem::Error>| lacks(path, &content, Item::Certificate, error);
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
-    let certificates = certificates.map_err(|source| wrong_pem(path, "certificate", source))?;
-    if certificates.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(certificates) }
+    let certificates = certificates.map_err(|error| lacks(Some(&error)))?;
+    if certificates.is_empty() { Err(lacks(None)) } else { Ok(certificates) }
 }
 
-/// The first private key of a file.
+/// The first private key of a file, of a kind that can be used.
 ///
 /// # Errors
-/// It can't be read, or has none.
+/// It can't be read, has none, or one of another kind.
 pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(&content(path)?).map_err(|source| wrong_pem(path, "private key", source))
+    let content = content(path)?;
+    let key = PrivateKeyDer::from_pem_slice(&content)
+        .map_err(|error| lacks(path, &content, Item::Key, Some(&error)))?;
+    let loaded = rustls::crypto::ring::default_provider().key_provider.load_private_key(key.clone_key());
+    loaded.map_err(|source| TlsError::Key { path: path.to_owned(), source })?;
+    Ok(key)
 }
 
-fn wrong_pem(path: &Path, what: &'static str, source: pem::Error) -> TlsError {
-    TlsError::Pem { path: path.to_owned(), what, source }
+fn lacks(path: &Path, content: &[u8], item: Item, error: Option<&pem::Error>) -> TlsError {
+    TlsError::Content { path: path.to_owned(), item, why: diagnose(path, content, item, error) }
+}
+
+fn certificate_advice(error: &webpki::Error) -> String {
+    match error {
+        webpki::Error::UnsupportedCertVersion => {
+            "a certificate of X.509 version 1, which nobody takes any more: have one of version 3 made, as by \
+             `openssl x509 -req -extfile FILE` with a `subjectAltName` in FILE"
+                .to_owned()
+        }
+        error => format!("not a certificate that can be read ({error}): have another made"),
+    }
 }
 
 /// Files of certificates are small; one that is not is none.
