@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -18,6 +18,20 @@ pub fn run(command: &mut Command) -> Result<()> {
         bail!("{} failed: {status}", render(command));
     }
     Ok(())
+}
+
+/// Runs a command that shows what it prints only if it fails, and returns that.
+pub fn quietly(command: &mut Command) -> Result<String> {
+    let output = output_of(command)?;
+    if !output.status.success() {
+        bail!("{} failed: {}", render(command), String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a command, asks it nothing, and returns what it prints, whatever its status.
+pub fn output_of(command: &mut Command) -> Result<Output> {
+    command.stdin(Stdio::null()).output().with_context(|| format!("starting {}", render(command)))
 }
 
 /// Prints the command as one would type it.
@@ -98,6 +112,11 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|program| program.is_file())
+}
+
+/// A program for administrators, which may lie where a user's path does not lead.
+pub fn administrators(name: &str) -> Command {
+    Command::new(find_program(name).unwrap_or_else(|| name.into()))
 }
 
 fn cargo_path() -> PathBuf {

@@ -16,21 +16,29 @@ use crate::test::tier::{Outcome, run_tests};
 const ENTER: &str = "mount -t sysfs sysfs /sys && mount -t bpf bpf /sys/fs/bpf && mount -t tmpfs tmpfs /run && \
     mkdir /run/tmp && export TMPDIR=/run/tmp && ip link set lo up && \"$@\"; exit $?";
 
+/// What `cargo test` builds of the kernel tests.
+pub struct TestProgram {
+    /// The program with the tests.
+    pub tests: PathBuf,
+    /// The `ratelimit` that they start.
+    pub binary: PathBuf,
+}
+
 /// Builds the tests, and runs those whose names contain the filter.
 pub fn run(filter: Option<&str>) -> Result<Outcome> {
-    let binary = build()?;
+    let program = build()?;
     if let Some(reason) = no_namespaces_reason() {
         return Ok(Outcome::NotRun(reason.to_owned()));
     }
     let mut tests = in_namespaces();
-    tests.arg(binary).arg("--test-threads=1").args(filter);
+    tests.arg(program.tests).arg("--test-threads=1").args(filter);
     // Where cargo starts tests.
     tests.current_dir(command::workspace().join("ratelimit"));
     run_tests(&mut tests)
 }
 
-/// Builds the test program, and returns its path.
-fn build() -> Result<PathBuf> {
+/// Builds the test program, and returns where it is.
+pub fn build() -> Result<TestProgram> {
     let mut cargo = command::cargo();
     cargo.args(["test", "--package", "ratelimit", "--test", "kernel"]);
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stderr(Stdio::inherit());
@@ -40,7 +48,10 @@ fn build() -> Result<PathBuf> {
         bail!("{} failed: {}", command::render(&cargo), output.status);
     }
     let messages = String::from_utf8(output.stdout).context("reading cargo's messages")?;
-    executable(&messages).context("cargo built no kernel tests")
+    let tests = executable(&messages).context("cargo built no kernel tests")?;
+    let profile = tests.ancestors().nth(2).context("the kernel tests are not in a target directory")?;
+    let binary = profile.join("ratelimit");
+    Ok(TestProgram { tests, binary })
 }
 
 /// Finds the test program in cargo's messages, one JSON object a line.

@@ -16,6 +16,7 @@ mod setup;
 mod test;
 mod tidy;
 mod toolchain;
+mod vm;
 
 /// Build, run and test tasks of this repository.
 #[derive(Parser)]
@@ -47,6 +48,9 @@ enum Task {
     Test {
         /// Runs only the tests whose names contain this, and no other check.
         filter: Option<String>,
+        /// Runs only kernel tests, in a virtual machine with this kernel of Debian's; with a filter, any of them.
+        #[arg(long, value_enum, value_name = "VERSION")]
+        kernel: Option<vm::Kernel>,
     },
     /// Measures, and says on which machine.
     Bench {
@@ -69,7 +73,7 @@ fn main() -> ExitCode {
         Task::Build { debug } => build::run(debug),
         Task::Run { arguments } => run::run(&arguments),
         Task::Demo(inner) => demo::run(&inner),
-        Task::Test { filter } => test::run(filter.as_deref()),
+        Task::Test { filter, kernel } => test::run(filter.as_deref(), kernel),
         Task::Bench { what } => bench::run(what),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy => tidy::run(),

@@ -7,10 +7,12 @@ use anyhow::Result;
 use installer::Installer;
 
 use crate::command;
+use crate::vm::Kernel;
 
 mod bpf;
 mod clients;
 mod installer;
+mod kernels;
 mod probe;
 
 /// A program that tests or benchmarks start, and the Debian package that has it.
@@ -31,6 +33,7 @@ const SERVER_BENCHMARK: &[Program] = &[Program { name: "protoc", package: "proto
 pub fn all() -> Result<()> {
     let mut installer = Installer::new(true);
     clients::ensure(&mut installer)?;
+    kernels::ensure(&mut installer, Kernel::Linux6_1);
     ensure(installer, &[KERNEL_TESTS, NETWORK_BENCHMARK, SERVER_BENCHMARK])
 }
 
@@ -39,11 +42,20 @@ pub fn for_build() -> Result<()> {
     ensure(Installer::new(false), &[])
 }
 
-/// Sets up what `cargo xtask test` needs; silent if all is there.
+/// Sets up what `cargo xtask test` needs on the machine itself; silent if all is there.
 pub fn for_tests() -> Result<()> {
     let mut installer = Installer::new(false);
     clients::ensure(&mut installer)?;
     ensure(installer, &[KERNEL_TESTS])
+}
+
+/// Sets up a virtual machine with a kernel, as far as that can be done; silent if all is there.
+pub fn for_kernel(kernel: Kernel) {
+    let mut installer = Installer::new(false);
+    kernels::ensure(&mut installer, kernel);
+    if let Err(error) = installer.finish() {
+        println!("setup: tests on {} will not run: {error:#}", kernel.tier());
+    }
 }
 
 fn ensure(mut installer: Installer, groups: &[&[Program]]) -> Result<()> {

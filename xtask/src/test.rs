@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use report::{Report, Summary};
 use tier::{Outcome, Tier, run_command, run_tests};
 
+use crate::vm::{self, Choice, Kernel};
 use crate::{clients, command, kernel, setup, tidy};
 
 mod report;
@@ -22,13 +23,25 @@ const TIERS: &[Tier] = &[
     Tier { name: "models", check: models },
     Tier { name: "clients", check: clients::run },
     Tier { name: "kernel", check: kernel::run },
+    Tier { name: OLDEST.tier(), check: |filter| vm::run(OLDEST, Choice::Selected(filter)) },
 ];
 
-/// Runs every tier, or only the tests whose names contain the filter, and sums up.
-pub fn run(filter: Option<&str>) -> Result<()> {
+/// The oldest kernel that is promised. Newer ones are tested on demand.
+const OLDEST: Kernel = Kernel::Linux6_1;
+
+/// Runs every tier, or that of a kernel, or of these only the tests whose names contain the filter; and sums up.
+pub fn run(filter: Option<&str>, kernel: Option<Kernel>) -> Result<()> {
     setup::for_tests()?;
+    setup::for_kernel(kernel.unwrap_or(OLDEST));
+    let reports = match kernel {
+        None => TIERS.iter().map(|tier| report(tier.name, || (tier.check)(filter))).collect(),
+        Some(kernel) => {
+            let choice = filter.map_or(Choice::Selected(None), Choice::Any);
+            vec![report(kernel.tier(), || vm::run(kernel, choice))]
+        }
+    };
     let is_ci = env::var_os("CI").is_some_and(|value| !value.is_empty());
-    let summary = Summary::new(TIERS.iter().map(|tier| run_tier(tier, filter)).collect(), is_ci);
+    let summary = Summary::new(reports, is_ci);
     print!("{summary}");
     if !summary.is_success() {
         bail!("not every tier passed");
@@ -36,14 +49,14 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-fn run_tier(tier: &Tier, filter: Option<&str>) -> Report {
-    println!("\n== {} ==", tier.name);
+fn report(tier: &'static str, check: impl FnOnce() -> Result<Outcome>) -> Report {
+    println!("\n== {tier} ==");
     let start = Instant::now();
-    let outcome = (tier.check)(filter).unwrap_or_else(|error| {
-        eprintln!("{}: {error:#}", tier.name);
+    let outcome = check().unwrap_or_else(|error| {
+        eprintln!("{tier}: {error:#}");
         Outcome::Failed(None)
     });
-    Report { tier: tier.name, outcome, took: start.elapsed() }
+    Report { tier, outcome, took: start.elapsed() }
 }
 
 /// Checks that are not tests have no names that a filter could choose.

@@ -225,6 +225,16 @@ impl Generation {
         Ok(Judged { passed: result.return_value == 2, time: Nanos(result.duration.as_nanos() as u64) })
     }
 
+    /// How many instructions the verifier has followed; `None` if the kernel does not say, as before Linux 5.16.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn verified_instructions(&self) -> Result<Option<u32>, Error> {
+        let program = self.ebpf.program(PROGRAM).ok_or(Error::Object("the program"))?;
+        let info = program.info().map_err(|error| Error::load(&error))?;
+        Ok(info.verified_instruction_count())
+    }
+
     /// Events that it has handed over, and that were lost.
     ///
     /// # Errors

@@ -41,6 +41,7 @@ mod stuck;
 mod top;
 mod unprivileged;
 mod vectors;
+mod verified;
 mod wait;
 mod wiretap;
 mod witness;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a busy machine.
-pub const LONGEST: Duration = Duration::from_secs(20);
+pub const LONGEST: Duration = Duration::from_secs(60);
 
 /// Asks until there is an answer.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {

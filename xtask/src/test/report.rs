@@ -53,9 +53,9 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\n{:<10}{:>9}  result", "tier", "seconds")?;
+        writeln!(f, "\n{:<18}{:>7}  result", "tier", "seconds")?;
         for Report { tier, outcome, took } in &self.reports {
-            writeln!(f, "{tier:<10}{:>9.1}  {outcome}", took.as_secs_f64())?;
+            writeln!(f, "{tier:<18}{:>7.1}  {outcome}", took.as_secs_f64())?;
         }
         for Report { tier, outcome, .. } in &self.reports {
             if let Outcome::NotRun(reason) = outcome {

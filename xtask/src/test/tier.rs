@@ -74,7 +74,7 @@ pub fn run_tests(command: &mut Command) -> Result<Outcome> {
 
 /// Reads the line that closes a test program's output:
 /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.02s`.
-fn parse_result(line: &str) -> Option<Counts> {
+pub fn parse_result(line: &str) -> Option<Counts> {
     let mut fields = line.strip_prefix("test result: ")?.split_once(". ")?.1.split("; ");
     let mut next = |name: &str| fields.next()?.strip_suffix(name)?.trim_end().parse().ok();
     Some(Counts { passed: next("passed")?, failed: next("failed")?, ignored: next("ignored")? })

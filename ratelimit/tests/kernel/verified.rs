@@ -1,0 +1,159 @@
+//! What the verifier makes of every shape of configuration: it loads, and leaves room for what comes.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    time::{Duration, Instant},
+};
+
+use ratelimit::{compile::Compiled, config, dataplane::Generation, simulate::compile_for};
+use ratelimit_common::time::Nanos;
+use tracing::Level;
+
+use crate::{daemon, net};
+
+/// The kernel gives up after a million, and older ones follow more than newer ones.
+const MOST: u32 = 600_000;
+
+const FIRST: &str = "{name: each, rate: 100/s}";
+
+#[test]
+fn every_shape_of_configuration_is_verified_with_room_for_more() {
+    net::isolated(|| {
+        let everything = shape(&LISTS_AND_MALFORMED, &everything());
+        let mut on_trial = everything.clone();
+        on_trial.globals.is_on_trial = 1;
+        let first = shape(&[], &[FIRST]);
+        let loaded = [
+            load("the first one", &first, Load::Rules),
+            load("the first one, debug log", &first, Load::WithLog),
+            load("lists", &shape(&LISTS_AND_MALFORMED, &[FIRST]), Load::Rules),
+            load("every algorithm", &shape(&[], &ALGORITHMS), Load::Rules),
+            load("every kind of key", &shape(&[], &KEYS), Load::Rules),
+            load("bans", &shape(&[], &BANS), Load::Rules),
+            load("every key of the reference", &every_key(), Load::Rules),
+            load("64 rules, every dimension", &shape(&[], &rules(64)), Load::Rules),
+            load("everything", &everything, Load::Rules),
+            load("everything, for simulate", &everything, Load::DryRun),
+            load("everything, debug log", &everything, Load::WithLog),
+            load("everything, on trial", &on_trial, Load::Rules),
+            load("everything, on trial, debug log", &on_trial, Load::WithLog),
+        ];
+        print(&loaded);
+        let worst = loaded.iter().filter_map(|loaded| loaded.instructions).max();
+        assert!(worst.is_none_or(|worst| worst <= MOST), "{worst:?} instructions, at most {MOST}");
+    });
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    Rules,
+    DryRun,
+    WithLog,
+}
+
+struct Loaded {
+    name: &'static str,
+    instructions: Option<u32>,
+    took: Duration,
+}
+
+fn load(name: &'static str, compiled: &Compiled, how: Load) -> Loaded {
+    let before = Instant::now();
+    let load = || Generation::load_alone(compiled, how == Load::DryRun);
+    let generation = if how == Load::WithLog { debugging(load) } else { load() };
+    let generation = generation.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let took = before.elapsed();
+    Loaded { name, instructions: generation.verified_instructions().unwrap(), took }
+}
+
+/// Does something while this thread logs at the level of debugging, which the program then does, too.
+fn debugging<T>(what: impl FnOnce() -> T) -> T {
+    let log = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_writer(io::sink);
+    tracing::subscriber::with_default(log.finish(), what)
+}
+
+/// Past the harness, which would keep it to itself when the test passes.
+fn print(loaded: &[Loaded]) {
+    let mut table = format!("\n{:<36}{:>21}{:>13}\n", "configuration", "verified instructions", "load time");
+    for Loaded { name, instructions, took } in loaded {
+        let instructions = instructions.map_or_else(|| "not told".to_owned(), |count| count.to_string());
+        table += &format!("{name:<36}{instructions:>21}{:>11.2} s\n", took.as_secs_f64());
+    }
+    io::stdout().write_all(table.as_bytes()).unwrap();
+}
+
+fn shape<R: AsRef<str>>(network: &[&str], rules: &[R]) -> Compiled {
+    let rules: Vec<&str> = rules.iter().map(AsRef::as_ref).collect();
+    compiled(&daemon::config(network, &rules))
+}
+
+fn compiled(path: &std::path::Path) -> Compiled {
+    let policy = config::load(path).unwrap_or_else(|errors| panic!("{errors}"));
+    compile_for(&policy.network.expect("a network"), Nanos(0))
+}
+
+const LISTS_AND_MALFORMED: [&str; 3] =
+    ["allow: [10.0.0.0/8, \"fe80::/10\"]", "deny: [203.0.113.0/24, \"2001:db8::/32\"]", "on_malformed: drop"];
+
+const ALGORITHMS: [&str; 5] = [
+    "{name: one, algorithm: token_bucket, rate: 100/s, burst: 200}",
+    "{name: two, algorithm: token_bucket, rate: 600k/m, refill: interval}",
+    "{name: three, algorithm: leaky_bucket, rate: 100MB/s, burst: 4MiB}",
+    "{name: four, algorithm: fixed_window, rate: 100/m, count_denied: true}",
+    "{name: five, algorithm: sliding_window_counter, rate: 20/s, count_denied: true}",
+];
+
+const KEYS: [&str; 6] = [
+    "{name: one, key: {source: {ipv4: {32: 1, 24: 32, 16: 500}, ipv6: {64: 1, 56: 32, 48: 500}}}, rate: 1k/s}",
+    "{name: two, key: {destination: {ipv4: 32, ipv6: 128}}, rate: 80Mbit/s, burst: 1MB}",
+    "{name: three, key: source_destination, rate: 10k/s}",
+    "{name: four, key: flow, rate: 10k/s, action: observe}",
+    "{name: five, key: global, rate: 2M/s}",
+    "{name: six, key: {source: {ipv4: {32: 1, 24: 32}}}, rate: 10k/s, action: observe}",
+];
+
+const BANS: [&str; 2] = [
+    "{name: one, rate: 100/s, ban: {after: 10000, within: 10s, for: 10m}}",
+    "{name: two, key: {source: {ipv4: 24, ipv6: 56}}, rate: 1k/s, new_sources: 5k/s, ban: {after: 1, within: 1s, for: 1h}}",
+];
+
+/// The part about packets of the example that has every key.
+fn every_key() -> Compiled {
+    let text = include_str!("../../../config/every-key.yaml").split("\napplication:").next().unwrap();
+    fs::write("/run/partners.txt", include_str!("../../../config/partners.txt")).unwrap();
+    fs::write("/run/every-key.yaml", text).unwrap();
+    compiled("/run/every-key.yaml".as_ref())
+}
+
+/// So many rules that there is no room for one more, of all kinds.
+fn everything() -> Vec<String> {
+    let others = ALGORITHMS.iter().chain(&KEYS).chain(&BANS).enumerate();
+    let others: Vec<String> =
+        others.map(|(index, rule)| rule.replacen("name: ", &format!("name: other-{index}-"), 1)).collect();
+    // Some are several rules, one for each of their prefix lengths.
+    let taken = shape(&[], &others).globals.rules.count_ones() as usize;
+    [others, rules(64 - taken)].concat()
+}
+
+/// Rules with conditions, which together are on all dimensions.
+fn rules(count: usize) -> Vec<String> {
+    let rule = |index: usize| {
+        let matches = match index % 4 {
+            0 => format!(
+                "protocol: tcp, tcp_flags: [syn], vlan: [{}], length: 64-1000, ip_version: 4",
+                index + 1
+            ),
+            1 => "icmp_type: echo-request, fragment: [no, first]".to_owned(),
+            2 => format!(
+                "protocol: [udp, tcp], source_port: [{0}-60000], destination_port: [{0}, 2000-3000]",
+                index + 1000
+            ),
+            _ => format!(
+                "source: [10.{index}.0.0/16, \"fd00:{index:x}::/32\"], destination: [192.0.2.0/24, \"fd01::/32\"]"
+            ),
+        };
+        format!("{{name: r{index}, match: {{{matches}}}, rate: {}/s}}", 100 + index)
+    };
+    (0..count).map(rule).collect()
+}
