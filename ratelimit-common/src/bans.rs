@@ -87,9 +87,35 @@ pub fn is_banned<T: Table>(table: &T, key: &Key, now: impl Fn() -> Now) -> bool 
     }
 }
 
+/// When a ban ends whose prefix is banned again until `end`, of the state that it has: the longer ban stays.
+#[must_use]
+#[inline(always)]
+pub const fn later_end(before: u64, end: u64, now: Now) -> u64 {
+    let now_ticks = now.ticks().0;
+    let is_later = before.wrapping_sub(now_ticks) > end.wrapping_sub(now_ticks);
+    if is_later && !algorithm::is_idle(before, now) { before } else { end }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Nanos;
+
+    #[test]
+    fn a_longer_ban_is_not_shortened() {
+        let (minutes, week) = (Nanos::from_secs(600).to_ticks(), Nanos::from_secs(604_800).to_ticks());
+        // The last one is so late that ticks have wrapped.
+        for age in [0, 1, 3_600, 86_400 * 1_800] {
+            let now = Now(Nanos::from_secs(age));
+            let [short, long] = [minutes, week].map(|length| now.plus(length).0);
+            assert_eq!(later_end(long, short, now), long);
+            assert_eq!(later_end(short, long, now), long);
+            // None, one that has just ended, and one that ended long ago.
+            for ended in [algorithm::fresh(now), now.ticks().0.saturating_sub(1), now.ticks().0 / 2] {
+                assert_eq!(later_end(ended, short, now), short, "{ended}");
+            }
+        }
+    }
 
     #[test]
     fn of_neighbours_only_the_one_is_banned() {

@@ -226,7 +226,9 @@ extern "C" fn make(high: u64, low: u64, length_and_family: u64, now: u64, length
     let family = length_and_family & 1;
     let prefix = Prefix { address: Address { bits: [high, low], family }, length: length_and_family >> 1 };
     let key = prefix.key(&globals().secret);
-    if !table::put(&Bans(high), &key, now, now.plus(Nanos(length).to_ticks()).0) {
+    let end = now.plus(Nanos(length).to_ticks()).0;
+    // Somebody may have banned it for longer while this packet was judged.
+    if !table::put(&Bans(high), &key, now, |before| bans::later_end(before, end, now)) {
         return 0;
     }
     let (word, bit) = prefix.place();

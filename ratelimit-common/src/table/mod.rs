@@ -215,14 +215,17 @@ pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     Attempt::Done { allowed: decision.allowed, before: state, after: state, is_new }
 }
 
-/// Gives a key this state, whatever it had, and a slot if it has none; true when done. For states that are no limit's.
+/// Gives a key the state that `change` makes of the one it had, or of a fresh one, and a slot if it has none; true when done.
+/// For states that are no limit's.
 #[inline(always)]
-pub fn put<T: Table>(table: &T, key: &Key, now: Now, state: u64) -> bool {
+pub fn put<T: Table>(table: &T, key: &Key, now: Now, change: impl Fn(u64) -> u64) -> bool {
     let Some(home) = table.home(key) else { return false };
-    match find(&home, key.word) {
-        Some((slot, word)) => read(slot, word).is_some_and(|before| change_slot(slot, word, before, state)),
-        None => claim(table, &home, key, now, state),
-    }
+    let Some((slot, word)) = find(&home, key.word) else {
+        return claim(table, &home, key, now, change(algorithm::fresh(now)));
+    };
+    let Some(before) = read(slot, word) else { return false };
+    let after = change(before);
+    after == before || change_slot(slot, word, before, after)
 }
 
 /// The state of a key's slot; `None` if it has none. One that is being changed is [`BUSY`].

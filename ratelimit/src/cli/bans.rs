@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::parse_time,
-    dataplane::{self, BanInForce, BanStatus, Bans, Trial, around},
+    dataplane::{self, BanInForce, BanStatus, Banned, Bans, Trial, around},
     policy::Prefix,
     text::Thousands,
 };
@@ -35,6 +35,9 @@ pub struct Ban {
     /// For how long, such as 90s, 1h30m or 7d; at most 365 days.
     #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_time, allow_hyphen_values = true)]
     length: Nanos,
+    /// End longer bans that they have already by then, too, which otherwise stay.
+    #[arg(long)]
+    replace: bool,
     #[command(flatten)]
     instance: InstanceArgs,
 }
@@ -45,26 +48,49 @@ impl Ban {
     /// # Errors
     /// The instance is not attached, or a prefix can't be banned.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let Self { prefixes, file, length, instance } = self;
+        let Self { prefixes, file, length, replace, instance } = self;
         let named = Named::new(prefixes, file.as_deref())?;
         let bans = Bans::open(&instance.instance).map_err(Failure::failed)?;
         // All or none of what is wrong in itself.
         named.check(|prefix| bans.check(*prefix, length))?;
         let prefixes = named.prefixes();
-        for prefix in &prefixes {
-            bans.ban(*prefix, length).map_err(failure)?;
-        }
-        let mut text = said("banned", &prefixes, &format!(" for {}", Time(length)));
+        let made = prefixes.into_iter().map(|prefix| bans.ban(prefix, length, replace));
+        let made = made.collect::<Result<Vec<_>, _>>().map_err(failure)?;
+        let mut text = said_of_made(&made, length);
         if bans.replaced() > 0 {
             text += &format!("the table of bans is full: {} that end sooner gave way\n", bans.replaced());
         }
-        let made = prefixes.into_iter().map(|prefix| BanInForce { prefix, left: length });
-        let made = statuses(&bans, made)?;
+        let made = BanStatus::of_made(&made, &bans.allow_list().map_err(Failure::failed)?);
         if output == Output::Text {
             warnings(&made).for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
         }
         answer_with(output, &text, &json!(made))
     }
+}
+
+/// What became of each that was to be banned for so long.
+fn said_of_made(made: &[Banned], length: Nanos) -> String {
+    let (longer, new): (Vec<&Banned>, Vec<&Banned>) = made.iter().partition(|made| made.is_longer);
+    let new: Vec<Prefix> = new.iter().map(|made| made.ban.prefix).collect();
+    let mut text = String::new();
+    if !new.is_empty() || longer.is_empty() {
+        text += &said("banned", &new, &format!(" for {}", Time(length)));
+    }
+    match &longer[..] {
+        [] => {}
+        few if few.len() <= MOST_LINES => few.iter().for_each(|Banned { ban, .. }| {
+            let left = Time(ban.left);
+            text += &format!(
+                "{} is banned for {left} already, which stays: `--replace` shortens it\n",
+                ban.prefix
+            );
+        }),
+        many => {
+            let count = Thousands(many.len() as u64);
+            text += &format!("{count} are banned for longer already, which stays: `--replace` shortens it\n");
+        }
+    }
+    text
 }
 
 /// Bans as outputs have them.

@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn what_comes_before_the_rules_is_said_first() {
-        let ban = BanStatus { prefix: "192.0.2.0/24".to_owned(), seconds_left: 90, allowed: None };
+        let ban =
+            BanStatus { prefix: "192.0.2.0/24".to_owned(), seconds_left: 90, allowed: None, longer: false };
         let shown = |allowed: Option<&str>, denied: Option<&str>, banned: Option<&BanStatus>| {
             let [allowed, denied] = [allowed, denied].map(|prefix| prefix.map(str::to_owned));
             let address = "192.0.2.7".parse().unwrap();

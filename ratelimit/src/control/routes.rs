@@ -26,7 +26,7 @@ use crate::{
     dataplane::{BanError, BanInForce, BanStatus, Bans, around},
     events::{Hub, MOST_CLIENTS},
     http1::converse,
-    policy::{InstanceName, Prefix},
+    policy::{InstanceName, Prefix, PrefixList},
 };
 
 /// So many connections at once.
@@ -201,6 +201,8 @@ struct AskedBan {
     prefix: String,
     #[serde(default)]
     for_seconds: Option<u64>,
+    #[serde(default)]
+    replace: bool,
 }
 
 async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
@@ -211,8 +213,8 @@ async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
     let seconds = asked.for_seconds.unwrap_or(DEFAULT_BAN.as_secs());
     answer(prefix(&asked.prefix).and_then(|prefix| {
         let (bans, left) = (&kernel(&daemon)?.bans, Nanos::from_secs(seconds));
-        bans.ban(prefix, left).map_err(failed)?;
-        shown(bans, vec![BanInForce { prefix, left }])
+        let made = bans.ban(prefix, left, asked.replace).map_err(failed)?;
+        Ok(json!(BanStatus::of_made(&[made], &allow_list(bans)?)))
     }))
 }
 
@@ -242,8 +244,11 @@ async fn list(State(daemon): State<Daemon>) -> Response {
 
 /// Bans as the command line shows them, too.
 fn shown(bans: &Bans, shown: Vec<BanInForce>) -> Result<Value, Refused> {
-    let allow = bans.allow_list().map_err(|error| failed(error.into()))?;
-    Ok(json!(BanStatus::all(shown, &allow)))
+    Ok(json!(BanStatus::all(shown, &allow_list(bans)?)))
+}
+
+fn allow_list(bans: &Bans) -> Result<PrefixList, Refused> {
+    bans.allow_list().map_err(|error| failed(error.into()))
 }
 
 type Refused = (StatusCode, String);

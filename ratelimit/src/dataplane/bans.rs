@@ -1,6 +1,9 @@
 //! Bans, made and listed from outside the kernel: by the daemon, or by a command where there is none.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use aya::maps::Map;
 use ratelimit_common::{
@@ -46,6 +49,15 @@ pub struct BanInForce {
     pub left: Nanos,
 }
 
+/// What came of making a ban.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Banned {
+    /// The ban in force now.
+    pub ban: BanInForce,
+    /// Whether it is an earlier one, which ends later than what was asked for and stays.
+    pub is_longer: bool,
+}
+
 /// A ban as outputs have it, whoever lists, makes or ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanStatus {
@@ -55,6 +67,9 @@ pub struct BanStatus {
     pub seconds_left: u64,
     /// What passes all the same: a prefix on the allow list that it is inside, or the first one that is inside it.
     pub allowed: Option<String>,
+    /// Only of bans that are made: whether it is an earlier one, which ends later than what was asked for and stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub longer: bool,
 }
 
 impl BanStatus {
@@ -64,8 +79,17 @@ impl BanStatus {
             prefix: ban.prefix.to_string(),
             seconds_left: ban.left.0.div_ceil(Nanos::SECOND.0),
             allowed: allow.meeting(&ban.prefix).map(|allowed| allowed.to_string()),
+            longer: false,
         };
         bans.into_iter().map(status).collect()
+    }
+
+    /// Of each that was made, or that stays because it is longer.
+    #[must_use]
+    pub fn of_made(made: &[Banned], allow: &PrefixList) -> Vec<Self> {
+        let mut all = Self::all(made.iter().map(|made| made.ban), allow);
+        all.iter_mut().zip(made).for_each(|(status, made)| status.longer = made.is_longer);
+        all
     }
 
     /// What its maker must know of it.
@@ -117,18 +141,23 @@ impl Bans {
         })
     }
 
-    /// Drops everything of a prefix from now on for `length`; a ban that it has already ends then, not when it would have.
+    /// Drops everything of a prefix from now on for `length`. A longer ban that it has already stays as it is, unless `replaces`.
     ///
     /// # Errors
     /// The prefix or the length can't be, or the table is too busy.
-    pub fn ban(&self, prefix: Prefix, length: Nanos) -> Result<(), BanError> {
+    pub fn ban(&self, prefix: Prefix, length: Nanos, replaces: bool) -> Result<Banned, BanError> {
         self.check(prefix, length)?;
         let banned = banned(prefix)?;
         let now = self.now()?;
         let table = Placing { bans: self, high: banned.address.bits[0] };
         let end = now.plus(length.to_ticks()).0;
         let key = banned.key(&self.secret);
-        if !(0..TRIES).any(|_| table::put(&table, &key, now, end)) {
+        let made = Cell::new(end);
+        let later = |before| {
+            made.set(if replaces { end } else { bans::later_end(before, end, now) });
+            made.get()
+        };
+        if !(0..TRIES).any(|_| table::put(&table, &key, now, later)) {
             return Err(BanError::Busy);
         }
         let (word, bit) = banned.place();
@@ -136,7 +165,9 @@ impl Bans {
         if let Some(lengths) = self.lengths.all().get(word) {
             lengths.fetch_or(bit, Ordering::SeqCst);
         }
-        Ok(())
+        let is_longer = made.get() != end;
+        let left = if is_longer { left(made.get(), now).unwrap_or(length) } else { length };
+        Ok(Banned { ban: BanInForce { prefix, left }, is_longer })
     }
 
     /// Whether such a ban can be.

@@ -33,7 +33,7 @@ mod trial;
 
 pub use self::{
     attach::Attachment,
-    bans::{BanError, BanInForce, BanStatus, Bans, around},
+    bans::{BanError, BanInForce, BanStatus, Banned, Bans, around},
     counters::Count,
     denied::DeniedCount,
     error::Error,

@@ -154,6 +154,49 @@ fn bans_have_one_form_whoever_makes_lists_or_ends_them() {
     });
 }
 
+#[test]
+fn a_longer_ban_stays_unless_it_is_to_be_replaced() {
+    isolated(|| {
+        let _link = Link::silent();
+        let daemon = Daemon::start(&config(&[], &[EVERY]));
+        let left = || -> Vec<u64> {
+            let listed: Vec<BanStatus> = serde_json::from_str(&run(&["bans", "--output", "json"])).unwrap();
+            listed.iter().map(|ban| ban.seconds_left).collect()
+        };
+        let is_week = |left: &[u64]| left.len() == 1 && (604_900..=606_600).contains(&left[0]);
+        let stays = "10.9.0.0/16 is banned for 7d0h already, which stays: `--replace` shortens it\n";
+        run(&["ban", "10.9.0.0/16", "--for", "7d30m"]);
+        assert_eq!(run(&["ban", "10.9.0.0/16", "--for", "10m"]), stays);
+        assert!(is_week(&left()));
+
+        // Of a list, the others are banned.
+        fs::write("/run/list", "10.9.0.0/16\n10.8.0.0/16\n").unwrap();
+        assert_eq!(run(&["ban", "--file", "/run/list"]), format!("banned 10.8.0.0/16 for 10m0s\n{stays}"));
+        run(&["unban", "10.8.0.0/16"]);
+
+        let asked = |more: &str| -> Vec<BanStatus> {
+            let asked = format!(r#"{{"prefix": "10.9.0.0/16", "for_seconds": 600{more}}}"#);
+            serde_json::from_value(ask_socket("POST", &asked)).expect("bans")
+        };
+        let kept = asked("");
+        assert!(kept[0].longer && is_week(&[kept[0].seconds_left]), "{kept:?}");
+        assert!(is_week(&left()));
+        let replaced = asked(r#", "replace": true"#);
+        assert!(!replaced[0].longer && replaced[0].seconds_left == 600, "{replaced:?}");
+        assert!(left()[0] <= 600);
+
+        // A longer one needs nobody's leave; and it is the same without a daemon.
+        daemon.kill();
+        assert_eq!(run(&["ban", "10.9.0.0/16", "--for", "7d30m"]), "banned 10.9.0.0/16 for 7d0h\n");
+        assert_eq!(run(&["ban", "10.9.0.0/16"]), stays);
+        let json = run(&["ban", "10.9.0.0/16", "--output", "json"]);
+        assert!(json.contains(r#""longer":true"#) && is_week(&left()), "{json}");
+        assert_eq!(run(&["ban", "10.9.0.0/16", "--replace"]), "banned 10.9.0.0/16 for 10m0s\n");
+        assert!(left()[0] <= 600);
+        run(&["detach"]);
+    });
+}
+
 /// Asks the daemon for its bans in one of the ways that its socket knows.
 fn ask_socket(method: &str, asked: &str) -> Value {
     let mut stream = UnixStream::connect("/run/ratelimit/default.sock").unwrap();

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use aya::maps::{Array, Map, MapData};
 use ratelimit::{
     control,
     dataplane::Bans,
@@ -13,6 +14,7 @@ use serde_json::json;
 use crate::{
     daemon::{Daemon, command, config, judged, output, reason, rule, run, status, text},
     frames::{self, Raw},
+    leftovers::PINS,
     limits::{all_arrivals, count, send},
     net::{Link, SERVER_V4, SERVER_V6, isolated, receiver},
     wait,
@@ -161,6 +163,26 @@ fn the_first_denied_packet_can_ban_and_long_prefixes_are_listed() {
 }
 
 #[test]
+fn a_rule_does_not_shorten_a_ban() {
+    isolated(|| {
+        let link = Link::new(&["10.1.0.2"]);
+        let rule_text = "{name: small, match: {protocol: udp}, rate: 1/h, burst: 1, ban: {after: 1, within: 1s, for: 10m}}";
+        let _daemon = Daemon::start(&config(&[], &[rule_text]));
+        run(&["ban", "10.1.0.2", "--for", "7d30m"]);
+        // As if the packets had been on their way through the rules when the ban was made: it is not looked up.
+        let lengths = MapData::from_pin(format!("{PINS}/default/v2/BAN_LENGTHS")).unwrap();
+        let mut lengths: Array<_, [u64; 3]> = Map::Array(lengths).try_into().unwrap();
+        lengths.set(0, [0; 3], 0).unwrap();
+        send(&link.sender("10.1.0.2"), 3);
+        let status = judged(3);
+        // The second one was denied, and made the ban that the third one met.
+        assert_eq!((rule(&status, "small"), reason(&status, "banned").packets), ((1, 1), 1));
+        let listed = run(&["bans"]);
+        assert!(status.bans == 1 && listed.contains("7d0h"), "{listed}");
+    });
+}
+
+#[test]
 fn bans_stay_over_a_reload_and_a_daemon_s_death() {
     isolated(|| {
         let link = Link::new(&["10.1.0.2"]);
@@ -205,7 +227,7 @@ fn in_a_full_table_of_bans_the_soonest_to_end_give_way() {
         let of = |index: u32| Prefix::new(std::net::Ipv4Addr::from(0x0a00_0000 + index).into(), 32).unwrap();
         for index in 0..room * 2 {
             let hours = if index % 2 == 0 { 1 } else { 2 };
-            bans.ban(of(index), Nanos::from_secs(hours * 3_600)).unwrap();
+            bans.ban(of(index), Nanos::from_secs(hours * 3_600), false).unwrap();
         }
         let listed = bans.list().unwrap();
         assert!(listed.len() as u32 > room / 100 * 99, "{}", listed.len());
@@ -223,14 +245,14 @@ fn lookups_of_lengths_without_bans_are_forgotten_and_found_again() {
         let link = Link::silent();
         let _daemon = Daemon::start(&config(&[], &[EVERY]));
         let bans = Bans::open(&InstanceName::default()).unwrap();
-        bans.ban(prefix("10.9.0.0/16"), Nanos::from_secs(3_600)).unwrap();
-        bans.ban(prefix("10.8.0.0/15"), Nanos(1)).unwrap();
+        bans.ban(prefix("10.9.0.0/16"), Nanos::from_secs(3_600), false).unwrap();
+        bans.ban(prefix("10.8.0.0/15"), Nanos(1), false).unwrap();
         bans.forget_lengths().unwrap();
         let raw = Raw::new(&link);
         raw.send(&frames::udp("10.9.1.1".parse().unwrap()));
         raw.send(&frames::udp("10.8.1.1".parse().unwrap()));
         assert_eq!(reason(&judged(2), "banned").packets, 1);
-        bans.ban(prefix("10.8.0.0/15"), Nanos::from_secs(3_600)).unwrap();
+        bans.ban(prefix("10.8.0.0/15"), Nanos::from_secs(3_600), false).unwrap();
         raw.send(&frames::udp("10.8.1.1".parse().unwrap()));
         assert_eq!(reason(&judged(3), "banned").packets, 2);
     });

@@ -19,8 +19,8 @@ use ratelimit_common::time::Nanos;
 
 use super::{HEADINGS, Top, cells, total, windows::Windows};
 use crate::{
-    cli::failure::Failure,
-    dataplane::{BanInForce, BanStatus, Bans, Error},
+    cli::{bans::Time, failure::Failure},
+    dataplane::{BanStatus, Bans, Error},
     policy::{InstanceName, Prefix},
     top::{By, Ipv6By, Sums, Top as Heaviest},
 };
@@ -224,13 +224,19 @@ fn ban(instance: &InstanceName, source: &str) -> String {
     let done = || {
         let prefix = source.parse::<Prefix>().map_err(|error| error.to_string())?;
         let bans = Bans::open(instance).map_err(|error| error.to_string())?;
-        bans.ban(prefix, BAN_FOR).map_err(|error| error.to_string())?;
+        let made = bans.ban(prefix, BAN_FOR, false).map_err(|error| error.to_string())?;
         let allow = bans.allow_list().map_err(|error| error.to_string())?;
-        Ok::<_, String>(BanStatus::all([BanInForce { prefix, left: BAN_FOR }], &allow))
+        Ok::<_, String>((made, BanStatus::of_made(&[made], &allow)))
     };
     match done() {
-        Ok(bans) => bans.iter().find_map(BanStatus::warning).unwrap_or_else(|| {
-            format!("banned {source} for 10 minutes; `ratelimit unban {source}` ends that")
+        Ok((made, bans)) => bans.iter().find_map(BanStatus::warning).unwrap_or_else(|| {
+            let left = Time(made.ban.left);
+            let banned = if made.is_longer {
+                format!("{source} stays banned for {left}")
+            } else {
+                format!("banned {source} for {left}")
+            };
+            format!("{banned}; `ratelimit unban {source}` ends that")
         }),
         Err(error) => format!("not banned: {error}"),
     }
