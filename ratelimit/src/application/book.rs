@@ -17,6 +17,7 @@ use super::{
     counters::{DomainCounters, RuleCounters},
     pattern::Pattern,
     response::RuleIdentity,
+    values::{self, ValueCounters},
 };
 
 type Table<V> = HashMap<Box<str>, V, FixedState>;
@@ -70,6 +71,8 @@ pub(super) struct Rule {
     pub(super) steps: Vec<Step>,
     pub(super) detailed: bool,
     pub(super) counters: Arc<RuleCounters>,
+    /// Those under labels that values make, if there are such.
+    pub(super) values: Option<Arc<ValueCounters>>,
 }
 
 /// An entry on the way to a rule.
@@ -81,6 +84,23 @@ pub(super) struct Step {
     pub(super) value_to_metric: bool,
     /// Key and value as in the file.
     pub(super) label: Box<str>,
+}
+
+impl Step {
+    /// Whether requests count under labels that their values make, in a rule that may be detailed.
+    pub(super) const fn tells(&self, detailed: bool) -> bool {
+        self.shared.is_none() && (detailed || self.value_to_metric)
+    }
+}
+
+impl Book {
+    /// Gives each rule that tells values apart its share of all labels.
+    pub(super) fn share_labels(&self) {
+        let nodes = self.domains.values().flat_map(|domain| &domain.nodes);
+        let values: Vec<_> = nodes.filter_map(|node| node.rule.as_ref()?.values.as_ref()).collect();
+        let share = values::share(values.len());
+        values.iter().for_each(|values| values.allow(share));
+    }
 }
 
 impl Level {
@@ -143,13 +163,8 @@ impl Hash for BucketKey<'_> {
 }
 
 impl Rule {
-    /// Whether requests count under labels that their values make.
-    pub(super) fn tells_values(&self) -> bool {
-        self.steps.iter().any(|step| self.tells(step))
-    }
-
     fn tells(&self, step: &Step) -> bool {
-        step.shared.is_none() && (self.detailed || step.value_to_metric)
+        step.tells(self.detailed)
     }
 
     /// The label of a descriptor with these entries.

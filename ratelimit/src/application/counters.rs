@@ -3,22 +3,15 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
 use super::{
-    book::Rule,
     bucket::{Bucket, Verdict},
+    values::ValueCounters,
 };
-use crate::store::KeyHash;
-
-/// Labels that values of requests make at most, over all rules; what comes later counts under its rule's own label.
-pub const MOST_VALUE_LABELS: usize = 1_000;
-
-/// Characters of a label that come from one request at most.
-const LONGEST_VALUE_LABEL: usize = 200;
 
 /// Counts of hits under one label. A request of several hits is split at the thresholds that it crosses.
 #[derive(Debug, Default)]
@@ -83,18 +76,9 @@ pub struct Label {
 pub(super) struct Registry {
     domains: Mutex<HashMap<String, Arc<DomainCounters>>>,
     rules: Mutex<HashMap<Label, Arc<RuleCounters>>>,
-    values: RwLock<HashMap<KeyHash, ValueLabel>>,
+    values: Mutex<HashMap<Label, Arc<ValueCounters>>>,
     /// Of domains that no rule is about.
     pub(super) unknown: DomainCounters,
-}
-
-/// A label that a request's values made.
-#[derive(Debug)]
-struct ValueLabel {
-    label: Label,
-    /// That of the rule.
-    rule: Label,
-    counters: Arc<RuleCounters>,
 }
 
 impl RuleCounters {
@@ -146,7 +130,7 @@ fn add(counter: &AtomicU64, hits: u64) {
 }
 
 impl RuleCounts {
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.total_hits += other.total_hits;
         self.over_limit += other.over_limit;
         self.near_limit += other.near_limit;
@@ -179,43 +163,22 @@ impl Registry {
         Arc::clone(rules.entry(label).or_default())
     }
 
-    /// Forgets what no rule counts any more. Those of a generation that still is in use are kept by it.
-    pub(super) fn retain_used(&self) {
-        let is_used = |count: usize| count > 1;
-        self.domains
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, c| is_used(Arc::strong_count(c)));
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.retain(|_, counters| is_used(Arc::strong_count(counters)));
-        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        values.retain(|_, value| rules.contains_key(&value.rule));
+    /// The counters of a rule that tells values apart.
+    pub(super) fn values(&self, rule: Label) -> Arc<ValueCounters> {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || Arc::new(ValueCounters::new(rule.clone()));
+        Arc::clone(values.entry(rule.clone()).or_insert_with(made))
     }
 
-    /// The counters of a rule that tells values apart. `hash` is of the rule and the values that `label` would show.
-    pub(super) fn values(
-        &self,
-        rule: &Rule,
-        hash: KeyHash,
-        label: impl FnOnce() -> String,
-    ) -> Arc<RuleCounters> {
-        let known = self.values.read().unwrap_or_else(PoisonError::into_inner);
-        match known.get(&hash) {
-            Some(value) => return Arc::clone(&value.counters),
-            None if known.len() >= MOST_VALUE_LABELS => return Arc::clone(&rule.counters),
-            None => drop(known),
+    /// Forgets what no rule counts any more. Those of a generation that still is in use are kept by it.
+    pub(super) fn retain_used(&self) {
+        fn retain<K, V>(counters: &Mutex<HashMap<K, Arc<V>>>) {
+            let mut counters = counters.lock().unwrap_or_else(PoisonError::into_inner);
+            counters.retain(|_, counters| Arc::strong_count(counters) > 1);
         }
-        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        if values.len() >= MOST_VALUE_LABELS && !values.contains_key(&hash) {
-            return Arc::clone(&rule.counters);
-        }
-        let domain = &rule.identity.domain;
-        let made = || ValueLabel {
-            label: Label { domain: domain.clone(), key: label().chars().take(LONGEST_VALUE_LABEL).collect() },
-            rule: Label { domain: domain.clone(), key: rule.identity.key.clone() },
-            counters: Arc::default(),
-        };
-        Arc::clone(&values.entry(hash).or_insert_with(made).counters)
+        retain(&self.domains);
+        retain(&self.rules);
+        retain(&self.values);
     }
 
     /// All labels with what was counted under them, in order, each once.
@@ -225,13 +188,20 @@ impl Registry {
         for (label, counters) in &*rules {
             counts.entry(label.clone()).or_default().add(counters.read());
         }
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
-        for value in values.values() {
-            // What a request says must not count as another rule.
-            let label = if rules.contains_key(&value.label) { &value.rule } else { &value.label };
-            counts.entry(label.clone()).or_default().add(value.counters.read());
+        for values in self.values.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            values.each(|label, counted| {
+                // What a request says must not count as another rule.
+                let label = if rules.contains_key(label) { values.rule() } else { label };
+                counts.entry(label.clone()).or_default().add(counted);
+            });
         }
         counts
+    }
+
+    /// Hits of rules that tell values apart that had no label of their own, in the order of the rules' labels.
+    pub(super) fn left_out(&self) -> BTreeMap<Label, u64> {
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        values.iter().map(|(label, values)| (label.clone(), values.left_out())).collect()
     }
 
     /// All domains with what was counted, in order.

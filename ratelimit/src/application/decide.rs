@@ -129,14 +129,22 @@ impl<'s> Bench<'s> {
             let add = |counters: &RuleCounters| {
                 counters.add(&ask.bucket, &outcome.verdict, ask.hits.into(), outcome.charged, ask.shadow);
             };
-            match ask.rule {
-                None => add(&domain.overrides),
-                Some(rule) if rule.tells_values() => {
-                    let entries = &request.descriptors[ask.descriptor].entries;
-                    let hash = self.store.hash(&ValueKey { rule, entries });
-                    add(&self.registry.values(rule, hash, || rule.label(entries)));
+            let Some(rule) = ask.rule else {
+                add(&domain.overrides);
+                continue;
+            };
+            let Some(values) = &rule.values else {
+                add(&rule.counters);
+                continue;
+            };
+            let entries = &request.descriptors[ask.descriptor].entries;
+            let hash = self.store.hash(&ValueKey { rule, entries });
+            match values.of(hash, || rule.label(entries)) {
+                Some(counters) => add(&counters),
+                None => {
+                    values.leave_out(ask.hits.into());
+                    add(&rule.counters);
                 }
-                Some(rule) => add(&rule.counters),
             }
         }
     }

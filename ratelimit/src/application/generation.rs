@@ -88,6 +88,7 @@ impl Generation {
         for domain in policy.rules.domains() {
             book.domains.insert(domain.name.as_str().into(), compiler.domain(domain));
         }
+        book.share_labels();
         Ok(Self {
             book,
             limits,
@@ -221,14 +222,18 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
         };
         identity.headers = bucket.map(|bucket| LimitHeaders::new(identity.label(), bucket.current));
         let label = Label { domain: domain.name.clone(), key: identity.key.clone() };
+        let steps: Vec<Step> = path.iter().map(|rule| step(rule)).collect();
+        let detailed = rule.detailed_metric;
+        let tells_values = bucket.is_some() && steps.iter().any(|step| step.tells(detailed));
         Rule {
             identity: Arc::new(identity),
             replaces: limit.replaces.clone(),
             bucket,
             shadow: rule.shadow_mode,
             quota: rule.quota_mode,
-            steps: path.iter().map(|rule| step(rule)).collect(),
-            detailed: rule.detailed_metric,
+            steps,
+            detailed,
+            values: tells_values.then(|| self.registry.values(label.clone())),
             counters: self.registry.rule(label),
         }
     }

@@ -40,10 +40,11 @@ mod response;
 mod saved;
 mod service;
 mod soft;
+mod values;
 mod wait;
 
 pub use self::{
-    counters::{DomainCounts, Label, MOST_VALUE_LABELS, RuleCounts},
+    counters::{DomainCounts, Label, RuleCounts},
     generation::Settings,
     request::{
         Descriptor, LimitOverride, MOST_BYTES, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request,
@@ -52,5 +53,6 @@ pub use self::{
     response::{Code, CurrentLimit, Response, RuleIdentity, Status, Statuses, UNLIMITED},
     saved::SaveError,
     service::{InForce, Service, ServiceError},
+    values::MOST_VALUE_LABELS,
 };
 pub use crate::policy::application::TimeUnit;

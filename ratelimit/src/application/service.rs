@@ -167,6 +167,12 @@ impl Service {
         self.registry.rules().into_iter().collect()
     }
 
+    /// For each rule that tells values apart, hits that count under its own label because there may be no more.
+    #[must_use]
+    pub fn unlabelled_hits(&self) -> Vec<(Label, u64)> {
+        self.registry.left_out().into_iter().collect()
+    }
+
     /// What was counted for each domain that there are rules for.
     #[must_use]
     pub fn domain_counts(&self) -> Vec<(String, DomainCounts)> {

@@ -93,6 +93,12 @@ impl Requests {
                 ConstCounter::new(of(counts)).encode(family.encode_family(&labels)?)?;
             }
         }
+        let help = "Hits under the rule's own label because there may be no more labels for its values";
+        let mut family = encoder.encode_descriptor("rule_unlabelled", help, None, MetricType::Counter)?;
+        for (label, hits) in self.service.unlabelled_hits() {
+            let labels = [("domain", label.domain.as_str()), ("rule", label.key.as_str())];
+            ConstCounter::new(hits).encode(family.encode_family(&labels)?)?;
+        }
         Ok(())
     }
 

@@ -1,5 +1,10 @@
 //! Under which labels hits are counted, and that there are never too many.
 
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
 use ratelimit::{application::MOST_VALUE_LABELS, config};
 
 use crate::{Lab, files, lab, request, rules};
@@ -58,6 +63,72 @@ fn labels_that_values_make_are_bounded() {
     assert_eq!(counts.iter().find(|(label, _)| label.key == "user").unwrap().1.total_hits, 4_000);
     lab.ask(&request(&[&format!("user={}", "x".repeat(10_000))]));
     assert!(lab.service.rule_counts().iter().all(|(label, _)| label.key.len() <= 200));
+}
+
+#[test]
+fn no_rule_takes_the_labels_of_others() {
+    let told = format!("value_to_metric: true, {LIMIT}");
+    let detailed = format!("detailed_metric: true, {LIMIT}");
+    let content =
+        format!("domain: d\ndescriptors:\n  - {{key: flooded, {told}}}\n  - {{key: quiet, {detailed}}}\n");
+    let lab = lab(&content);
+    let unlabelled = || -> Vec<(String, u64)> {
+        lab.service.unlabelled_hits().into_iter().map(|(label, hits)| (label.key, hits)).collect()
+    };
+    assert_eq!(unlabelled(), [("flooded".to_owned(), 0), ("quiet".to_owned(), 0)]);
+    let logged = logged(|| {
+        for value in 0..5_000 {
+            lab.ask(&request(&[&format!("flooded={value}")]));
+        }
+        lab.ask(&request(&["quiet=1"]));
+    });
+    assert!(labels(&lab).contains(&"quiet_1".to_owned()));
+    assert_eq!(unlabelled(), [("flooded".to_owned(), 4_000), ("quiet".to_owned(), 0)]);
+    let lines: Vec<&str> = logged.lines().filter(|line| line.contains("no more labels")).collect();
+    assert!(
+        matches!(lines[..], [line] if line.contains("rule=flooded") && line.contains("domain=d")),
+        "{logged}"
+    );
+}
+
+#[test]
+fn many_rules_share_the_labels_and_each_has_some() {
+    let rules = |count: usize| -> String {
+        let one = |number| format!("  - {{key: k{number}, value_to_metric: true, {LIMIT}}}\n");
+        format!("domain: d\ndescriptors:\n{}", (0..count).map(one).collect::<String>())
+    };
+    let lab = lab(&rules(20));
+    let ask = |key: &str| {
+        for value in 0..600 {
+            lab.ask(&request(&[&format!("{key}={value}")]));
+        }
+        labels(&lab).iter().filter(|label| label.starts_with(&format!("{key}_"))).count()
+    };
+    assert_eq!([ask("k0"), ask("k1")], [500, 500]);
+    // What has labels keeps them.
+    let more = ratelimit::policy::Application::of_rules(crate::rules(&rules(2_000)));
+    lab.service.reload(&more).unwrap();
+    assert_eq!([ask("k0"), ask("k2")], [500, 10]);
+}
+
+/// What is logged meanwhile.
+fn logged(what: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+    tracing::subscriber::with_default(log, what);
+    let bytes = lines.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
 }
 
 #[test]

@@ -58,7 +58,8 @@ pub const KEYS: &[Key] = &[
         "descriptors[].detailed_metric",
         "`true` or `false`",
         Is("false"),
-        "Whether metrics have keys and values of the whole descriptor as label; beyond 1,000 of them, the rule's own.",
+        "Whether metrics have keys and values of the whole descriptor as label; beyond 1,000 of them, or the rule's share of \
+         10,000, the rule's own.",
         "detailed_metric: true",
     ),
     key(
