@@ -43,7 +43,7 @@ use pin_project_lite::pin_project;
 
 pub use self::{
     client_address::ClientAddress,
-    judge::{ByDescriptors, ByKey, Judge, KeyExtractor, Verdict},
+    judge::{ByDescriptors, ByKey, Judge, KeyExtractor, OnRequestError, Verdict},
 };
 use crate::{
     application::Service, clock::Clock, limiter::Limiter, policy::application::AnswerHeaders, store::Store,
@@ -67,10 +67,10 @@ impl<F, C: Clock, S: Store> RateLimitLayer<ByKey<F, C, S>> {
 
 impl<F> RateLimitLayer<ByDescriptors<F>> {
     /// By the rules of a service, which is asked what `describe` makes of each request. What it makes nothing of is not
-    /// limited, nor is what the service can't make sense of.
+    /// limited; what the service can't make sense of is denied, unless [`ByDescriptors::on_request_error`] says otherwise.
     #[must_use]
     pub fn by_descriptors(service: Arc<Service>, describe: F) -> Self {
-        Self::new(ByDescriptors { service, describe })
+        Self::new(ByDescriptors::new(service, describe))
     }
 }
 

@@ -41,6 +41,13 @@ pub(super) struct Verdict {
     pub(super) never: bool,
 }
 
+impl Verdict {
+    /// The same about a request that no waiting helps.
+    pub(super) const fn forever(self) -> Self {
+        Self { over: true, soft: false, remaining: 0, wait: None, never: true, ..self }
+    }
+}
+
 impl Bucket {
     pub(super) fn new(rate: &RequestRate, limit: Limit, account: Account, near: NearLimitRatio) -> Self {
         let capacity = rate.capacity();

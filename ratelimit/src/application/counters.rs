@@ -79,6 +79,8 @@ pub(super) struct Registry {
     values: Mutex<HashMap<Label, Arc<ValueCounters>>>,
     /// Of domains that no rule is about.
     pub(super) unknown: DomainCounters,
+    /// Requests that were more than is judged.
+    pub(super) too_much: AtomicU64,
 }
 
 impl RuleCounters {

@@ -11,7 +11,7 @@ use super::{
     counters::{Registry, RuleCounters},
     generation::Generation,
     judge::{Ask, Court, MOST_INLINE, Outcome, is_denied},
-    request::{Descriptor, Request},
+    request::{Descriptor, MOST_DESCRIPTORS, MOST_HITS, Request},
     response::{Code, Response, Status, Statuses, UNLIMITED},
     soft::Crossings,
     wait::{Longest, Wait},
@@ -38,12 +38,15 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request) -> Response {
         let statuses = request.descriptors.iter().map(|_| Status::NONE).collect();
         return Response { code: Code::Ok, statuses, deciding: None, whole: None };
     };
+    if request.is_too_much() {
+        return too_much(bench, domain, request);
+    }
     let rules = find_rules(domain, request);
     let asks = bench.asks(request, &rules);
     let court = bench.court();
     let outcomes = court.judge(&asks, || bench.now());
     let is_over = is_denied(&asks, &outcomes);
-    let is_denied = is_over && !bench.generation.shadow_mode;
+    let is_denied = is_over && !bench.generation.settings.shadow_mode;
     let counter = if is_denied { &domain.counters.denied } else { &domain.counters.allowed };
     counter.fetch_add(1, Relaxed);
     if is_over && !is_denied {
@@ -56,6 +59,20 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request) -> Response {
         return denied(&court, &asks, &outcomes, statuses);
     }
     Response { code: Code::Ok, deciding: least_left(&asks, &outcomes), statuses, whole: None }
+}
+
+/// The answer to a request that is more than is judged: it is denied, and nothing is charged.
+fn too_much(bench: &Bench<'_>, domain: &DomainRules, request: &Request) -> Response {
+    bench.registry.too_much.fetch_add(1, Relaxed);
+    let passes = bench.generation.settings.shadow_mode;
+    let counter = if passes { &domain.counters.shadowed } else { &domain.counters.denied };
+    counter.fetch_add(1, Relaxed);
+    if passes {
+        domain.counters.allowed.fetch_add(1, Relaxed);
+    }
+    let statuses = request.descriptors.iter().take(MOST_DESCRIPTORS).map(|_| Status::NEVER).collect();
+    let code = if passes { Code::Ok } else { Code::OverLimit };
+    Response { code, statuses, deciding: None, whole: None }
 }
 
 /// For each descriptor its rule; `None` if it has none, or brings a limit of its own.
@@ -80,7 +97,7 @@ impl<'s> Bench<'s> {
             limits: &self.generation.limits,
             crossings: self.crossings,
             now: self.now(),
-            passes_all: self.generation.shadow_mode,
+            passes_all: self.generation.settings.shadow_mode,
         }
     }
 
@@ -107,12 +124,14 @@ impl<'s> Bench<'s> {
         let descriptor = &request.descriptors[index];
         let steps: &[Step] = rule.map_or(&[], |rule| &rule.steps);
         let key = BucketKey { domain: &request.domain, entries: &descriptor.entries, steps };
+        let hits = descriptor.hits(request.hits_addend);
         Ask {
             descriptor: index,
             rule,
             bucket,
             hash: self.store.hash(&key),
-            hits: u32::try_from(descriptor.hits(request.hits_addend)).unwrap_or(u32::MAX),
+            hits: charged(hits),
+            is_excessive: hits > MOST_HITS && !descriptor.is_negative_hits,
             refunds: descriptor.is_negative_hits,
             shadow: rule.is_some_and(|rule| rule.shadow),
             quota: self.is_quota(rule),
@@ -150,11 +169,16 @@ impl<'s> Bench<'s> {
     }
 }
 
+/// What is charged and counted of so many hits.
+fn charged(hits: u64) -> u32 {
+    u32::try_from(hits).unwrap_or(u32::MAX)
+}
+
 /// Counts the descriptors whose rule has no limit.
 fn count_unlimited(request: &Request, rules: &Rules<'_>) {
     for (descriptor, rule) in request.descriptors.iter().zip(rules) {
         if let Some(rule) = rule.filter(|rule| rule.bucket.is_none()) {
-            rule.counters.add_unlimited(descriptor.hits(request.hits_addend));
+            rule.counters.add_unlimited(charged(descriptor.hits(request.hits_addend)).into());
         }
     }
 }

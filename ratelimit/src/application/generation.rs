@@ -33,7 +33,6 @@ pub(super) struct Generation {
     /// Those of limits that requests bring along, by unit.
     windows: Vec<(Nanos, Account)>,
     near: NearLimitRatio,
-    pub(super) shadow_mode: bool,
     pub(super) quota_mode: bool,
     /// Whether there are buckets whose states have to be clamped when their limits shrink.
     pub(super) has_buckets: bool,
@@ -45,6 +44,8 @@ pub(super) struct Generation {
 pub struct Settings {
     /// Which headers answers have.
     pub headers: AnswerHeaders,
+    /// Whether all requests pass, whatever limits say.
+    pub shadow_mode: bool,
     /// How many proxies are in front.
     pub trusted_hops: u8,
     /// What is asked about a request that a proxy shows.
@@ -94,11 +95,11 @@ impl Generation {
             limits,
             windows,
             near: policy.near_limit_ratio,
-            shadow_mode: policy.shadow_mode,
             quota_mode: policy.quota_mode,
             has_buckets: entries.iter().any(|entry| entry.name != WINDOWS),
             settings: Settings {
                 headers: policy.headers,
+                shadow_mode: policy.shadow_mode,
                 trusted_hops: policy.trusted_hops,
                 auth: policy.auth.clone(),
             },

@@ -29,6 +29,8 @@ pub(super) struct Ask<'g> {
     pub(super) hash: KeyHash,
     /// 0 only asks.
     pub(super) hits: u32,
+    /// Whether it takes more hits than any limit lets through at once.
+    pub(super) is_excessive: bool,
     /// Whether the hits are given back.
     pub(super) refunds: bool,
     pub(super) shadow: bool,
@@ -74,7 +76,7 @@ impl Ask<'_> {
     }
 
     fn depends_on_others(&self) -> bool {
-        self.hits > 0 && !self.bucket.is_closed() && !self.bucket.stands_alone()
+        self.hits > 0 && !self.is_excessive && !self.bucket.is_closed() && !self.bucket.stands_alone()
     }
 
     pub(super) fn key(&self) -> u64 {
@@ -159,6 +161,10 @@ impl Court<'_> {
         let bucket = &ask.bucket;
         if bucket.is_closed() {
             return Outcome { verdict: Bucket::CLOSED, charged: false };
+        }
+        if ask.is_excessive {
+            let outcome = if bucket.stands_alone() { self.charge(ask) } else { self.ask(ask, ask.hits) };
+            return Outcome { verdict: outcome.verdict.forever(), ..outcome };
         }
         if ask.is_tentative_refund() {
             let verdict = self.ask(ask, 0).verdict;

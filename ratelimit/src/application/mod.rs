@@ -46,10 +46,7 @@ mod wait;
 pub use self::{
     counters::{DomainCounts, Label, RuleCounts},
     generation::Settings,
-    request::{
-        Descriptor, LimitOverride, MOST_BYTES, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request,
-        RequestError,
-    },
+    request::{Descriptor, LimitOverride, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request, RequestError},
     response::{Code, CurrentLimit, Response, RuleIdentity, Status, Statuses, UNLIMITED},
     saved::SaveError,
     service::{InForce, Service, ServiceError},

@@ -1,17 +1,18 @@
-//! What is asked: a domain, descriptors, and what the request costs. And what of it is refused.
+//! What is asked: a domain, descriptors, and what the request costs.
+//!
+//! Gateways let a request pass that they get an error for. So errors are about what the one who asks has written, and never
+//! about what a client can choose: keys, values and costs of any size are judged, and what is more than can be judged is
+//! denied.
 
 use crate::policy::application::TimeUnit;
 
-/// Descriptors of a request at most.
+/// Descriptors of a request that are judged. One with more is denied.
 pub const MOST_DESCRIPTORS: usize = 100;
 
-/// Entries of a descriptor at most.
+/// Entries of a descriptor that are judged. A request with a descriptor of more is denied.
 pub const MOST_ENTRIES: usize = 32;
 
-/// Bytes of all keys and values of a request at most, the domain included.
-pub const MOST_BYTES: usize = 64 << 10;
-
-/// Hits of a descriptor at most.
+/// Hits that a limit can let through at once. More never pass, however large the limit is.
 pub const MOST_HITS: u64 = 1_000_000_000;
 
 /// A question: may this request go on?
@@ -56,43 +57,6 @@ pub enum RequestError {
     /// Nothing to look up.
     #[error("rate limit descriptor list must not be empty")]
     NoDescriptors,
-    /// More descriptors than are looked at.
-    #[error("{count} descriptors; at most {MOST_DESCRIPTORS} are accepted")]
-    TooManyDescriptors {
-        /// How many.
-        count: usize,
-    },
-    /// A descriptor with more entries than are looked at.
-    #[error("descriptor {descriptor} has {count} entries; at most {MOST_ENTRIES} are accepted")]
-    TooManyEntries {
-        /// Which descriptor, from 0.
-        descriptor: usize,
-        /// How many.
-        count: usize,
-    },
-    /// A descriptor without an entry.
-    #[error("descriptor {descriptor} has no entry")]
-    NoEntries {
-        /// Which descriptor, from 0.
-        descriptor: usize,
-    },
-    /// An entry without a key.
-    #[error("descriptor {descriptor} has an entry with an empty key")]
-    EmptyKey {
-        /// Which descriptor, from 0.
-        descriptor: usize,
-    },
-    /// More text than is looked at.
-    #[error("keys and values have more than {MOST_BYTES} bytes in all")]
-    TooLong,
-    /// More hits than the protocol allows.
-    #[error("descriptor {descriptor} has {hits} hits; at most {MOST_HITS} are accepted")]
-    TooManyHits {
-        /// Which descriptor, from 0.
-        descriptor: usize,
-        /// How many.
-        hits: u64,
-    },
     /// A limit of its own in a unit that is not known.
     #[error(
         "descriptor {descriptor} brings a limit with an unknown unit; \
@@ -105,10 +69,10 @@ pub enum RequestError {
 }
 
 impl Request {
-    /// Refuses what can't be answered, before anything is counted.
+    /// Refuses what makes no sense, before anything is counted.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What whoever asks has to write otherwise.
     pub fn check(&self) -> Result<(), RequestError> {
         if self.domain.is_empty() {
             return Err(RequestError::EmptyDomain);
@@ -116,16 +80,18 @@ impl Request {
         if self.descriptors.is_empty() {
             return Err(RequestError::NoDescriptors);
         }
-        if self.descriptors.len() > MOST_DESCRIPTORS {
-            return Err(RequestError::TooManyDescriptors { count: self.descriptors.len() });
+        let is_unknown = |descriptor: &Descriptor| descriptor.limit.is_some_and(|limit| limit.unit.is_none());
+        match self.descriptors.iter().position(is_unknown) {
+            Some(descriptor) => Err(RequestError::UnknownUnit { descriptor }),
+            None => Ok(()),
         }
-        let mut bytes = self.domain.len();
-        for (index, descriptor) in self.descriptors.iter().enumerate() {
-            descriptor.check(index, self.hits_addend)?;
-            let entries = descriptor.entries.iter();
-            bytes += entries.map(|(key, value)| key.len() + value.len()).sum::<usize>();
-        }
-        if bytes > MOST_BYTES { Err(RequestError::TooLong) } else { Ok(()) }
+    }
+
+    /// Whether it is more than is judged.
+    #[must_use]
+    pub fn is_too_much(&self) -> bool {
+        self.descriptors.len() > MOST_DESCRIPTORS
+            || self.descriptors.iter().any(|descriptor| descriptor.entries.len() > MOST_ENTRIES)
     }
 }
 
@@ -140,19 +106,5 @@ impl Descriptor {
     #[must_use]
     pub fn hits(&self, of_request: u32) -> u64 {
         self.hits_addend.unwrap_or_else(|| of_request.max(1).into())
-    }
-
-    fn check(&self, descriptor: usize, hits_of_request: u32) -> Result<(), RequestError> {
-        let (count, hits) = (self.entries.len(), self.hits(hits_of_request));
-        match self.limit {
-            _ if count == 0 => Err(RequestError::NoEntries { descriptor }),
-            _ if count > MOST_ENTRIES => Err(RequestError::TooManyEntries { descriptor, count }),
-            _ if self.entries.iter().any(|(key, _)| key.is_empty()) => {
-                Err(RequestError::EmptyKey { descriptor })
-            }
-            _ if hits > MOST_HITS => Err(RequestError::TooManyHits { descriptor, hits }),
-            Some(LimitOverride { unit: None, .. }) => Err(RequestError::UnknownUnit { descriptor }),
-            _ => Ok(()),
-        }
     }
 }

@@ -31,7 +31,7 @@ pub type Statuses = SmallVec<[Status; MOST_INLINE]>;
 pub struct Response {
     /// Whether it may go on.
     pub code: Code,
-    /// One for each descriptor, in order.
+    /// One for each descriptor, in order; of a request with more than [`super::MOST_DESCRIPTORS`], for the first of them.
     pub statuses: Statuses,
     /// Which descriptor's limit stands for all in headers: if denied, the one to be waited for longest, where of quotas the one
     /// with the shortest wait counts; else that with the least left. `None` if no limit applies.
@@ -140,6 +140,9 @@ impl Status {
         quota: false,
         rule: None,
     };
+
+    /// Of a descriptor of a request that is more than is judged.
+    pub(super) const NEVER: Self = Self { code: Code::OverLimit, never: true, ..Self::NONE };
 
     /// [`Self::reset_after`] in whole seconds, rounded up; `None` if no limit applies. If that is the wait,
     /// [`Self::retry_after_seconds`].

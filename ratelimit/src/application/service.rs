@@ -117,7 +117,7 @@ impl Service {
     /// Decides about a request, and counts it.
     ///
     /// # Errors
-    /// It can't be answered; nothing was counted then.
+    /// It makes no sense, which is for whoever asks to mend: no client can bring it about by a value. Nothing was counted then.
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
         self.in_force().decide(request)
     }
@@ -191,6 +191,12 @@ impl Service {
         self.errors.load(Relaxed)
     }
 
+    /// How many requests were denied, or only shadowed, because they had more descriptors or entries than are judged.
+    #[must_use]
+    pub fn requests_too_much(&self) -> u64 {
+        self.registry.too_much.load(Relaxed)
+    }
+
     /// How many buckets are in use now. It looks at all of them.
     #[must_use]
     pub fn keys_in_use(&self) -> u64 {
@@ -214,7 +220,7 @@ impl InForce<'_> {
     /// Decides about a request, and counts it.
     ///
     /// # Errors
-    /// It can't be answered; nothing was counted then.
+    /// As of [`Service::decide`].
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
         let service = self.service;
         if let Err(error) = request.check() {

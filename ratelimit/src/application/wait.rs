@@ -125,7 +125,7 @@ impl Court<'_> {
 
     /// How long until the limit has room; `None` if it never has.
     fn until_room(&self, ask: &Ask<'_>, before: u32) -> Option<Nanos> {
-        if ask.bucket.is_closed() {
+        if ask.bucket.is_closed() || ask.is_excessive {
             return None;
         }
         let hits = if ask.refunds { 0 } else { ask.hits };

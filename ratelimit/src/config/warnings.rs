@@ -10,7 +10,7 @@ use super::{
 };
 use crate::policy::{
     Application, Key, Network, Policy, Rule, Unit,
-    application::{Auth, DescriptorRule, Fact},
+    application::{Auth, DescriptorRule, DescriptorTemplate, Domain, Fact},
 };
 
 /// New sources in a second that an ordinary host on the internet meets, scans and all; a table that does not even
@@ -58,6 +58,26 @@ fn find_in_auth(raw: &RawAuth, auth: &Auth, application: &Application, report: &
         }
         if domain.is_some_and(|domain| !has_key(&domain.descriptors, &key.text)) {
             report.warning(&key.at, "no rule of the domain has this key: no limit applies to the descriptor");
+        }
+    }
+    find_unlimited_clients(raw, auth, domain, report);
+}
+
+/// Whoever leaves out a header has no descriptor of it, and no limit if there is no other.
+fn find_unlimited_clients(raw: &RawAuth, auth: &Auth, domain: Option<&Domain>, report: &mut Report) {
+    let has_rule = |(key, _): &(String, _)| domain.is_some_and(|domain| has_key(&domain.descriptors, key));
+    let is_of_all = |made: &DescriptorTemplate| !made.is_optional() && made.entries.iter().all(has_rule);
+    if domain.is_none() || auth.descriptors.iter().any(is_of_all) {
+        return;
+    }
+    for (written, made) in raw.descriptors.iter().zip(&auth.descriptors) {
+        let optional = made.entries.iter().position(|(_, template)| template.is_optional());
+        if let Some((_, value)) = optional.and_then(|index| written.get(index)) {
+            report.warning(
+                &value.at,
+                "a request without it is not limited, and clients choose what they send: add a descriptor that every \
+                 request has, such as `{client: \"{client_address}\"}`, and a rule for it",
+            );
         }
     }
 }

@@ -43,9 +43,10 @@ impl Collector for Requests {
         counter(
             &mut encoder,
             "request_errors",
-            "Requests that made no sense, or could not be read",
+            "Requests that made no sense, and got an error",
             self.service.request_errors() + self.stats.refused_requests(),
         )?;
+        self.unjudged(&mut encoder)?;
         counter(
             &mut encoder,
             "store_live_evictions",
@@ -80,6 +81,17 @@ impl Requests {
                 let labels = [("domain", domain.as_str()), ("decision", decision)];
                 ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
             }
+        }
+        Ok(())
+    }
+
+    fn unjudged(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Requests that were denied because they could not be judged";
+        let mut family = encoder.encode_descriptor("denied_unjudged", help, None, MetricType::Counter)?;
+        let of_servers = self.stats.denied_unjudged().map(|(why, count)| (why.name(), count));
+        for (reason, count) in of_servers.into_iter().chain([("too_many", self.service.requests_too_much())])
+        {
+            ConstCounter::new(count).encode(family.encode_family(&[("reason", reason)])?)?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ pub use rules::{
     DescriptorRule, Domain, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit, RequestLimitError,
     RequestRate, RuleSet, RuleSetError, SoftLimit, composite_key, metric_label,
 };
-pub use template::{Auth, DescriptorTemplate, Fact, Facts, Template, TemplateError};
+pub use template::{Auth, DescriptorTemplate, Fact, Facts, Template, TemplateError, UNKNOWN_CLIENT};
 pub use unit::{NoTimeUnit, TimeUnit};
 
 use crate::store::memory::DEFAULT_MAX_KEYS;

@@ -15,10 +15,11 @@ const FORWARDED: HeaderName = http::header::FORWARDED;
 
 /// The client of a request that came from `peer` with these headers, through `trusted_hops` proxies, the peer included.
 ///
-/// It is the peer if there are fewer hops in the headers, if the one that counts is no address, or if both headers are
-/// there and name different clients: the proxies write one of them, and whoever sent the other one means to deceive.
-/// `None` if the peer would be meant and has no address, as on a Unix socket. An IPv4 address is never in the form that
-/// IPv6 has for it.
+/// `None` if it can't be told: if there are fewer hops in the headers, if the one that counts is no address, or if both
+/// headers are there and name different clients, since the proxies write one of them, and whoever sent the other one means to
+/// deceive. The peer is not taken for the client then, since it is a proxy, whose address may have more rights than a client's.
+/// Without proxies the client is the peer, which has no address on a Unix socket. An IPv4 address is never in the form that
+/// IPv6 has for it, and an IPv6 address has no zone.
 #[must_use]
 pub fn client(headers: &HeaderMap, peer: Option<IpAddr>, trusted_hops: u8) -> Option<IpAddr> {
     let by_peer = peer.map(|address| address.to_canonical());
@@ -30,7 +31,6 @@ pub fn client(headers: &HeaderMap, peer: Option<IpAddr>, trusted_hops: u8) -> Op
         (Some(one), None) | (None, Some(one)) => one,
         _ => None,
     }
-    .or(by_peer)
 }
 
 /// The hop of `X-Forwarded-For` that is so many from the right, over all its lines.
@@ -47,6 +47,11 @@ fn node(text: &str) -> Option<IpAddr> {
         Some(rest) => rest.split_once(']').filter(|(_, port)| port.is_empty() || port.starts_with(':'))?.0,
         None if text.matches(':').count() == 1 => text.split_once(':')?.0,
         None => text,
+    };
+    let address = match address.split_once('%') {
+        // Which link of its proxy's a client is on tells nothing, and is written in many ways.
+        Some((address, zone)) if address.contains(':') && !zone.is_empty() => address,
+        _ => address,
     };
     address.parse().ok().map(|address: IpAddr| address.to_canonical())
 }

@@ -2,8 +2,8 @@
 
 use std::{convert::Infallible, future::poll_fn, mem, net::IpAddr, pin::pin, sync::Arc, task::Poll};
 
-use axum::{Router, body::Body, response::IntoResponse as _};
-use http::{Request, Response, StatusCode};
+use axum::{Router, body::Body};
+use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -25,7 +25,8 @@ use super::{
     limits,
     state::State,
     stats::Stats,
-    web::{self, Problem},
+    unjudged::Unjudged,
+    web,
 };
 
 /// What the servers are doing.
@@ -65,8 +66,8 @@ pub struct PeerAddress(pub Option<IpAddr>);
 /// Who answers, and in which protocol.
 #[derive(Clone, Debug)]
 pub enum Answerer {
-    /// All services of gRPC.
-    Grpc(Router),
+    /// The services of gRPC: the router has those that are not asked about requests.
+    Grpc(Arc<State>, Router),
     /// The routes of HTTP.
     Http(Arc<State>),
 }
@@ -75,7 +76,7 @@ impl Answerer {
     /// What is spoken.
     pub const fn protocol(&self) -> Protocol {
         match self {
-            Self::Grpc(_) => Protocol::Grpc,
+            Self::Grpc(..) => Protocol::Grpc,
             Self::Http(_) => Protocol::Http,
         }
     }
@@ -86,8 +87,26 @@ impl Answerer {
         request: Request<Metered>,
     ) -> Result<Response<Body>, Infallible> {
         match self {
-            Self::Grpc(router) => router.clone().call(request).await,
+            Self::Grpc(state, _) if request.uri().path() == grpc::SHOULD_RATE_LIMIT => {
+                Ok(grpc::should_rate_limit(state, request.into_body()).await)
+            }
+            Self::Grpc(_, router) => router.clone().call(request).await,
             Self::Http(state) => Ok(web::answer(state, peer, request).await),
+        }
+    }
+
+    /// The answer where there is no room for a body, or for the answer itself. Whoever fills it must not pass by that.
+    fn no_room(&self, path: &str) -> Response<Body> {
+        match self {
+            Self::Grpc(state, _) if path == grpc::SHOULD_RATE_LIMIT => {
+                state.stats().unjudged(Unjudged::NoRoom);
+                grpc::unjudged(state)
+            }
+            Self::Grpc(state, _) => {
+                state.stats().refused_request();
+                tonic::Status::resource_exhausted(Full.to_string()).into_http()
+            }
+            Self::Http(state) => web::no_room(state, path),
         }
     }
 }
@@ -162,6 +181,7 @@ async fn answer(
     let (site, start) = (&client.site, answering.since());
     let (protocol, is_http1) = (site.answerer.protocol(), request.version() < http::Version::HTTP_2);
     let (head, body) = request.into_parts();
+    let uri = head.uri.clone();
     // What is read of the body is held until there is an answer.
     let (share, body) = site.budget.meter(body);
     let time = deadline::of(protocol, &head.headers);
@@ -175,10 +195,7 @@ async fn answer(
     let body = mem::take(response.body_mut());
     match Held::hold(body, share, answering).await {
         Ok(body) if !was_refused => *response.body_mut() = body,
-        _ => {
-            response = no_room(protocol);
-            site.stats.refused_request();
-        }
+        _ => response = site.answerer.no_room(uri.path()),
     }
     if protocol == Protocol::Grpc && grpc::is_unreadable(&response) {
         site.stats.refused_request();
@@ -190,13 +207,6 @@ async fn answer(
     }
     site.stats.answered(protocol, start.elapsed());
     Ok(response)
-}
-
-fn no_room(protocol: Protocol) -> Response<Body> {
-    match protocol {
-        Protocol::Grpc => tonic::Status::resource_exhausted(Full.to_string()).into_http(),
-        Protocol::Http => Problem::new(StatusCode::SERVICE_UNAVAILABLE, Full).into_response(),
-    }
 }
 
 fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {

@@ -8,12 +8,18 @@ use super::{
     answer,
     proto::envoy::{
         config::core::v3::HeaderValue,
-        extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::RateLimitOverride},
         service::ratelimit::v3::{
-            RateLimitRequest, RateLimitResponse,
+            RateLimitResponse,
             rate_limit_response::{self as proto, DescriptorStatus, RateLimit, rate_limit::Unit},
         },
         r#type::v3::RateLimitUnit,
+    },
+    proto::wire::envoy::{
+        extensions::common::ratelimit::v3::{
+            RateLimitDescriptor,
+            rate_limit_descriptor::{Entry, RateLimitOverride},
+        },
+        service::ratelimit::v3::RateLimitRequest,
     },
 };
 use crate::{
@@ -22,18 +28,26 @@ use crate::{
     policy::application::{AnswerHeaders, TimeUnit},
 };
 
-/// What is asked.
+/// Bytes that are shown of an entry. It counts as a whole.
+const MOST_SHOWN: usize = 1 << 10;
+
+/// What is asked. Bytes that are no text count, as U+FFFD: otherwise one of them would take a request out of its limits.
 ///
 /// # Errors
 /// What the service knows nothing of.
 pub fn request(request: RateLimitRequest) -> Result<Request, &'static str> {
     let descriptors = request.descriptors.into_iter().map(descriptor).collect::<Result<_, _>>()?;
-    Ok(Request { domain: request.domain, descriptors, hits_addend: request.hits_addend })
+    Ok(Request { domain: to_text(request.domain), descriptors, hits_addend: request.hits_addend })
+}
+
+fn to_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 fn descriptor(descriptor: RateLimitDescriptor) -> Result<Descriptor, &'static str> {
+    let entry = |Entry { key, value }| (to_text(key), to_text(value));
     Ok(Descriptor {
-        entries: descriptor.entries.into_iter().map(|entry| (entry.key, entry.value)).collect(),
+        entries: descriptor.entries.into_iter().map(entry).collect(),
         limit: descriptor.limit.as_ref().map(limit).transpose()?,
         hits_addend: descriptor.hits_addend,
         is_negative_hits: descriptor.is_negative_hits,
@@ -138,8 +152,16 @@ fn metadata(request: &Request, response: &Response) -> Option<Struct> {
 }
 
 fn entries(descriptor: &Descriptor) -> Value {
-    let entries = list(descriptor.entries.iter().map(|(key, value)| text(format!("{key}={value}"))));
+    let shown = |(key, value): &(String, String)| {
+        let (key, value) = (start(key), start(value));
+        text(start(&format!("{key}={value}")).to_owned())
+    };
+    let entries = list(descriptor.entries.iter().map(shown));
     kind(Kind::StructValue(Struct { fields: BTreeMap::from([("entries".to_owned(), entries)]) }))
+}
+
+fn start(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MOST_SHOWN)]
 }
 
 fn value(json: serde_json::Value) -> Value {

@@ -1,9 +1,7 @@
 //! Envoy's rate limit service over gRPC, with health and reflection.
 
-use std::sync::Arc;
-
-use axum::{Router, response::Response as Answer};
-use tonic::{Code, Request, Response, Status, async_trait, service::Routes};
+use axum::{Router, response::Response};
+use tonic::{Code, Status, service::Routes};
 use tonic_health::{
     ServingStatus,
     pb::health_server::{Health, HealthServer},
@@ -11,32 +9,59 @@ use tonic_health::{
 use tracing::warn;
 
 use super::{
+    budget::Metered,
     connection::Phase,
-    convert, limits,
+    convert, limits, message,
     proto::{
         DESCRIPTORS,
-        envoy::service::ratelimit::v3::{
-            RateLimitRequest, RateLimitResponse,
-            rate_limit_service_server::{RateLimitService, RateLimitServiceServer},
-        },
+        envoy::service::ratelimit::v3::{RateLimitResponse, rate_limit_response},
+        wire::envoy::service::ratelimit::v3::RateLimitRequest,
     },
     state::State,
+    unjudged::Unjudged,
 };
 
 /// The service's name, as health is asked for it.
 const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
-/// Everything that is answered over gRPC. It is to be called in a runtime.
-pub fn router(state: &Arc<State>) -> Router {
-    let service = RateLimitServiceServer::new(Handler(Arc::clone(state)));
-    let mut routes = Routes::new(service.max_decoding_message_size(limits::BODY));
-    routes = routes.add_service(health(state));
-    routes = reflection(routes);
-    routes.into_axum_router()
+/// The path of its only call.
+pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// Answers whether a request may go on. A question that can't be judged is denied: an error would let it pass.
+pub async fn should_rate_limit(state: &State, body: Metered) -> Response {
+    match message::read(body).await {
+        Ok(request) => decide(state, request).unwrap_or_else(Status::into_http),
+        // Whoever measures the body counts it.
+        Err(Unjudged::NoRoom) => unjudged(state),
+        Err(why) => {
+            state.stats().unjudged(why);
+            unjudged(state)
+        }
+    }
 }
 
-/// Whether this answers what can't be decoded, of which the service never hears.
-pub fn is_unreadable(answer: &Answer) -> bool {
+/// The answer to a question that can't be judged.
+pub fn unjudged(state: &State) -> Response {
+    let passes = state.in_force().settings().shadow_mode;
+    let code = if passes { rate_limit_response::Code::Ok } else { rate_limit_response::Code::OverLimit };
+    message::answer(&RateLimitResponse { overall_code: code.into(), ..RateLimitResponse::default() })
+}
+
+fn decide(state: &State, request: RateLimitRequest) -> Result<Response, Status> {
+    let request = convert::request(request).map_err(Status::invalid_argument)?;
+    let in_force = state.in_force();
+    // As Envoy's service answers what it can't make sense of.
+    let response = in_force.decide(&request).map_err(|error| Status::unknown(error.to_string()))?;
+    Ok(message::answer(&convert::response(&request, &response, in_force.settings().headers)))
+}
+
+/// All else that is answered over gRPC. It is to be called in a runtime.
+pub fn router(state: &State) -> Router {
+    reflection(Routes::new(health(state))).into_axum_router()
+}
+
+/// Whether this answers what can't be decoded, of which nobody else hears.
+pub fn is_unreadable(answer: &Response) -> bool {
     let code = Status::from_header_map(answer.headers()).map(|status| status.code());
     matches!(code, Some(Code::Internal | Code::InvalidArgument | Code::OutOfRange))
 }
@@ -74,21 +99,5 @@ fn reflection(routes: Routes) -> Routes {
             warn!(%error, "no reflection");
             routes
         }
-    }
-}
-
-struct Handler(Arc<State>);
-
-#[async_trait]
-impl RateLimitService for Handler {
-    async fn should_rate_limit(
-        &self,
-        request: Request<RateLimitRequest>,
-    ) -> Result<Response<RateLimitResponse>, Status> {
-        let request = convert::request(request.into_inner()).map_err(Status::invalid_argument)?;
-        let in_force = self.0.in_force();
-        // As Envoy's service answers what it can't make sense of.
-        let response = in_force.decide(&request).map_err(|error| Status::unknown(error.to_string()))?;
-        Ok(Response::new(convert::response(&request, &response, in_force.settings().headers)))
     }
 }

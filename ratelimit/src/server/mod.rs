@@ -15,10 +15,12 @@ mod held;
 mod layer;
 mod limits;
 mod listen;
+mod message;
 pub mod proto;
 mod state;
 pub mod stats;
 mod tls;
+pub mod unjudged;
 mod web;
 
 use std::{io, sync::Arc, time::Duration};
@@ -175,8 +177,8 @@ impl Servers {
     fn open(&mut self, Bound(doors): Bound, phase: &watch::Receiver<Phase>) {
         let Some(runtime) = &self.runtime else { return };
         let _inside = runtime.enter();
-        let (grpc, http) =
-            (Answerer::Grpc(grpc::router(&self.state)), Answerer::Http(Arc::clone(&self.state)));
+        let grpc = Answerer::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
+        let http = Answerer::Http(Arc::clone(&self.state));
         let budget = Budget::new(limits::BODIES);
         if doors.is_empty() {
             warn!("no `application.listen`: nobody can ask about requests");

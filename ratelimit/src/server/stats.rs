@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use super::connection::Protocol;
+use tracing::warn;
+
+use super::{connection::Protocol, unjudged::Unjudged};
 
 /// Upper bounds of the counted times, in nanoseconds; what takes longer has a count of its own.
 pub const BOUNDS: [u64; 14] = [
@@ -35,6 +37,7 @@ pub struct Stats {
     http: Times,
     refused: AtomicU64,
     refused_requests: AtomicU64,
+    unjudged: [AtomicU64; Unjudged::ALL.len()],
     open: AtomicU64,
 }
 
@@ -68,6 +71,14 @@ impl Stats {
         self.refused_requests.fetch_add(1, Relaxed);
     }
 
+    /// Counts a question that could not be judged. The first of each kind is logged: where gateways, and not their clients, are
+    /// the reason, all are denied.
+    pub(super) fn unjudged(&self, why: Unjudged) {
+        if self.unjudged[why as usize].fetch_add(1, Relaxed) == 0 {
+            warn!(reason = why.name(), "a question was denied unjudged, as all like it will be: {why}");
+        }
+    }
+
     /// Counts a connection for as long as it is held.
     pub(super) fn opened(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Relaxed);
@@ -93,10 +104,16 @@ impl Stats {
         self.refused.load(Relaxed)
     }
 
-    /// Requests that were refused before anybody could decide about them: unreadable, too large, or too much at once.
+    /// Requests that were refused because they made no sense: no JSON, or not what a route takes.
     #[must_use]
     pub fn refused_requests(&self) -> u64 {
         self.refused_requests.load(Relaxed)
+    }
+
+    /// Questions that were denied because they could not be judged, with the reason.
+    #[must_use]
+    pub fn denied_unjudged(&self) -> [(Unjudged, u64); Unjudged::ALL.len()] {
+        Unjudged::ALL.map(|why| (why, self.unjudged[why as usize].load(Relaxed)))
     }
 
     /// Connections that are open.

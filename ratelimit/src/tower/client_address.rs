@@ -12,7 +12,8 @@ use crate::{policy::Prefix, server::client};
 /// The address of the client behind trusted proxies, or the network around it.
 ///
 /// It needs to know who is connected: with axum serve `into_make_service_with_connect_info::<SocketAddr>()`; tonic's
-/// own server says so itself. A request without an address has no key.
+/// own server says so itself. All requests whose client can't be told share one key, `None`: those that nobody says the peer's
+/// address of, as on a Unix socket, and those for which the trusted proxies name no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
     /// How many proxies in front add the address of who speaks to them.
@@ -31,11 +32,13 @@ impl Default for ClientAddress {
 }
 
 impl<B> KeyExtractor<B> for ClientAddress {
-    type Key = Prefix;
+    type Key = Option<Prefix>;
 
-    fn key(&self, request: &Request<B>) -> Option<Prefix> {
-        let address = client::client(request.headers(), peer(request), self.trusted_hops)?;
-        Prefix::around(address, if address.is_ipv4() { self.ipv4.min(32) } else { self.ipv6.min(128) })
+    fn key(&self, request: &Request<B>) -> Option<Option<Prefix>> {
+        let around = |address: IpAddr| {
+            Prefix::around(address, if address.is_ipv4() { self.ipv4.min(32) } else { self.ipv6.min(128) })
+        };
+        Some(client::client(request.headers(), peer(request), self.trusted_hops).and_then(around))
     }
 }
 

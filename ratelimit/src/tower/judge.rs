@@ -104,8 +104,35 @@ fn figures<'d>(decision: &Decision<'d>) -> Option<Figures<'d>> {
 /// Rules by domain and descriptors.
 #[derive(Debug)]
 pub struct ByDescriptors<F> {
-    pub(super) service: Arc<Service>,
-    pub(super) describe: F,
+    service: Arc<Service>,
+    describe: F,
+    on_request_error: OnRequestError,
+}
+
+/// What becomes of a request that the service is asked about in a way that makes no sense, as without a domain. No client can
+/// bring that about by a value: the function that describes requests is to be mended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRequestError {
+    /// It is denied.
+    #[default]
+    Deny,
+    /// It goes on.
+    Allow,
+}
+
+impl<F> ByDescriptors<F> {
+    /// Asks a service what `describe` makes of each request. What it makes nothing of is not limited.
+    #[must_use]
+    pub const fn new(service: Arc<Service>, describe: F) -> Self {
+        Self { service, describe, on_request_error: OnRequestError::Deny }
+    }
+
+    /// With something else for questions that make no sense than to deny the request.
+    #[must_use]
+    pub const fn on_request_error(mut self, answer: OnRequestError) -> Self {
+        self.on_request_error = answer;
+        self
+    }
 }
 
 impl<F, B> Judge<B> for ByDescriptors<F>
@@ -113,11 +140,15 @@ where
     F: Fn(&Request<B>) -> Option<application::Request>,
 {
     fn judge(&self, request: &Request<B>, headers: AnswerHeaders) -> Verdict {
-        let response = (self.describe)(request).and_then(|question| self.service.decide(&question).ok());
-        response.map_or(Verdict::Unlimited, |response| {
-            let violated = answer::violated(&response);
-            verdict(response.allowed(), answer::headers(&response, headers), &violated)
-        })
+        let Some(question) = (self.describe)(request) else { return Verdict::Unlimited };
+        match self.service.decide(&question) {
+            Ok(response) => {
+                let violated = answer::violated(&response);
+                verdict(response.allowed(), answer::headers(&response, headers), &violated)
+            }
+            Err(_) if self.on_request_error == OnRequestError::Allow => Verdict::Unlimited,
+            Err(_) => Verdict::Denied { headers: HeaderMap::new(), violated: Vec::new() },
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! Requests that are too much: errors, and nothing is counted.
+//! Requests that are long, dear or many: judged, or denied where they can't be, and errors only if they make no sense.
 
 use ratelimit::application::{
-    Code, Descriptor, LimitOverride, MOST_BYTES, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request,
-    RequestError, TimeUnit, UNLIMITED,
+    Code, Descriptor, LimitOverride, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request, RequestError,
+    TimeUnit, UNLIMITED,
 };
 use ratelimit::{limiter::Nanos, policy::Application};
 
@@ -11,43 +11,128 @@ use proptest::prelude::*;
 use crate::{hits, lab_of_limit, request, shown};
 
 #[test]
-fn what_is_too_much_is_an_error() {
+fn what_makes_no_sense_is_an_error() {
     let lab = lab_of_limit("unit: hour, requests_per_unit: 1000");
-    let of = |descriptors: Vec<Descriptor>| Request { descriptors, ..request(&[]) };
-    let user = || crate::descriptor("user=1");
-    let many = |count| Descriptor::of((0..count).map(|n| (format!("k{n}"), "v")));
-    let long = |bytes: usize| Descriptor::of([("user", "x".repeat(bytes))]);
     let empty_domain = Request { domain: String::new(), ..request(&["user=1"]) };
-    let cases = [
-        (empty_domain, RequestError::EmptyDomain),
-        (request(&[]), RequestError::NoDescriptors),
-        (of((0..10_000).map(|_| user()).collect()), RequestError::TooManyDescriptors { count: 10_000 }),
-        (of(vec![user(), many(MOST_ENTRIES + 1)]), RequestError::TooManyEntries { descriptor: 1, count: 33 }),
-        (of(vec![user(), Descriptor::default()]), RequestError::NoEntries { descriptor: 1 }),
-        (of(vec![user(), Descriptor::of([("", "x")])]), RequestError::EmptyKey { descriptor: 1 }),
-        (of(vec![user(), long(MOST_BYTES)]), RequestError::TooLong),
-        (of(vec![long(1 << 24)]), RequestError::TooLong),
-        (hits("user=1", MOST_HITS + 1), RequestError::TooManyHits { descriptor: 0, hits: MOST_HITS + 1 }),
-        (hits("user=1", u64::MAX), RequestError::TooManyHits { descriptor: 0, hits: u64::MAX }),
-    ];
-    let count = cases.len() as u64;
-    for (asked, expected) in cases {
+    for (asked, expected) in
+        [(empty_domain, RequestError::EmptyDomain), (request(&[]), RequestError::NoDescriptors)]
+    {
         assert_eq!(lab.service.decide(&asked).unwrap_err(), expected);
     }
-    assert_eq!(lab.service.request_errors(), count);
+    assert_eq!(lab.service.request_errors(), 2);
     assert_eq!(shown(&lab.ask(&request(&["user=1"]))), ["ok 999"]);
 }
 
 #[test]
-fn what_is_just_not_too_much_is_answered() {
+fn a_descriptor_without_a_rule_takes_no_other_out_of_its_limit() {
+    let lab = lab_of_limit("unit: hour, requests_per_unit: 1");
+    let odd = [Descriptor::default(), Descriptor::of([("", "x")]), Descriptor::of([("", "")])];
+    let of =
+        |odd: Descriptor| Request { descriptors: vec![odd, crate::descriptor("user=1")], ..request(&[]) };
+    assert_eq!(shown(&lab.ask(&of(odd[0].clone()))), ["ok 0", "ok 0"]);
+    for odd in odd {
+        assert_eq!(shown(&lab.ask(&of(odd))), ["ok 0", "over 0"]);
+    }
+    assert_eq!(lab.service.request_errors(), 0);
+}
+
+#[test]
+fn more_than_is_judged_is_denied_and_charges_nothing() {
+    let lab = lab_of_limit("unit: hour, requests_per_unit: 1000");
+    let of = |descriptors: Vec<Descriptor>| Request { descriptors, ..request(&[]) };
+    let user = || crate::descriptor("user=1");
+    let many = |count| Descriptor::of((0..count).map(|n| (format!("k{n}"), "v")));
+    for (asked, statuses) in [
+        (of(vec![user(); MOST_DESCRIPTORS + 1]), MOST_DESCRIPTORS),
+        (of(vec![user(); 10_000]), MOST_DESCRIPTORS),
+        (of(vec![user(), many(MOST_ENTRIES + 1)]), 2),
+    ] {
+        let response = lab.ask(&asked);
+        assert!(!response.allowed() && response.deciding().is_none());
+        assert_eq!(response.statuses.len(), statuses);
+        assert!(response.statuses.iter().all(|status| status.never && status.code == Code::OverLimit));
+    }
+    assert_eq!((lab.service.requests_too_much(), lab.service.domain_counts()[0].1.denied), (3, 3));
+    assert_eq!(shown(&lab.ask(&request(&["user=1"]))), ["ok 999"]);
+    // A domain without rules has nothing that could deny it.
+    let elsewhere = Request { domain: "elsewhere".to_owned(), ..of(vec![user(); MOST_DESCRIPTORS + 1]) };
+    assert!(lab.ask(&elsewhere).allowed());
+}
+
+#[test]
+fn where_all_limits_only_count_more_than_is_judged_passes() {
+    let rules =
+        crate::rules("domain: d\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1}}]");
+    let lab = crate::lab_of(&Application { shadow_mode: true, ..Application::of_rules(rules) });
+    let descriptors = vec![crate::descriptor("user=1"); MOST_DESCRIPTORS + 1];
+    assert!(lab.ask(&Request { descriptors, ..request(&[]) }).allowed());
+    assert!(lab.ask(&hits("user=1", u64::MAX)).allowed());
+    assert_eq!(lab.service.domain_counts()[0].1.shadowed, 2);
+}
+
+#[test]
+fn a_value_of_any_length_is_judged_by_all_of_it() {
+    let lab = lab_of_limit("unit: hour, requests_per_unit: 2");
+    let long = |end: &str| {
+        let user = Descriptor::of([("user", "x".repeat(1 << 20) + end)]);
+        shown(&lab.ask(&Request { descriptors: vec![user], ..request(&[]) }))
+    };
+    assert_eq!([long("a"), long("a"), long("a")], [["ok 1"], ["ok 0"], ["over 0"]]);
+    assert_eq!(long("b"), ["ok 1"]);
+}
+
+#[test]
+fn a_cost_above_a_billion_or_the_capacity_never_passes() {
+    let limits = [
+        "unit: hour, requests_per_unit: 4294967295",
+        "unit: hour, requests_per_unit: 4294967295, algorithm: fixed_window",
+        "unit: hour, requests_per_unit: 4294967295, algorithm: sliding_window_counter, count_denied: true",
+        "unit: hour, requests_per_unit: 4294967295, algorithm: token_bucket, burst: 100000000000",
+        "unit: hour, requests_per_unit: 4294967295, algorithm: leaky_bucket, count_denied: true",
+    ];
+    for limit in limits {
+        let lab = lab_of_limit(limit);
+        let far = [MOST_HITS + 1, 2_000_000_000, u64::from(u32::MAX), 1 << 32, 5_000_000_000, u64::MAX];
+        for (user, cost) in far.into_iter().enumerate() {
+            let response = lab.ask(&hits(&format!("user={user}"), cost));
+            let status = response.deciding().unwrap();
+            assert!(!response.allowed() && status.never, "{limit} {cost}");
+            assert_eq!((status.remaining, status.retry_after), (0, None), "{limit} {cost}");
+        }
+        let asked = Request { hits_addend: u32::MAX, ..request(&["user=whole"]) };
+        assert!(lab.ask(&asked).deciding().unwrap().never, "{limit}");
+        assert!(lab.ask(&hits("user=fresh", MOST_HITS)).allowed(), "{limit}");
+    }
+    let lab = lab_of_limit("unit: hour, requests_per_unit: 5, algorithm: token_bucket");
+    for cost in [6, MOST_HITS, MOST_HITS + 1, u64::MAX] {
+        let response = lab.ask(&hits("user=1", cost));
+        assert!(!response.allowed() && response.statuses[0].never, "{cost}");
+    }
+    assert_eq!(shown(&lab.ask(&request(&["user=1"]))), ["ok 4"], "nothing was charged");
+    // What has no limit has none for any cost.
+    assert!(lab.ask(&hits("other=1", u64::MAX)).allowed());
+}
+
+#[test]
+fn a_refund_of_any_size_gives_back_what_was_taken_and_no_more() {
+    for limit in
+        ["unit: hour, requests_per_unit: 5", "unit: hour, requests_per_unit: 5, algorithm: token_bucket"]
+    {
+        for count in [3, MOST_HITS, MOST_HITS + 1, u64::MAX] {
+            let lab = lab_of_limit(limit);
+            assert_eq!(shown(&lab.ask(&hits("user=1", 3))), ["ok 2"]);
+            assert_eq!(shown(&lab.ask(&crate::refund("user=1", count))), ["ok 5"], "{limit} {count}");
+        }
+    }
+}
+
+#[test]
+fn what_is_just_not_too_much_is_judged() {
     let lab = lab_of_limit("unit: hour, requests_per_unit: 1000");
     let descriptors = vec![crate::descriptor("user=1"); MOST_DESCRIPTORS];
     let response = lab.ask(&Request { descriptors, ..request(&[]) });
     assert_eq!(response.statuses.len(), MOST_DESCRIPTORS);
     assert_eq!(response.statuses[MOST_DESCRIPTORS - 1].remaining, 1000 - MOST_DESCRIPTORS as u64);
-    let value = "x".repeat(MOST_BYTES - "d".len() - "user".len());
-    let long = Descriptor::of([("user", value)]);
-    assert_eq!(shown(&lab.ask(&Request { descriptors: vec![long], ..request(&[]) })), ["ok 999"]);
     assert!(!lab.ask(&hits("user=2", MOST_HITS)).allowed());
 }
 

@@ -15,10 +15,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proptest::prelude::*;
 use prost::Message as _;
+use ratelimit::server::{
+    proto::envoy::service::ratelimit::v3::rate_limit_response::Code, unjudged::Unjudged,
+};
 
 use crate::{
     grpc::{self, send},
-    support::{Answer, Fixture, PATIENCE, question, request},
+    support::{Answer, Fixture, PATIENCE, question, request, unjudged},
 };
 
 fn raw(fixture: &Fixture, bytes: &[u8]) -> Vec<u8> {
@@ -44,44 +47,42 @@ fn huge_headers_and_bodies_are_refused() {
     let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     assert_eq!(fixture.send("POST", "/v1/check", &many, question("user", "a")).status, 431);
     for path in ["/v1/check", "/json"] {
-        assert_eq!(fixture.post(path, format!("\"{megabyte}\"")).status, 413, "{path}");
+        assert_eq!(fixture.post(path, format!("\"{megabyte}\"")).status, 429, "{path}");
         // Its length alone is enough, so nobody has to send it.
         let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 1048577\r\n\r\n");
-        assert_eq!(Answer::parse(&raw(&fixture, head.as_bytes())).status, 413, "{path}");
+        assert_eq!(Answer::parse(&raw(&fixture, head.as_bytes())).status, 429, "{path}");
         let chunks = format!("100001\r\n{megabyte}x\r\n0\r\n\r\n");
         let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
-        assert_eq!(Answer::parse(&raw(&fixture, (head + &chunks).as_bytes())).status, 413, "{path}");
+        assert_eq!(Answer::parse(&raw(&fixture, (head + &chunks).as_bytes())).status, 429, "{path}");
     }
     is_served(&fixture);
 }
 
 #[test]
-fn more_than_a_request_may_have_is_refused() {
+fn more_than_is_judged_is_denied_and_what_is_only_long_is_judged() {
     let fixture = Fixture::new("");
     let entry = r#"{"key": "user", "value": "a"}"#;
     let descriptor = format!(r#"{{"entries": [{entry}]}}"#);
     let with = |descriptors: &str| format!(r#"{{"domain": "edge", "descriptors": [{descriptors}]}}"#);
-    for body in [
-        with(&vec![descriptor.as_str(); 10_000].join(",")),
-        with(&format!(r#"{{"entries": [{}]}}"#, vec![entry; 1_000].join(","))),
-        with(&format!(r#"{{"entries": [{{"key": "{}", "value": "a"}}]}}"#, "k".repeat(100_000))),
-        with(&format!(r#"{{"entries": [{{"key": "user", "value": "{}"}}]}}"#, "v".repeat(100_000))),
-        format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+    let value = "v".repeat(100_000);
+    let long = with(&format!(r#"{{"entries": [{{"key": "user", "value": "{value}"}}]}}"#));
+    for (body, statuses) in [
+        (with(&vec![descriptor.as_str(); 10_000].join(",")), [429; 4]),
+        (with(&format!(r#"{{"entries": [{}]}}"#, vec![entry; 1_000].join(","))), [429; 4]),
+        (with(&format!(r#"{{"entries": [{{"key": "{}", "value": "a"}}]}}"#, "k".repeat(100_000))), [200; 4]),
+        (long.clone(), [200, 200, 429, 429]),
+        (long.replace("vv\"", "v\""), [200, 200, 429, 429]),
+        (format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), [400; 4]),
     ] {
-        for path in ["/v1/check", "/json"] {
-            assert_eq!(fixture.post(path, &body).status, 400, "{path} {body:.60}");
-        }
+        let paths = ["/v1/check", "/json", "/v1/check", "/json"];
+        assert_eq!(paths.map(|path| fixture.post(path, &body).status), statuses, "{body:.60}");
     }
     is_served(&fixture);
 }
 
 #[test]
-fn what_is_no_text_is_refused() {
+fn what_is_no_http_is_refused() {
     let fixture = Fixture::new("");
-    let body = b"{\"domain\": \"edge\", \"descriptors\": [{\"entries\": [{\"key\": \"\xff\xfe\", \"value\": \"x\"}]}]}";
-    for path in ["/v1/check", "/json"] {
-        assert_eq!(fixture.post(path, body).status, 400, "{path}");
-    }
     for (bytes, status) in [
         (&b"\0\0\0\0\r\n\r\n"[..], 400),
         (b"GET /v1/auth HTTP/1.1\r\nhost: \xff\r\nbad header\r\n\r\n", 400),
@@ -183,13 +184,13 @@ fn headers_that_never_end_are_cut_off_and_a_connection_that_rests_is_not() {
 }
 
 /// Adds connections whose requests hold most of a body that never comes whole, until another body has no room; that is
-/// what it is answered.
+/// what it is answered, as a denial: whoever fills the room must not pass by that.
 fn exhaust(fixture: &Fixture, held: &mut Vec<TcpStream>) -> Answer {
     let body = vec![b'x'; 1_000_000];
     let most = request("POST", "/v1/check", &[], &body);
     loop {
         let answer = fixture.post("/v1/check", &body);
-        if answer.status == 503 {
+        if answer.status == 429 {
             return answer;
         }
         assert!(held.len() < 200, "as many bodies as clients like");
@@ -205,19 +206,22 @@ fn bodies_hold_no_more_memory_than_there_is_for_all() {
     let mut held = Vec::new();
     let refused = exhaust(&fixture, &mut held);
     assert!(held.len() > 60, "{}", held.len());
-    assert_eq!((refused.status, refused.header("cache-control")), (503, Some("no-store")));
+    assert_eq!((refused.status, refused.header("cache-control")), (429, Some("no-store")));
     assert!(refused.json()["detail"].as_str().unwrap().contains("later"), "{refused:?}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // Of two that come at once and find too little room, both may have been refused, which leaves room for one.
     let is_refused = (0..20).any(|_| {
         exhaust(&fixture, &mut held);
-        runtime.block_on(send(&fixture, &[b'x'; 1_000_000], None)) == "8"
+        let before = unjudged(&fixture, Unjudged::NoRoom);
+        let code = runtime.block_on(grpc::code(&fixture, grpc::framed(&[b'x'; 1_000_000])));
+        assert_eq!(code, Code::OverLimit);
+        unjudged(&fixture, Unjudged::NoRoom) > before
     });
     assert!(is_refused);
     // What needs no body is answered, and all is free again when those are gone.
     assert_eq!(fixture.get("/healthcheck", &[]).status, 200);
     drop(held);
-    while fixture.post("/v1/check", vec![b'x'; 1_000_000]).status == 503 {}
+    while fixture.post("/v1/check", vec![b'x'; 1_000_000]).status == 429 {}
     is_served(&fixture);
 }
 
@@ -249,8 +253,8 @@ proptest! {
         let fixture = shared();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let status = runtime.block_on(send(fixture, &message, None));
-        // An answer, UNKNOWN, INVALID_ARGUMENT, or INTERNAL for what is no message.
-        prop_assert!(["0", "2", "3", "13"].contains(&status.as_str()), "{}", status);
+        // An answer; or UNKNOWN or INVALID_ARGUMENT for a message that asks nothing.
+        prop_assert!(["0", "2", "3"].contains(&status.as_str()), "{}", status);
     }
 }
 
@@ -261,6 +265,7 @@ fn shared() -> &'static Fixture {
 
 /// Asks, and reads nothing of the answer's body; `None` if there is no room for it.
 async fn ask_for_much(
+    fixture: &Fixture,
     client: &mut SendRequest<Full<Bytes>>,
     path: &str,
     body: &Bytes,
@@ -268,15 +273,9 @@ async fn ask_for_much(
     client.ready().await.unwrap();
     let request = Request::post(format!("http://test{path}")).header("content-type", "application/grpc");
     let request = request.body(Full::new(body.clone())).unwrap();
+    let before = unjudged(fixture, Unjudged::NoRoom);
     let answer = client.send_request(request).await.unwrap();
-    let has_room = match answer.headers().get("grpc-status") {
-        None => answer.status() == 200,
-        Some(status) => {
-            assert_eq!(status, "8");
-            false
-        }
-    };
-    has_room.then_some(answer)
+    (unjudged(fixture, Unjudged::NoRoom) == before).then_some(answer)
 }
 
 #[tokio::test]
@@ -295,14 +294,14 @@ async fn answers_that_nobody_takes_hold_no_more_memory_than_there_is_for_all() {
         let (mut client, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(connection);
         let mut answers = Vec::new();
-        while let Some(answer) = ask_for_much(&mut client, path, &body).await {
+        while let Some(answer) = ask_for_much(&fixture, &mut client, path, &body).await {
             answers.push(answer);
             assert!(answers.len() < 20, "as much as clients like: {path}");
         }
         assert!(answers.len() > 2, "{} {path}", answers.len());
         // Whoever gives up leaves room.
         drop(answers);
-        while ask_for_much(&mut client, path, &body).await.is_none() {}
+        while ask_for_much(&fixture, &mut client, path, &body).await.is_none() {}
         connection.abort();
     }
 }

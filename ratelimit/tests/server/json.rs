@@ -58,7 +58,7 @@ fn what_makes_no_sense_is_400() {
         r#"{"domain": "", "descriptors": [{"entries": [{"key": "a", "value": "b"}]}]}"#,
         r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "a"}]}], "unknown": 1}"#,
         r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "a"}]}]} trailing"#,
-        r#"{"domain": "edge", "hitsAddend": -1, "descriptors": [{"entries": [{"key": "a"}]}]}"#,
+        r#"{"domain": "edge", "hitsAddend": [1], "descriptors": [{"entries": [{"key": "a"}]}]}"#,
         r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "a"}], "limit": {"requestsPerUnit": 1}}]}"#,
         r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "a"}], "limit": {"unit": "DAY", "unitMultiplier": 2}}]}"#,
     ] {

@@ -17,3 +17,4 @@ mod support;
 mod tls;
 mod tower;
 mod unix;
+mod unjudged;

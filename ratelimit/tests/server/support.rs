@@ -14,7 +14,7 @@ use ratelimit::{
     config,
     limiter::Nanos,
     policy::{Application, application::ListenAddress},
-    server::{LayerError, Servers},
+    server::{LayerError, Servers, unjudged::Unjudged},
 };
 use tempfile::TempDir;
 
@@ -116,6 +116,11 @@ impl Fixture {
     pub fn check(&self, key: &str, value: &str) -> Answer {
         self.post("/v1/check", question(key, value))
     }
+}
+
+/// How many questions were denied for this reason.
+pub fn unjudged(fixture: &Fixture, why: Unjudged) -> u64 {
+    fixture.servers.stats().denied_unjudged().into_iter().find(|(reason, _)| *reason == why).unwrap().1
 }
 
 pub fn question(key: &str, value: &str) -> String {

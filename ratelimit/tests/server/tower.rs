@@ -11,7 +11,7 @@ use ratelimit::{
     clock::FakeClock,
     limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rate, Rule},
     policy::application::AnswerHeaders,
-    tower::{ClientAddress, KeyExtractor, RateLimitLayer},
+    tower::{ByDescriptors, ClientAddress, KeyExtractor, OnRequestError, RateLimitLayer},
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -134,6 +134,47 @@ async fn rules_by_descriptors_decide_too() {
     assert_eq!((denied.status().as_u16(), header(&denied, "cache-control")), (429, Some("no-store")));
 }
 
+#[tokio::test]
+async fn by_descriptors_judges_keys_of_any_length_and_denies_what_makes_no_sense() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
+    let policy = application(directory.path(), "");
+    let service = Arc::new(Service::with_clock(&policy, Arc::new(FakeClock::new(START))).unwrap());
+    let describe = |request: &Request<Body>| {
+        let descriptors = vec![Descriptor::of([("user", user(request)?)])];
+        // A mistake of this program's.
+        let domain = if request.headers().contains_key("x-mistake") { "" } else { "edge" };
+        Some(application::Request { domain: domain.to_owned(), descriptors, hits_addend: 1 })
+    };
+    let denies = RateLimitLayer::by_descriptors(Arc::clone(&service), describe);
+    let allows = ByDescriptors::new(service, describe).on_request_error(OnRequestError::Allow);
+    let allows = RateLimitLayer::new(allows);
+    let ask = async |layer: &RateLimitLayer<ByDescriptors<_>>, key: &str, is_mistake: bool| {
+        let app: Router = Router::new().route("/", get(|| async { "inside" })).layer(layer.clone());
+        let mut request = request(key);
+        if is_mistake {
+            request.headers_mut().insert("x-mistake", "yes".parse().unwrap());
+        }
+        app.oneshot(request).await.unwrap().status().as_u16()
+    };
+    for (end, expected) in [("a", 200), ("a", 200), ("a", 429), ("b", 200)] {
+        assert_eq!(ask(&denies, &("k".repeat(66_000) + end), false).await, expected);
+    }
+    assert_eq!(ask(&denies, "x", true).await, 429);
+    assert_eq!(ask(&allows, "x", true).await, 200);
+}
+
+#[tokio::test]
+async fn clients_whose_address_nobody_knows_share_a_bucket() {
+    let layer = RateLimitLayer::by_key(limiter(&FakeClock::new(START)), ClientAddress::default());
+    let app: Router = Router::new().route("/", get(|| async { "inside" })).layer(layer);
+    let mut statuses = Vec::new();
+    for user in ["a", "b", "c", "d"] {
+        statuses.push(app.clone().oneshot(request(user)).await.unwrap().status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429]);
+}
+
 #[test]
 fn clients_are_found_behind_proxies() {
     let request = |forwarded: &str| {
@@ -142,11 +183,15 @@ fn clients_are_found_behind_proxies() {
         request.headers_mut().insert("x-forwarded-for", forwarded.parse().unwrap());
         request
     };
-    let key = |client: ClientAddress, forwarded: &str| client.key(&request(forwarded)).unwrap().to_string();
+    let key = |client: ClientAddress, forwarded: &str| client.key(&request(forwarded)).unwrap();
     let direct = ClientAddress::default();
     let proxied = ClientAddress { trusted_hops: 1, ..direct };
     assert_eq!(key(direct, "6.6.6.6"), key(direct, "7.7.7.7"));
     assert_eq!(key(proxied, "6.6.6.6, 2001:db8::1"), key(proxied, "7.7.7.7, 2001:db8::2"));
     assert_ne!(key(proxied, "2001:db8::1"), key(proxied, "2001:db8:0:1::1"));
-    assert!(direct.key(&self::request("x")).is_none());
+    // All whom nobody knows the address of are one.
+    assert_eq!(direct.key(&self::request("x")), Some(None));
+    for forwarded in ["", "unknown", "_hidden", "nonsense"] {
+        assert_eq!(key(proxied, forwarded), None, "{forwarded}");
+    }
 }

@@ -17,8 +17,8 @@ use crate::{
         rule_file,
     },
     policy::application::{
-        AnswerHeaders, Application, Auth, DescriptorTemplate, Listen, ListenAddress, Listener,
-        NearLimitRatio, OnStoreError, RuleSources, StoreSettings, Tls,
+        AnswerHeaders, Application, Auth, DescriptorTemplate, Fact, Listen, ListenAddress, Listener,
+        NearLimitRatio, OnStoreError, RuleSources, StoreSettings, Template, Tls,
     },
     text::is_hidden,
 };
@@ -54,6 +54,10 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
         .collect();
     let files = find_files(&patterns, report);
     let rules = rule_file::read_all(&files, merge_domains, report);
+    let listen = listen(raw, directory, report);
+    if trusted_hops == Some(0) || text("trusted_hops").is_none() {
+        refuse_nameless_clients(raw, &listen, report);
+    }
     Some(Application {
         rules,
         sources: RuleSources {
@@ -76,8 +80,27 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
         },
         store: store(&raw.store, directory, report),
         on_store_error: on_store_error.unwrap_or_default(),
-        listen: listen(raw, directory, report),
+        listen,
     })
+}
+
+/// On a Unix socket nobody has an address, so there only a proxy can say who the client is.
+fn refuse_nameless_clients(raw: &RawApplication, listen: &Listen, report: &mut Report) {
+    let is_unix = |listener: &&Listener| matches!(listener.address, ListenAddress::Unix(_));
+    let Some(socket) = listen.http.iter().find(is_unix) else { return };
+    let is_about_client = |value: &Text| {
+        value.text.parse().is_ok_and(|template: Template| template.names(&Fact::ClientAddress))
+    };
+    for (_, value) in raw.auth.iter().flat_map(|auth| auth.descriptors.iter().flatten()) {
+        if is_about_client(value) {
+            let message = format!(
+                "nobody has an address on a Unix socket, and `listen.http` names {}: set `trusted_hops` to the number \
+                 of proxies that add the client's to X-Forwarded-For, or listen on an address with a port",
+                quoted(&socket.address.to_string())
+            );
+            report.error(&value.at, message);
+        }
+    }
 }
 
 /// The files that patterns match, in the order of patterns and then of names, each once.

@@ -4,6 +4,9 @@ use std::{borrow::Cow, net::IpAddr, str::FromStr};
 
 use crate::policy::Prefix;
 
+/// The address of all clients together that can't be told apart.
+pub const UNKNOWN_CLIENT: &str = "unknown";
+
 /// What `/v1/auth` asks about a request that a proxy shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
@@ -71,7 +74,7 @@ pub enum TemplateError {
 
 /// What is known about one request.
 pub trait Facts {
-    /// The client's address.
+    /// The client's address, if it can be told.
     fn client_address(&self) -> Option<IpAddr>;
     /// The method.
     fn method(&self) -> Option<Cow<'_, str>>;
@@ -107,7 +110,10 @@ impl Auth {
 
     fn fact<'r>(&self, fact: &Fact, request: &'r dyn Facts) -> Option<Cow<'r, str>> {
         match fact {
-            Fact::ClientAddress => Some(self.network(request.client_address()?).into()),
+            Fact::ClientAddress => {
+                let network = request.client_address().map(|address| self.network(address).into());
+                Some(network.unwrap_or(UNKNOWN_CLIENT.into()))
+            }
             Fact::Method => request.method(),
             Fact::Path => request.path().map(Cow::Owned),
             Fact::Host => request.host().map(Cow::Owned),
@@ -127,11 +133,32 @@ impl Auth {
     }
 }
 
+impl DescriptorTemplate {
+    /// Whether a client can leave out what it names, and with that the descriptor.
+    #[must_use]
+    pub fn is_optional(&self) -> bool {
+        self.entries.iter().any(|(_, template)| template.is_optional())
+    }
+}
+
 impl Template {
     /// Whether it has the name of a fact in it.
     #[must_use]
     pub fn names(&self, fact: &Fact) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Fact(named) if named == fact))
+        self.facts().any(|named| named == fact)
+    }
+
+    /// Whether it names what a client can leave out.
+    #[must_use]
+    pub fn is_optional(&self) -> bool {
+        self.facts().any(|fact| matches!(fact, Fact::Header(_) | Fact::Query(_)))
+    }
+
+    fn facts(&self) -> impl Iterator<Item = &Fact> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Fact(fact) => Some(fact),
+            Part::Text(_) => None,
+        })
     }
 }
 

@@ -9,7 +9,9 @@ use smallvec::SmallVec;
 
 use super::{
     super::{answer, limits, state::State},
-    JSON, Problem, no_store, problem, with,
+    JSON, Problem,
+    costs::Cost,
+    no_store, problem, with,
 };
 use crate::{
     application::{self, Code, Descriptor, LimitOverride, Request, Status},
@@ -30,8 +32,7 @@ struct Many {
 struct Question {
     domain: String,
     descriptors: Vec<Object<Item>>,
-    #[serde(default)]
-    hits_addend: u32,
+    hits_addend: Option<Cost>,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +40,7 @@ struct Question {
 struct Item {
     entries: Vec<Object<Entry>>,
     limit: Option<Object<Limit>>,
-    hits_addend: Option<u64>,
+    hits_addend: Option<Cost>,
     #[serde(default)]
     is_negative_hits: bool,
 }
@@ -186,7 +187,7 @@ impl From<Question> for Request {
         Self {
             domain: question.domain,
             descriptors: question.descriptors.into_iter().map(|Object(item)| item.into()).collect(),
-            hits_addend: question.hits_addend,
+            hits_addend: question.hits_addend.map_or(0, Cost::of_request),
         }
     }
 }
@@ -200,7 +201,7 @@ impl From<Item> for Descriptor {
         Self {
             entries: item.entries.into_iter().map(|Object(entry)| (entry.key, entry.value)).collect(),
             limit: item.limit.map(limit),
-            hits_addend: item.hits_addend,
+            hits_addend: item.hits_addend.map(|Cost(hits)| hits),
             is_negative_hits: item.is_negative_hits,
         }
     }

@@ -10,10 +10,10 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use super::{
     super::{
         answer, convert,
-        proto::{DESCRIPTORS, envoy::service::ratelimit::v3::RateLimitRequest},
+        proto::{DESCRIPTORS, wire::envoy::service::ratelimit::v3::RateLimitRequest},
         state::State,
     },
-    JSON, Problem,
+    JSON, Problem, costs,
     distinct::Distinct,
     with,
 };
@@ -31,7 +31,7 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
     Some(Messages { request: message("RateLimitRequest")?, response: message("RateLimitResponse")? })
 });
 
-/// 200 or 429 with the response; 400 for what makes no sense.
+/// 200 or 429 with the response; 400 for what whoever asks has to write otherwise.
 pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
     let messages = MESSAGES.as_ref().ok_or_else(|| internal("the messages have no descriptors"))?;
     let request = read(messages, text).map_err(|problem| problem.counted(state))?;
@@ -51,8 +51,14 @@ fn read(messages: &Messages, text: &str) -> Result<RateLimitRequest, Problem> {
     // Of a member that is there twice the deserializer takes the last.
     serde_json::from_str::<Distinct>(text).map_err(Problem::bad)?;
     let mut json = serde_json::Deserializer::from_str(text);
-    let request = DynamicMessage::deserialize(messages.request.clone(), &mut json).map_err(Problem::bad)?;
-    json.end().map_err(Problem::bad)?;
+    let request = match DynamicMessage::deserialize(messages.request.clone(), &mut json) {
+        Ok(request) => json.end().map(|()| request),
+        Err(error) => match costs::bounded(text) {
+            Some(json) => DynamicMessage::deserialize(messages.request.clone(), json),
+            None => Err(error),
+        },
+    };
+    let request = request.map_err(Problem::bad)?;
     RateLimitRequest::decode(request.encode_to_vec().as_slice()).map_err(Problem::bad)
 }
 

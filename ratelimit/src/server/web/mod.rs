@@ -4,27 +4,27 @@
 
 mod auth;
 mod check;
+mod costs;
 mod distinct;
 mod facts;
 mod json;
 mod problem;
+mod text;
 
+pub use self::problem::Problem;
+use super::{
+    answer::NO_STORE,
+    budget::Metered,
+    connection::PeerAddress,
+    limits,
+    state::State,
+    unjudged::{self, Unjudged},
+};
 use axum::{
     body::Body,
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::{Body as _, Bytes};
-
-pub use self::problem::Problem;
-use super::{
-    answer::NO_STORE,
-    budget::{Full, Metered},
-    connection::PeerAddress,
-    limits,
-    state::State,
-};
 
 /// What these routes are, for people and programs.
 pub const OPENAPI: &str = include_str!("openapi.json");
@@ -79,11 +79,14 @@ pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>)
     }
     let answered = match route {
         None => Err(not_found()),
-        Some(Route::Json) => {
-            read(state, body).await.and_then(|body| json::answer(state, text(state, &body)?))
-        }
-        Some(Route::Check) => {
-            read(state, body).await.and_then(|body| check::answer(state, text(state, &body)?))
+        Some(route @ (Route::Json | Route::Check)) => {
+            let answer = if matches!(route, Route::Json) { json::answer } else { check::answer };
+            match unjudged::read(body, limits::BODY).await {
+                Ok(body) => answer(state, &text::of(&body)),
+                // Whoever measures the body counts it.
+                Err(Unjudged::NoRoom) => return no_answer(state, route, Unjudged::NoRoom),
+                Err(why) => return denied_unjudged(state, route, why),
+            }
         }
         Some(Route::Auth) => auth::answer(state, peer, &head),
         Some(Route::Health) => Ok(health(state)),
@@ -92,28 +95,37 @@ pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>)
     answered.unwrap_or_else(Problem::into_response)
 }
 
-/// A body, if it comes whole and is not too large.
-async fn read(state: &State, body: Metered) -> Result<Bytes, Problem> {
-    let too_large = || {
-        let detail = format_args!("the body is too large: at most {} bytes are accepted", limits::BODY);
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).counted(state)
-    };
-    if body.size_hint().lower() > limits::BODY as u64 {
-        return Err(too_large());
-    }
-    match Limited::new(body, limits::BODY).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        // Whoever measures the body says so, and counts it.
-        Err(error) if error.is::<Full>() => Err(Problem::bad(error)),
-        Err(error) => Err(Problem::bad(format_args!("can't read the body: {error}")).counted(state)),
+/// The answer where there is no room for a body, or for the answer itself. Whoever fills it must not pass by that.
+pub fn no_room(state: &State, path: &str) -> Response {
+    match Route::of(path) {
+        Some(route @ (Route::Json | Route::Check | Route::Auth)) => {
+            denied_unjudged(state, route, Unjudged::NoRoom)
+        }
+        _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, Unjudged::NoRoom).counted(state).into_response(),
     }
 }
 
-/// A body as text. Looked at as a whole, that is cheaper than string by string.
-fn text<'b>(state: &State, body: &'b [u8]) -> Result<&'b str, Problem> {
-    str::from_utf8(body)
-        .map_err(|error| Problem::bad(format_args!("the body is not JSON: {error}")).counted(state))
+fn denied_unjudged(state: &State, route: Route, why: Unjudged) -> Response {
+    state.stats().unjudged(why);
+    no_answer(state, route, why)
+}
+
+/// The answer to a question that can't be judged: it is denied as one over its limits, since programs let pass what they get an
+/// error for.
+fn no_answer(state: &State, route: Route, why: Unjudged) -> Response {
+    let in_force = state.in_force();
+    let settings = in_force.settings();
+    if settings.shadow_mode {
+        let body = match route {
+            Route::Json => r#"{"overallCode":"OK"}"#,
+            Route::Check => r#"{"allowed":true,"soft":false,"descriptors":[]}"#,
+            _ => "",
+        };
+        return with(StatusCode::OK, no_store(), JSON, body.into());
+    }
+    let of_auth = settings.auth.as_ref().filter(|_| matches!(route, Route::Auth));
+    let status = of_auth.and_then(|auth| StatusCode::from_u16(auth.deny_status).ok());
+    Problem::new(status.unwrap_or(StatusCode::TOO_MANY_REQUESTS), why).into_response()
 }
 
 fn health(state: &State) -> Response {
