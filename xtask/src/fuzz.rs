@@ -1,4 +1,5 @@
-//! `fuzz`: random frames through the parser, for as long as wanted; needs `cargo-fuzz` and a nightly compiler.
+//! `fuzz`: random frames through the parser, and random requests to the servers, for as long as wanted; needs `cargo-fuzz` and
+//! a nightly compiler.
 
 use std::{fs, path::Path, process::Command};
 
@@ -9,26 +10,51 @@ use crate::command;
 /// Where the seeds come from, besides what earlier runs have found: captures that others made, if they are here.
 const CAPTURES: &str = "../shared/captures";
 
-const FUZZ: &str = "ratelimit-common/fuzz";
+/// What is fuzzed.
+struct Target {
+    directory: &'static str,
+    name: &'static str,
+    /// Bytes of an input at most.
+    longest: u32,
+}
 
-/// Runs the parser's target for so many seconds.
+const PACKET: Target = Target { directory: "ratelimit-common/fuzz", name: "packet", longest: 2048 };
+const TARGETS: [Target; 2] =
+    [PACKET, Target { directory: "ratelimit/fuzz", name: "requests", longest: 1024 }];
+
+/// Runs all targets for so many seconds together.
 pub fn run(seconds: u32) -> Result<()> {
     let is_installed = Command::new("cargo").args(["fuzz", "--version"]).output();
     if !is_installed.is_ok_and(|output| output.status.success()) {
         bail!("cargo-fuzz is not installed; do so with: cargo install cargo-fuzz");
     }
+    seed_packets()?;
+    let each = seconds.div_ceil(u32::try_from(TARGETS.len())?);
+    TARGETS.iter().try_for_each(|target| target.run(each))
+}
+
+impl Target {
+    fn run(&self, seconds: u32) -> Result<()> {
+        let Self { directory, name, longest } = self;
+        println!("fuzzing {directory}, {name}, for {seconds} s");
+        let mut fuzz = Command::new("cargo");
+        fuzz.args(["+nightly", "fuzz", "run", "--fuzz-dir", directory, name, "--"]);
+        fuzz.args([format!("-max_total_time={seconds}"), format!("-max_len={longest}")]);
+        command::run(&mut fuzz)
+    }
+}
+
+fn seed_packets() -> Result<()> {
     let captures = captures()?;
     if captures.is_empty() {
         println!("no captures at {CAPTURES}: beginning without seeds");
     } else {
         let mut seeds = command::cargo();
         seeds.args(["run", "--quiet", "--package", "ratelimit", "--example", "frames", "--"]);
-        command::run(seeds.arg(format!("{FUZZ}/corpus/packet")).args(captures))?;
+        let Target { directory, name, .. } = PACKET;
+        command::run(seeds.arg(format!("{directory}/corpus/{name}")).args(captures))?;
     }
-    let mut fuzz = Command::new("cargo");
-    fuzz.args(["+nightly", "fuzz", "run", "--fuzz-dir", FUZZ, "packet", "--"]);
-    fuzz.args([format!("-max_total_time={seconds}"), "-max_len=2048".to_owned()]);
-    command::run(&mut fuzz)
+    Ok(())
 }
 
 fn captures() -> Result<Vec<String>> {

@@ -57,9 +57,9 @@ enum Task {
         /// What.
         what: bench::Bench,
     },
-    /// Sends random frames through the parser; needs cargo-fuzz.
+    /// Sends random frames through the parser, and random requests to the servers; needs cargo-fuzz.
     Fuzz {
-        /// For so long.
+        /// For so long in all, each for an equal part.
         #[arg(long, default_value_t = 60)]
         seconds: u32,
     },

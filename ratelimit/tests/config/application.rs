@@ -248,18 +248,21 @@ fn descriptors_that_can_not_mean_what_they_say_are_warned_about() {
 fn where_a_header_can_be_left_out_with_its_limit_a_warning_says_so() {
     let found = |descriptors: &str| {
         let auth = format!("auth: {{domain: a, descriptors: [{descriptors}]}}");
-        let files =
-            files_beside(&format!("application: {{rules: a.yaml, trusted_hops: 1, {auth}}}"), &[("a.yaml", A)]);
+        let files = files_beside(
+            &format!("application: {{rules: a.yaml, trusted_hops: 1, {auth}}}"),
+            &[("a.yaml", A)],
+        );
         let warnings = config::check(&files.path).unwrap().warnings;
-        let found = warnings.iter().filter(|warning| warning.message.contains("clients choose what they send"));
-        found.map(|warning| warning.at.field.clone()).collect::<Vec<_>>()
+        let found =
+            warnings.iter().filter(|warning| warning.message.contains("clients choose what they send"));
+        found.map(|warning| warning.field.clone()).collect::<Vec<_>>()
     };
     let user = "{x: '{header:x-user}'}";
     let first = "application.auth.descriptors[0].x";
     assert_eq!(found(user), [first]);
     assert_eq!(found("{x: '{path}-{query:page}'}"), [first]);
     let second = "application.auth.descriptors[1].x";
-    assert_eq!(found(&format!("{user}, {{x: '{{method}}', x: '{{header:a}}'}}")), [first, second]);
+    assert_eq!(found(&format!("{user}, {{x: '{{method}}-{{header:a}}'}}")), [first, second]);
     // One that every request has limits those without the header, if a rule is about it.
     assert!(found(&format!("{user}, {{x: '{{client_address}}'}}")).is_empty());
     assert_eq!(found(&format!("{user}, {{y: '{{client_address}}'}}")), [first]);
@@ -279,7 +282,8 @@ fn on_a_unix_socket_clients_have_addresses_only_from_proxies() {
             assert!(errors.contains("trusted_hops") && errors.contains("descriptors[0].x"), "{errors}");
         }
         found(&format!("trusted_hops: 1, listen: {{{listen}}}, {client}")).unwrap();
-        found(&format!("listen: {{{listen}}}, auth: {{domain: a, descriptors: [{{x: '{{path}}'}}]}}")).unwrap();
+        found(&format!("listen: {{{listen}}}, auth: {{domain: a, descriptors: [{{x: '{{path}}'}}]}}"))
+            .unwrap();
     }
     found(&format!("listen: {{grpc: 'unix:a.sock', http: '127.0.0.1:0'}}, {client}")).unwrap();
 }

@@ -3,6 +3,8 @@
 
 mod auth;
 mod check;
+#[path = "../support/chosen/mod.rs"]
+mod chosen;
 mod cli;
 mod drain;
 mod grpc;
@@ -11,6 +13,7 @@ mod hostile;
 mod http2;
 mod json;
 mod openapi;
+mod property;
 mod reload;
 mod stats;
 mod support;
