@@ -28,7 +28,7 @@ use self::{
     watch::Stamps,
 };
 use crate::{
-    config::Checked,
+    config::{Checked, LastLists},
     control::{self, Command, ControlSocket, Kernel},
     dataplane::{Bans, Claim, in_one_line},
     events::Hub,
@@ -45,6 +45,7 @@ pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Res
     let instance = checked.policy.instance.clone();
     let files = Files::of(&source, &checked.policy);
     let stamps = Stamps::of(files.named());
+    let lists = LastLists::of(&checked.policy);
     // First, because who has no permission, or is the second one, must not be told about sockets.
     let claim = checked.policy.network.as_ref().map(|_| Claim::take(&instance)).transpose()?;
     let path = checked.policy.control.clone().map_or_else(|| control::default_path(&instance), Ok)?;
@@ -70,7 +71,7 @@ pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Res
         if let Some(server) = server {
             tokio::spawn(serve_metrics(server, metrics, instance));
         }
-        serve(running, Reader::start(source, files, stamps), bans, &socket, signals).await
+        serve(running, Reader::start(source, files, stamps, lists), bans, &socket, signals).await
     });
     // A file system may hang, and keep a thread that reads.
     runtime.shutdown_background();

@@ -8,6 +8,7 @@ pub mod application;
 mod ban;
 mod key;
 mod limit;
+mod lists;
 mod matches;
 mod name;
 mod prefix;
@@ -19,9 +20,10 @@ pub use application::Application;
 pub use ban::{Ban, BanError};
 pub use key::{Key, KeyPart, PrefixLength, PrefixLengths};
 pub use limit::{PacketLimit, PacketLimitError, Unit};
+pub use lists::{List, ListPart};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
-pub use prefix::{Prefix, PrefixError};
+pub use prefix::{Prefix, PrefixError, RangeError};
 pub use sets::{Interfaces, Part, PrefixList, Rules, SetError, duplicates};
 
 /// Everything that one daemon is to do.
@@ -48,8 +50,8 @@ pub struct Network {
     pub allow: PrefixList,
     /// Sources of which everything is dropped.
     pub deny: PrefixList,
-    /// The files that some of these came from.
-    pub list_files: Vec<PathBuf>,
+    /// Where these came from, and the prefixes of rules that came from files.
+    pub lists: Vec<ListPart>,
     /// How many buckets there are.
     pub table: TableSize,
     /// What a clean stop does.
@@ -162,6 +164,11 @@ impl Default for TableSize {
 }
 
 impl Network {
+    /// The files of prefixes that it names; one that several lists name is there several times.
+    pub fn list_files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.lists.iter().filter_map(|part| part.file.as_ref())
+    }
+
     /// How many sources that were not there before may come in a second, one packet each, before the table is half
     /// full of buckets in use; up to there hardly any is lost. As if `rule` had the table to itself.
     #[must_use]

@@ -209,7 +209,7 @@ fn compiled_with(rules: Vec<Rule>, allow: PrefixList) -> Compiled {
         interfaces: Interfaces::default(),
         allow,
         deny: PrefixList::default(),
-        list_files: Vec::new(),
+        lists: Vec::new(),
         table: TableSize::default(),
         on_exit: OnExit::Detach,
         on_malformed: OnMalformed::Pass,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::parse_time,
-    dataplane::{self, BanInForce, BanStatus, Banned, Bans, Trial, around},
+    dataplane::{self, BanInForce, BanStatus, Banned, Bans, TRIED_AGAIN, Trial, around},
     policy::Prefix,
     text::Thousands,
 };
@@ -220,9 +220,9 @@ impl Confirm {
     /// The instance is not attached, or it is too late.
     pub fn run(self, output: Output) -> Result<(), Failure> {
         match dataplane::confirm(&self.instance.instance).map_err(Failure::failed)? {
-            Trial::Failed => Err(Failure::failed(
-                "too late: everything passes already; `ratelimit reload` puts the rules on trial again",
-            )),
+            Trial::Failed => {
+                Err(Failure::failed(format_args!("too late: everything passes already; {TRIED_AGAIN}")))
+            }
             Trial::None => {
                 answer_with(output, &"nothing is on trial; the rules stay\n", &json!({"confirmed": false}))
             }

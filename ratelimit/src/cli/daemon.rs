@@ -84,8 +84,14 @@ fn reloaded(answer: &Value) -> String {
         let left = Time(Nanos::from_secs(seconds));
         text += &format!("on trial: everything passes in {left}, unless `ratelimit confirm` comes before\n");
     }
-    let keys: Vec<&str> =
-        answer["needs_restart"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let texts = |name: &str| answer[name].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for file in texts("kept_lists") {
+        let file = crate::text::Shown(file);
+        text += &format!(
+            "{file} is empty: what it had before stays in force; a comment in it says that this is meant\n"
+        );
+    }
+    let keys: Vec<&str> = texts("needs_restart").collect();
     if !keys.is_empty() {
         text += &format!("not before the daemon starts again: `{}`\n", keys.join("`, `"));
     }

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{InstanceArgs, answer_with, failure::Failure, output::Output, rules::share, table::Table};
 use crate::{
     control,
-    dataplane::{self, Error, ReasonStatus, Status, TrialStatus},
+    dataplane::{self, Error, ReasonStatus, Status, TRIED_AGAIN, TrialStatus},
     text::Thousands,
 };
 
@@ -104,7 +104,10 @@ impl fmt::Display for Answer {
             writeln!(f, "interface   {} ({})", attachment.interface, attachment.mode.name())?;
         }
         for name in &status.missing {
-            writeln!(f, "interface   {name}: missing, it is limited when it comes back")?;
+            match status.obstacles.get(name) {
+                Some(why) => writeln!(f, "interface   {name}: not limited: {why}")?,
+                None => writeln!(f, "interface   {name}: missing, it is limited when it comes back")?,
+            }
         }
         if status.interfaces.is_empty() && status.missing.is_empty() {
             writeln!(f, "interface   none: the one it was on is gone")?;
@@ -113,6 +116,9 @@ impl fmt::Display for Answer {
             writeln!(f, "warning     {warning}")?;
         }
         writeln!(f, "lists       {} allowed, {} denied, {} banned", status.allow, status.deny, status.bans)?;
+        for list in &status.lists {
+            writeln!(f, "            {list}")?;
+        }
         let table = &status.table;
         writeln!(f, "table       {} buckets, {} MiB", Thousands(table.buckets), table.bytes >> 20)?;
         if table.live_evictions + table.exhausted_tries > 0 {
@@ -134,10 +140,9 @@ impl fmt::Display for Answer {
 /// What of the rules is not in force as they are written.
 fn warning(status: &Status) -> Option<String> {
     match status.trial {
-        TrialStatus::Failed => Some(
-            "everything passes: nobody has confirmed the rules in time; `ratelimit reload` tries again"
-                .to_owned(),
-        ),
+        TrialStatus::Failed => {
+            Some(format!("everything passes: nobody has confirmed the rules in time; {TRIED_AGAIN}"))
+        }
         TrialStatus::SecondsLeft(seconds) => Some(format!(
             "on trial: everything passes in {seconds} s, unless `ratelimit confirm` comes before"
         )),

@@ -104,7 +104,8 @@ fn kinds(part: &Part, matches: &Match) -> Option<Rows> {
 
 /// The sources' prefixes, and the destinations'.
 pub fn prefixes(rules: &Rules) -> [Prefixes; 2] {
-    [direction(rules, |matches| &matches.sources), direction(rules, |matches| &matches.destinations)]
+    let sources = direction(rules, |matches| matches.sources.as_ref());
+    [sources, direction(rules, |matches| matches.destinations.as_ref())]
 }
 
 /// The bits of the parts that satisfy something.
@@ -127,11 +128,11 @@ fn kind(row: u64) -> (IpVersion, Fragment) {
     (version, fragment)
 }
 
-fn direction(rules: &Rules, prefixes: impl Fn(&Match) -> &Vec<Prefix>) -> Prefixes {
-    let any = set(rules, |_, matches| prefixes(matches).is_empty());
+fn direction(rules: &Rules, prefixes: impl Fn(&Match) -> Option<&Vec<Prefix>>) -> Prefixes {
+    let any = set(rules, |_, matches| prefixes(matches).is_none());
     let mut named: BTreeMap<Prefix, u64> = BTreeMap::new();
     for (bit, part) in rules.parts().iter().enumerate() {
-        for prefix in rules.get(part.rule).into_iter().flat_map(|rule| prefixes(&rule.matches)) {
+        for prefix in rules.get(part.rule).and_then(|rule| prefixes(&rule.matches)).into_iter().flatten() {
             *named.entry(*prefix).or_default() |= 1 << bit;
         }
     }

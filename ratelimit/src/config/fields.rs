@@ -109,15 +109,24 @@ impl<'t> Field<'t> {
 
     /// The items of a list, or a single value as the only one.
     pub fn one_or_more(&self, report: &mut Report) -> Option<Texts> {
-        let items = match &self.node.value {
-            Value::List(items) if items.is_empty() => {
-                report.error(&self.at, "an empty list; give it an item or leave the key out");
-                return None;
-            }
-            Value::List(_) => self.items(report).iter().filter_map(|item| item.text(report)).collect(),
-            _ => vec![self.text(report)?],
-        };
+        let items = self.each(|item, report| item.text(report), report)?;
         Some(Texts { items, at: self.at.clone() })
+    }
+
+    /// What can be read of the items of a list, or of a single value as the only one.
+    pub fn each<T>(
+        &self,
+        read: impl Fn(&Self, &mut Report) -> Option<T>,
+        report: &mut Report,
+    ) -> Option<Vec<T>> {
+        match self.list() {
+            Some(items) if items.is_empty() => {
+                report.error(&self.at, "an empty list; give it an item or leave the key out");
+                None
+            }
+            Some(items) => Some(items.iter().filter_map(|item| read(item, report)).collect()),
+            None => Some(vec![read(self, report)?]),
+        }
     }
 
     /// The text of a single value.

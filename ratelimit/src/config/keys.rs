@@ -148,14 +148,17 @@ const NETWORK: [Key; 10] = [
         "list of addresses, prefixes and files",
         Said("none"),
         "Sources that are never limited, denied or banned, such as the network that the host is managed from. An \
-         address without a length is that address alone; bits beyond the length must be zero.",
+         address without a length is that address alone; bits beyond the length must be zero here (in a file they are \
+         ignored, with a warning).",
         "allow: [10.0.0.0/8, 192.0.2.1, \"fe80::/10\"]",
     ),
     key(
         "network.allow[].file",
         "path, relative to the file's directory",
         Required,
-        "A file of prefixes, one a line; `#` begins a comment. In `deny` too. When the file changes, the daemon reloads.",
+        "A file of addresses, prefixes or ranges (`192.0.2.1-192.0.2.9`), one a line; `#` and `;` begin comments. In \
+         `deny` too. When the file changes, the daemon reloads. If it has become empty, what it had stays in force, with \
+         a warning; a comment in it says that an empty list is meant.",
         "allow: [{file: networks.txt}, 10.0.0.0/8]",
     ),
     key(

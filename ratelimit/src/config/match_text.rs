@@ -3,7 +3,7 @@
 use std::{fmt::Display, ops::RangeInclusive};
 
 use super::numbers::{ICMP_TYPES, TCP_FLAGS, protocol_name};
-use crate::policy::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
+use crate::policy::{Fragment, IcmpType, IpVersion, Match, Prefix, TcpFlags};
 
 /// Longer ones are cut: they are for people, and are kept with what is in force.
 const LONGEST: usize = 400;
@@ -18,12 +18,12 @@ pub fn format_match(matches: &Match) -> String {
     let versions = matches.ip_version.map(|version| if version == IpVersion::V4 { "4" } else { "6" });
     let parts = [
         ("protocol", list(&matches.protocols, |&number| named(protocol_name(number), number))),
-        ("source", list(&matches.sources, ToString::to_string)),
-        ("destination", list(&matches.destinations, ToString::to_string)),
+        ("source", prefixes(matches.sources.as_ref())),
+        ("destination", prefixes(matches.destinations.as_ref())),
         ("source_port", list(&matches.source_ports, range)),
         ("destination_port", list(&matches.destination_ports, range)),
         ("tcp_flags", flags),
-        ("icmp_type", list(&matches.icmp_types, icmp_type)),
+        ("icmp_type", icmp_types(&matches.icmp_types)),
         ("fragment", list(&matches.fragments, |fragment| word(*fragment).to_owned())),
         ("vlan", list(&matches.vlans, range)),
         ("length", list(&matches.lengths, range)),
@@ -40,6 +40,26 @@ pub fn format_match(matches: &Match) -> String {
 
 fn list<T>(items: &[T], format: impl Fn(&T) -> String) -> String {
     items.iter().map(format).collect::<Vec<_>>().join(" ")
+}
+
+/// Many of them, as from a file, are more than is shown.
+fn prefixes(prefixes: Option<&Vec<Prefix>>) -> String {
+    match prefixes.map(Vec::as_slice) {
+        None => String::new(),
+        Some([]) => "none".to_owned(),
+        Some(prefixes) => list(prefixes.get(..LONGEST).unwrap_or(prefixes), ToString::to_string),
+    }
+}
+
+/// A name that both versions of ICMP have is there once.
+fn icmp_types(types: &[IcmpType]) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for name in types.iter().map(icmp_type) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(" ")
 }
 
 fn named(name: Option<&str>, number: impl Display) -> String {
@@ -84,7 +104,7 @@ mod tests {
     fn conditions_are_written_as_they_are_configured() {
         let matches = Match {
             protocols: vec![6, 200],
-            sources: vec!["10.0.0.0/8".parse().unwrap()],
+            sources: Some(vec!["10.0.0.0/8".parse().unwrap()]),
             destination_ports: vec![80..=80, 8_000..=8_999],
             tcp_flags: Some(TcpFlags { set: 2, unset: 16 }),
             fragments: vec![Fragment::No],
@@ -100,6 +120,15 @@ mod tests {
         let types = [(IpVersion::V4, 8), (IpVersion::V6, 250)];
         let icmp_types = types.map(|(version, number)| IcmpType { version, number }).to_vec();
         assert_eq!(format_match(&Match { icmp_types, ..Match::default() }), "icmp_type echo-request 250");
+        let both = [(IpVersion::V4, 8), (IpVersion::V6, 128), (IpVersion::V4, 250), (IpVersion::V6, 250)];
+        let icmp_types = both.map(|(version, number)| IcmpType { version, number }).to_vec();
+        assert_eq!(format_match(&Match { icmp_types, ..Match::default() }), "icmp_type echo-request 250");
+    }
+
+    #[test]
+    fn an_empty_list_of_prefixes_is_told_from_none() {
+        let matches = Match { sources: Some(Vec::new()), ..Match::default() };
+        assert_eq!(format_match(&matches), "source none");
     }
 
     #[test]

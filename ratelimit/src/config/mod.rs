@@ -8,7 +8,9 @@ mod count;
 mod error;
 mod fields;
 pub mod keys;
+mod last;
 pub mod limit;
+mod list_file;
 pub mod match_text;
 pub mod numbers;
 mod pending;
@@ -25,8 +27,10 @@ use std::path::{Path, PathBuf};
 
 pub use certificates::{JudgeCertificates, UnusableCertificate};
 pub use error::{ConfigError, ConfigErrors};
+pub use last::LastLists;
+pub use list_file::{ListFile, read as read_list};
 pub use rate::parse_time;
-pub use validate::{matching_files, read_prefixes};
+pub use validate::matching_files;
 
 use crate::policy::{Policy, application::RuleSet};
 use error::Report;
@@ -55,9 +59,17 @@ pub fn load(path: &Path) -> Result<Policy, ConfigErrors> {
 /// # Errors
 /// All mistakes of the file.
 pub fn check(path: &Path) -> Result<Checked, ConfigErrors> {
+    check_again(path, &LastLists::default())
+}
+
+/// The same for a file that was read before. Files of prefixes that have become empty since keep what they had then.
+///
+/// # Errors
+/// All mistakes of the file.
+pub fn check_again(path: &Path, last: &LastLists) -> Result<Checked, ConfigErrors> {
     let mut report = Report::new(path);
     let tree = source::read(path, &mut report).and_then(|text| tree::parse(&text, &mut report));
-    let policy = tree.and_then(|tree| read(&tree, path, &|_| Ok(()), &mut report));
+    let policy = tree.and_then(|tree| read(&tree, path, last, &|_| Ok(()), &mut report));
     report.finish(policy).map(|(policy, warnings)| Checked { policy, warnings })
 }
 
@@ -111,9 +123,9 @@ pub fn check_files(
         let tree = source::read(file, report).and_then(|text| tree::parse(&text, report));
         match tree {
             Some(tree) if rule_file::is_one(&tree) => Found::Rules(set.add(&tree, index, report)),
-            tree => {
-                Found::Configuration(tree.and_then(|tree| read(&tree, file, judge, report)).map(Box::new))
-            }
+            tree => Found::Configuration(
+                tree.and_then(|tree| read(&tree, file, &LastLists::default(), judge, report)).map(Box::new),
+            ),
         }
     };
     let found: Vec<Found> = files.iter().zip(&mut reports).enumerate().map(read).collect();
@@ -129,9 +141,15 @@ pub fn check_files(
     found.into_iter().zip(reports).map(finish).collect()
 }
 
-fn read(tree: &Node, path: &Path, judge: JudgeCertificates<'_>, report: &mut Report) -> Option<Policy> {
+fn read(
+    tree: &Node,
+    path: &Path,
+    last: &LastLists,
+    judge: JudgeCertificates<'_>,
+    report: &mut Report,
+) -> Option<Policy> {
     let raw = raw::read(tree, report)?;
-    let policy = validate::validate(&raw, path.parent().unwrap_or(Path::new("")), report)?;
+    let policy = validate::validate(&raw, path.parent().unwrap_or(Path::new("")), last, report)?;
     if let Some((raw, application)) = raw.application.as_ref().zip(policy.application.as_ref()) {
         certificates::check(raw, &application.listen, judge, report);
     }

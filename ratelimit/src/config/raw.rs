@@ -19,7 +19,7 @@ use crate::policy::{Rules, SetError};
 pub use application::{RawApplication, RawAuth, RawListener, RawStore, RawTls};
 pub use ban::RawBan;
 pub use key::{RawKey, RawLengths};
-pub use matches::{RawFlags, RawMatch};
+pub use matches::{RawFlags, RawMatch, RawPrefixes};
 pub use rule::RawRule;
 
 /// A whole file.
@@ -67,7 +67,7 @@ pub struct RawInterface {
     pub mode: Option<Text>,
 }
 
-/// An item of `allow` or `deny`.
+/// An item of a list of prefixes.
 #[derive(Debug)]
 pub enum RawPrefix {
     /// A prefix.

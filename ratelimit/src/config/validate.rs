@@ -14,16 +14,18 @@ use std::{
     str::FromStr,
 };
 
-pub use self::{application::matching_files, prefixes::read_file as read_prefixes};
+pub use self::application::matching_files;
+use self::prefixes::Lists;
 use super::{
     count::{CountError, parse_count},
     error::{Report, quoted},
     fields::Text,
+    last::LastLists,
     raw::{RawConfig, RawInterface, RawNetwork},
     words::parse_word,
 };
 use crate::policy::{
-    Interface, Interfaces, Mode, Network, OnExit, OnMalformed, Policy, TableSize, duplicates,
+    Interface, Interfaces, List, Mode, Network, OnExit, OnMalformed, Policy, TableSize, duplicates,
 };
 
 const MODES: [(&str, Mode); 3] = [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic)];
@@ -36,11 +38,11 @@ const LONGEST_SOCKET_PATH: usize = 107;
 /// Judges a whole file. `directory` is the file's own: paths in it are relative to that.
 ///
 /// `None` only if a mistake was reported; with a mistake reported, what comes back is not to be used.
-pub fn validate(raw: &RawConfig, directory: &Path, report: &mut Report) -> Option<Policy> {
+pub fn validate(raw: &RawConfig, directory: &Path, last: &LastLists, report: &mut Report) -> Option<Policy> {
     let instance = parsed(raw.instance.as_ref(), report);
     let control = raw.control.as_ref().and_then(|text| socket_path(text, directory, report));
     let network = match &raw.network {
-        Some(network) => Some(validate_network(network, directory, report)?),
+        Some(network) => Some(validate_network(network, Lists::new(directory, last), report)?),
         None => None,
     };
     let application = match &raw.application {
@@ -79,20 +81,19 @@ fn socket_path(text: &Text, directory: &Path, report: &mut Report) -> Option<Pat
     None
 }
 
-fn validate_network(raw: &RawNetwork, directory: &Path, report: &mut Report) -> Option<Network> {
+fn validate_network(raw: &RawNetwork, mut lists: Lists<'_>, report: &mut Report) -> Option<Network> {
     let interfaces = validate_interfaces(&raw.interfaces, report);
-    let mut list_files = Vec::new();
-    let allow = prefixes::validate(&raw.allow, directory, &mut list_files, report);
-    let deny = prefixes::validate(&raw.deny, directory, &mut list_files, report);
+    let allow = lists.list(&List::Allow, &raw.allow, report);
+    let deny = lists.list(&List::Deny, &raw.deny, report);
     let table = raw.table_size.as_ref().and_then(|text| table_size(text, report));
     let on_exit = word(raw.on_exit.as_ref(), &ON_EXITS, report);
     let on_malformed = word(raw.on_malformed.as_ref(), &ON_MALFORMED, report);
-    let rules = rules::validate(&raw.rules, report);
+    let rules = rules::validate(&raw.rules, &mut lists, report);
     Some(Network {
         interfaces: interfaces?,
         allow,
         deny,
-        list_files,
+        lists: lists.into_parts(),
         table: table.unwrap_or_default(),
         on_exit: on_exit.unwrap_or_default(),
         on_malformed: on_malformed.unwrap_or_default(),

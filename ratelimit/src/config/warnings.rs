@@ -117,7 +117,7 @@ fn find_in_match(raw: &RawRule, report: &mut Report) {
 
 /// Any packet's source can be forged, so whoever forges enough gets others banned.
 fn find_in_ban(raw: &RawRule, rule: &Rule, report: &mut Report) {
-    if let Some(ban) = raw.ban.as_ref().filter(|_| rule.matches.sources.is_empty()) {
+    if let Some(ban) = raw.ban.as_ref().filter(|_| rule.matches.sources.is_none()) {
         report.warning(
             &ban.after.at,
             "whoever forges a source address gets that source banned: name those that must never be (gateways, \

@@ -19,7 +19,7 @@ impl Files {
             return Self::default();
         }
         let mut named = vec![source.config.clone()];
-        named.extend(policy.network.iter().flat_map(|network| network.list_files.iter().cloned()));
+        named.extend(policy.network.iter().flat_map(|network| network.list_files().cloned()));
         let sources = || policy.application.iter().map(|application| &application.sources);
         named.extend(sources().flat_map(|sources| sources.files.iter().cloned()));
         Self { named, patterns: sources().flat_map(|sources| sources.patterns.iter().cloned()).collect() }

@@ -14,10 +14,11 @@ use tracing::{error, info, warn};
 use crate::{
     control::{AnsweredBuckets, AskedBuckets},
     dataplane::{
-        self, BanStatus, Bans, Changes, Claim, Dataplane, Error, Log, Trial, TrialStatus, Wanted, around,
-        in_one_line,
+        self, BanStatus, Bans, Changes, Claim, Dataplane, Error, Log, TRIED_AGAIN, Trial, TrialStatus,
+        Wanted, around, in_one_line, list_sizes,
     },
     policy::{InstanceName, Network, OnExit, Prefix, PrefixList},
+    text::Shown,
 };
 
 /// Rules on packets in force.
@@ -84,6 +85,7 @@ impl Packets {
                 "limiting"
             );
         }
+        list_sizes(&self.network.lists).iter().for_each(|size| info!("list {}", Shown(size)));
         if self.dataplane.is_adopted() {
             info!("going on with the buckets and counters of the daemon before");
         }
@@ -111,6 +113,10 @@ impl Packets {
     /// Why the old ones stay.
     pub fn reload(&mut self, network: &Network, revert_after: Option<Nanos>) -> Result<(), String> {
         self.replace(network, None, revert_after)?;
+        let before = list_sizes(&self.network.lists);
+        for size in list_sizes(&network.lists).iter().filter(|size| !before.contains(size)) {
+            info!("list {}", Shown(size));
+        }
         self.network = network.clone();
         if let Some(trial) = self.trial.filter(|_| revert_after.is_some()) {
             trial.announce();
@@ -175,9 +181,7 @@ impl Packets {
                 self.trial = None;
             }
             Ok(Trial::Failed) => {
-                error!(
-                    "nobody has confirmed the rules in time: everything passes, until a reload puts them on trial again"
-                );
+                error!("nobody has confirmed the rules in time, so everything passes: {TRIED_AGAIN}");
                 // The next one is measured anew.
                 self.trial = self.trial.map(|trial| OnTrial { end: Nanos(u64::MAX), ..trial });
             }
@@ -200,11 +204,9 @@ impl Packets {
     /// Why it stays as it was.
     pub fn observe(&mut self, observes: bool) -> Result<Value, String> {
         if self.dataplane.trial().map_err(|error| error.to_string())? == Trial::Failed {
-            return Err(
-                "everything passes, because nobody has confirmed the rules in time; `ratelimit reload` puts \
-                        them on trial again"
-                    .to_owned(),
-            );
+            return Err(format!(
+                "everything passes, because nobody has confirmed the rules in time; {TRIED_AGAIN}"
+            ));
         }
         let network = self.network.clone();
         self.replace(&network, Some(observes), None)?;

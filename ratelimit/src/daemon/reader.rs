@@ -13,7 +13,10 @@ use super::{
     tell,
     watch::{Stamps, Watch},
 };
-use crate::{config::Checked, control::Answer};
+use crate::{
+    config::{Checked, LastLists},
+    control::Answer,
+};
 
 /// Reloads that may wait for others. One that finds no room is not needed: those that wait are read later than now.
 const MOST_WAITING: usize = 16;
@@ -55,11 +58,11 @@ impl Reload {
 }
 
 impl Reader {
-    /// Starts it. The policy in force is of these files, as they were when it was read.
-    pub fn start(source: Source, files: Files, stamps: Stamps) -> Self {
+    /// Starts it. The policy in force is of these files, as they were when it was read, and has these lists.
+    pub fn start(source: Source, files: Files, stamps: Stamps, lists: LastLists) -> Self {
         let (asked, asks) = mpsc::channel(MOST_WAITING);
         let (sender, found) = mpsc::channel(1);
-        tokio::spawn(read(source, files, stamps, asks, sender));
+        tokio::spawn(read(source, files, stamps, lists, asks, sender));
         Self { asked, found }
     }
 
@@ -79,6 +82,7 @@ async fn read(
     source: Source,
     mut files: Files,
     stamps: Stamps,
+    mut lists: LastLists,
     mut asks: mpsc::Receiver<Reload>,
     found: mpsc::Sender<Found>,
 ) {
@@ -92,15 +96,16 @@ async fn read(
         let Some(reload) = reload else { return };
         let now = sd_notify::NotifyState::monotonic_usec_now().ok();
         tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
-        let (mut before, read) = block_in_place(|| (files.stamps(), source.read_again()));
-        let new = read.as_ref().ok().map(|checked| Files::of(&source, &checked.policy));
+        let (mut before, read) = block_in_place(|| (files.stamps(), source.read_again(&lists)));
+        let new = read.as_ref().ok().map(|checked| &checked.policy);
+        let new = new.map(|policy| (Files::of(&source, policy), LastLists::of(policy)));
         let (is_taken, taken) = oneshot::channel();
         if found.send(Found { reload, read, is_taken }).await.is_err() {
             return;
         }
         if let (Ok(true), Some(new)) = (taken.await, new) {
-            before = block_in_place(|| before.for_files(new.named()));
-            files = new;
+            before = block_in_place(|| before.for_files(new.0.named()));
+            (files, lists) = new;
         }
         block_in_place(|| watch.set(files.clone(), before));
     }

@@ -1,6 +1,6 @@
 //! What a running daemon has in force, and what can be done with it.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, Result};
 use ratelimit_common::time::Nanos;
@@ -125,12 +125,17 @@ impl Running {
         }
         let trial = self.packets.as_ref().map_or(TrialStatus::None, Packets::trial);
         done.map(|fixed| {
+            let network = self.policy.network.as_ref();
+            let kept = network.iter().flat_map(|network| &network.lists).filter(|part| part.is_kept);
+            let kept: BTreeSet<String> =
+                kept.flat_map(|part| &part.file).map(|file| file.display().to_string()).collect();
             json!({
                 "reloaded": true,
                 "rules": on_packets,
                 "request_limits": on_requests,
                 "trial": trial,
                 "needs_restart": fixed,
+                "kept_lists": kept,
             })
         })
     }

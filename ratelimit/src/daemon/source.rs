@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    config::{self, Checked, ConfigErrors},
+    config::{self, Checked, ConfigErrors, LastLists},
     policy::{Interface, InterfaceName, Interfaces, Mode, Policy, SetError},
 };
 
@@ -39,7 +39,11 @@ impl Source {
     /// # Errors
     /// The file is wrong, or does not say all that is needed.
     pub fn read(&self) -> Result<Checked, SourceError> {
-        let mut checked = config::check(&self.config)?;
+        self.read_after(&LastLists::default())
+    }
+
+    fn read_after(&self, last: &LastLists) -> Result<Checked, SourceError> {
+        let mut checked = config::check_again(&self.config, last)?;
         self.replace_interfaces(&mut checked.policy)?;
         match &checked.policy.network {
             Some(network) if network.interfaces.is_empty() => {
@@ -49,15 +53,15 @@ impl Source {
         }
     }
 
-    /// Reads it once more.
+    /// Reads it once more. Files of prefixes that have become empty keep what they had last.
     ///
     /// # Errors
     /// Why it can't be had again.
-    pub fn read_again(&self) -> Result<Checked, String> {
+    pub fn read_again(&self, last: &LastLists) -> Result<Checked, String> {
         if self.is_stream() {
             return Err("the configuration came through a stream, which can't be read again".to_owned());
         }
-        self.read().map_err(|error| error.to_string())
+        self.read_after(last).map_err(|error| error.to_string())
     }
 
     fn replace_interfaces(&self, policy: &mut Policy) -> Result<(), SetError> {

@@ -15,6 +15,7 @@ use super::{
     Error, Generation,
     netlink::{self, Attached, Mode},
     pins::{Pins, io_error},
+    stack,
 };
 use crate::policy;
 
@@ -38,6 +39,16 @@ pub(super) struct Target {
     mode: policy::Mode,
     /// The program of this instance's pinned link, if there is one.
     linked: Option<u32>,
+    /// Whether it has lacked the program before, so that it may go on without.
+    pub may_lack: bool,
+}
+
+/// What came of putting a generation on interfaces.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub attachments: Vec<Attachment>,
+    /// Those that still lack it, and why: places among the targets.
+    pub refused: Vec<(usize, Error)>,
 }
 
 /// An interface that is wanted.
@@ -57,8 +68,19 @@ pub(super) fn target(
             interface: interface.clone(),
             mode: wanted.mode,
             linked,
+            may_lack: false,
         }),
     }
+}
+
+/// Why an interface that is there lacks the program, as far as the kernel tells.
+pub(super) fn obstacle(
+    pins: &Pins,
+    all: &[netlink::Interface],
+    interface: &netlink::Interface,
+) -> Option<Error> {
+    let foreign = interface.xdp.map(|attached| taken(interface, attached));
+    foreign.or_else(|| stack::blocked(pins, all, interface))
 }
 
 /// Why an interface with somebody else's program can't be used, and how it could.
@@ -75,7 +97,7 @@ fn taken(interface: &netlink::Interface, attached: Attached) -> Error {
     }
 }
 
-fn how_to_take_off(interface: &netlink::Interface, attached: Attached) -> String {
+pub(super) fn how_to_take_off(interface: &netlink::Interface, attached: Attached) -> String {
     // Without CAP_SYS_ADMIN it can't be known.
     let links = loaded_links().collect::<Result<Vec<LinkInfo>, _>>().ok();
     let has_link = links.map(|links| links.iter().any(|link| link.program_id() == attached.program));
@@ -107,7 +129,7 @@ fn linked_program(pins: &Pins, index: u32) -> Result<Option<u32>, Error> {
     }
 }
 
-fn program_pinned_at(pin: &Path) -> Option<u32> {
+pub(super) fn program_pinned_at(pin: &Path) -> Option<u32> {
     Some(FdLink::from(PinnedLink::from_pin(pin).ok()?).info().ok()?.program_id())
 }
 
@@ -118,20 +140,38 @@ fn program_name(id: u32) -> String {
 }
 
 /// Puts `program` on the targets and takes it off all other interfaces. If one refuses, all get back the program of `old`, as
-/// they had it, and the error is returned. One that goes away meanwhile is none that refuses, if there is an `old`.
+/// they had it, and the error is returned. One that goes away meanwhile is none that refuses, if there is an `old`; nor is one
+/// that has lacked the program before. The targets are sorted, lower ones first.
 pub(super) fn attach(
     program: &mut Xdp,
     pins: &Pins,
     targets: &[Target],
     old: Option<&mut Generation>,
-) -> Result<Vec<Attachment>, Error> {
+) -> Result<Outcome, Error> {
     let (known, new): (Vec<_>, Vec<_>) = targets.iter().partition(|target| target.can_switch());
     let may_be_gone = old.is_some();
-    let (mut attached, mut switched) = (Vec::new(), Vec::new());
+    let (mut attached, mut switched, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     // New ones first: these can fail, and the old generation goes on meanwhile.
     let done = new.into_iter().try_for_each(|target| {
+        if target.is_attached() {
+            // What it has could not be put back either.
+            target.check_above(pins)?;
+        }
         attached.push(target);
-        attach_new(program, pins, target).or_else(|error| target.unless_gone(may_be_gone, error))
+        match attach_new(program, pins, target) {
+            Err(error) if target.may_lack => {
+                refused
+                    .extend(targets.iter().position(|one| std::ptr::eq(one, target)).map(|at| (at, error)));
+                Ok(())
+            }
+            done => done.or_else(|error| target.unless_gone(may_be_gone, error)),
+        }
+    });
+    // At a start there must be one to limit.
+    let has_none = !may_be_gone && refused.len() == targets.len();
+    let done = done.and_then(|()| match refused.pop_if(|_| has_none) {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
     });
     let done = done.and_then(|()| {
         known.into_iter().try_for_each(|target| {
@@ -144,7 +184,7 @@ pub(super) fn attach(
         return Err(error);
     }
     detach_others(pins, targets)?;
-    attachments(pins)
+    Ok(Outcome { attachments: attachments(pins)?, refused })
 }
 
 /// Puts the old program back where it was, as far as that can be.
@@ -163,7 +203,7 @@ fn restore(pins: &Pins, attached: &[&Target], switched: &[&Target], old: Option<
     }
     for target in attached.iter().filter(|target| target.is_attached()) {
         let mode = target.interface.xdp.map_or(Mode::Native, |attached| attached.mode);
-        log(target, try_mode(program, target, mode).and_then(|id| pin(program, pins, target, id)));
+        log(target, try_mode(program, pins, target, mode).and_then(|id| pin(program, pins, target, id)));
     }
 }
 
@@ -189,6 +229,19 @@ impl Target {
     /// Its name in the policy, and the index of the interface.
     pub(super) fn place(&self) -> (String, u32) {
         (self.wanted.clone(), self.interface.index)
+    }
+
+    /// # Errors
+    /// An interface above it has a program.
+    fn check_above(&self, pins: &Pins) -> Result<(), Error> {
+        let all = netlink::interfaces()?;
+        let now = all.iter().find(|interface| interface.index == self.interface.index);
+        now.and_then(|now| stack::blocked(pins, &all, now)).map_or(Ok(()), Err)
+    }
+
+    /// Its name in the kernel.
+    pub(super) fn name(&self) -> &str {
+        &self.interface.name
     }
 
     /// Takes no notice of an error if the interface has gone away.
@@ -238,9 +291,9 @@ pub(super) fn attach_new(program: &mut Xdp, pins: &Pins, target: &Target) -> Res
     // A link in another mode, or one whose interface went away.
     pins.remove_link(target.interface.index)?;
     let (id, mode) = match target.mode {
-        policy::Mode::Native => (try_mode(program, target, Mode::Native)?, Mode::Native),
-        policy::Mode::Generic => (try_mode(program, target, Mode::Generic)?, Mode::Generic),
-        policy::Mode::Auto => native_else_generic(program, target)?,
+        policy::Mode::Native => (try_mode(program, pins, target, Mode::Native)?, Mode::Native),
+        policy::Mode::Generic => (try_mode(program, pins, target, Mode::Generic)?, Mode::Generic),
+        policy::Mode::Auto => native_else_generic(program, pins, target)?,
     };
     pin(program, pins, target, id)?;
     info!(interface = target.interface.name, mode = mode.name(), "attached");
@@ -254,23 +307,29 @@ fn pin(program: &mut Xdp, pins: &Pins, target: &Target, id: XdpLinkId) -> Result
     link.pin(&path).map(drop).map_err(|error| Error::file(path, io::Error::other(error.to_string())))
 }
 
-fn native_else_generic(program: &mut Xdp, target: &Target) -> Result<(XdpLinkId, Mode), Error> {
-    match try_mode(program, target, Mode::Native) {
+fn native_else_generic(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(XdpLinkId, Mode), Error> {
+    match try_mode(program, pins, target, Mode::Native) {
         Ok(id) => Ok((id, Mode::Native)),
         Err(Error::Attach { interface, source, .. }) => {
-            warn!(interface, reason = %source, "the driver has no native XDP: attaching in generic mode, which is slower");
-            Ok((try_mode(program, target, Mode::Generic)?, Mode::Generic))
+            let id = try_mode(program, pins, target, Mode::Generic)?;
+            warn!(interface, reason = %source, "the driver has no native XDP: attached in generic mode, which is slower");
+            Ok((id, Mode::Generic))
         }
         Err(other) => Err(other),
     }
 }
 
-fn try_mode(program: &mut Xdp, target: &Target, mode: Mode) -> Result<XdpLinkId, Error> {
+fn try_mode(program: &mut Xdp, pins: &Pins, target: &Target, mode: Mode) -> Result<XdpLinkId, Error> {
     let flag = if mode == Mode::Generic { XdpMode::Skb } else { XdpMode::Driver };
-    program.attach_to_if_index(target.interface.index, flag).map_err(|error| match error {
-        ProgramError::SyscallError(error) => target.failed(mode, error.io_error),
-        error => target.failed(mode, io::Error::other(error.to_string())),
-    })
+    let error = match program.attach_to_if_index(target.interface.index, flag) {
+        Ok(id) => return Ok(id),
+        Err(ProgramError::SyscallError(error)) => error.io_error,
+        Err(error) => io::Error::other(error.to_string()),
+    };
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        target.check_above(pins)?;
+    }
+    Err(target.failed(mode, error))
 }
 
 /// The interfaces that this instance's links are on, by what the kernel says.

@@ -118,8 +118,18 @@ pub enum Error {
         /// How it can be taken off.
         how: String,
     },
+    /// An interface above this one has an XDP program.
+    #[error("{interface}: can't attach: {above}, and the kernel takes lower interfaces first: {how}")]
+    ProgramAbove {
+        /// The interface.
+        interface: String,
+        /// The one above it, and whose program that has.
+        above: String,
+        /// What to do.
+        how: String,
+    },
     /// The driver or the kernel refuses to attach.
-    #[error("{interface}: can't attach in {} mode ({source}){}", mode.name(), attach_advice(*mode))]
+    #[error("{interface}: can't attach in {} mode ({source}){}", mode.name(), attach_advice(*mode, source))]
     Attach {
         /// The interface.
         interface: String,
@@ -247,8 +257,13 @@ fn listed(missing: &[Feature]) -> String {
     missing.iter().map(named).collect::<Vec<_>>().join("; ")
 }
 
-fn attach_advice(mode: Mode) -> &'static str {
+fn attach_advice(mode: Mode, source: &io::Error) -> &'static str {
     match mode {
+        // No interface of this network namespace is above this one.
+        _ if source.kind() == io::ErrorKind::AlreadyExists => {
+            ": an interface above this one (as a VLAN is), perhaps in another network namespace, has an XDP program, or \
+             for a bond in native mode one below it"
+        }
         Mode::Native => ": `mode: auto` or `mode: generic` works with every driver",
         Mode::Generic | Mode::Hardware => "",
     }

@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod features;
 mod kernel;
+mod list_sizes;
 mod lists;
 mod log;
 mod lookup;
@@ -25,6 +26,7 @@ mod places;
 mod raw;
 mod sets;
 mod sketch;
+mod stack;
 mod start;
 mod state;
 mod status;
@@ -39,6 +41,7 @@ pub use self::{
     error::Error,
     events::{Events, interface_name, unix_offset},
     features::{Feature, check_kernel, refuse_without},
+    list_sizes::{ListSize, sizes as list_sizes},
     log::Log,
     lookup::BucketStatus,
     netlink::Mode,
@@ -47,7 +50,7 @@ pub use self::{
     start::{Changes, Claim, Dataplane, Wanted},
     state::{Daemon, InForce, RuleInForce},
     status::{EventStatus, ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
-    trial::{Trial, confirm},
+    trial::{TRIED_AGAIN, Trial, confirm},
 };
 pub(crate) use self::{clock::monotonic, error::in_one_line};
 use self::{notes::read_state, pins::Pins, system::check};

@@ -3,7 +3,7 @@
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
     RouteNetlinkMessage,
-    link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached},
+    link::{InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,12 @@ pub(super) struct Interface {
     pub index: u32,
     pub name: String,
     pub xdp: Option<Attached>,
+    /// The index of the one that it lies on, as a VLAN does.
+    pub below: Option<u32>,
+    /// The index of the bridge or bond that it is a port of.
+    pub master: Option<u32>,
+    /// Whether it is a bond.
+    pub is_bond: bool,
 }
 
 /// The XDP program of an interface.
@@ -123,7 +129,51 @@ fn interface(link: &LinkMessage) -> Interface {
         LinkAttribute::Xdp(xdp) => attached(xdp),
         _ => None,
     });
-    Interface { index: link.header.index, name: name.unwrap_or_default(), xdp }
+    let master = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Controller(index) => Some(*index).filter(|index| *index != 0),
+        _ => None,
+    });
+    Interface {
+        index: link.header.index,
+        name: name.unwrap_or_default(),
+        xdp,
+        below: below(link),
+        master,
+        is_bond: info(link).any(|info| matches!(info, LinkInfo::Kind(InfoKind::Bond))),
+    }
+}
+
+fn info(link: &LinkMessage) -> impl Iterator<Item = &LinkInfo> {
+    let infos = link.attributes.iter().filter_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(infos) => Some(infos),
+        _ => None,
+    });
+    infos.flatten()
+}
+
+/// The other end of a wire is not below, nor is what has this index in another network namespace.
+fn below(link: &LinkMessage) -> Option<u32> {
+    let is_elsewhere =
+        link.attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::LinkNetNsId(_)));
+    let is_wire = info(link).any(|info| matches!(info, LinkInfo::Kind(InfoKind::Veth)));
+    if is_elsewhere || is_wire {
+        return None;
+    }
+    let own = link.header.index;
+    let linked = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Link(index) => Some(*index),
+        _ => None,
+    });
+    let carried = || {
+        info(link).find_map(|info| match info {
+            LinkInfo::Data(InfoData::Vxlan(options)) => options.iter().find_map(|option| match option {
+                InfoVxlan::Link(index) => Some(*index),
+                _ => None,
+            }),
+            _ => None,
+        })
+    };
+    linked.or_else(carried).filter(|index| *index != 0 && *index != own)
 }
 
 fn attached(xdp: &[LinkXdp]) -> Option<Attached> {

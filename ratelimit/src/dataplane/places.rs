@@ -10,6 +10,7 @@ use super::{
     attach::{Target, attach_new, attachments, target},
     netlink::{self, Interface},
     pins::Pins,
+    stack::Heights,
 };
 use crate::policy;
 
@@ -24,47 +25,86 @@ pub(super) struct Places {
     refusals: HashMap<String, String>,
 }
 
-/// Which interfaces may be missing.
+/// Which interfaces may lack the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(super) enum Missing<'m> {
     /// None.
     None,
-    /// Those that were there once.
+    /// Those for which nothing changes.
     Known,
-    /// All but one.
-    Some,
+    /// All but one may be gone, and those that these notes of a daemon before name may refuse it.
+    Some(&'m [String]),
 }
 
 impl Places {
-    /// Finds interfaces.
+    /// Finds interfaces; lower ones come first.
     ///
     /// # Errors
     /// One is missing that must not be, or has an XDP program of somebody else.
     pub(super) fn targets(
-        &self,
+        &mut self,
         pins: &Pins,
         wanted: &[policy::Interface],
-        missing: Missing,
+        missing: Missing<'_>,
     ) -> Result<Vec<Target>, Error> {
         let all = netlink::interfaces()?;
         let mut targets = Vec::new();
-        let mut first_missing = None;
-        for wanted in wanted {
+        let mut first_error = None;
+        for (wanted, interface) in self.lower_first(&all, wanted) {
             let name = wanted.name.as_str();
-            match self.find(&all, wanted) {
-                Some(interface) => targets.push(target(pins, interface, wanted)?),
-                None if missing == Missing::Some => {
-                    warn!(interface = name, "not there: it gets the program when it comes");
-                    first_missing = first_missing.or(Some(name));
-                }
-                None if missing == Missing::Known && self.known.contains_key(name) => {}
+            let error = match interface {
+                Some(interface) => match target(pins, interface, wanted) {
+                    Ok(mut target) => {
+                        target.may_lack = !target.is_attached() && self.may_refuse(wanted, missing);
+                        targets.push(target);
+                        continue;
+                    }
+                    Err(error) if self.may_refuse(wanted, missing) => {
+                        self.note_refusal(&interface.name, &error);
+                        error
+                    }
+                    Err(error) => return Err(error),
+                },
+                None if self.may_be_gone(name, missing) => no_interface(name, &all),
                 None => return Err(no_interface(name, &all)),
-            }
+            };
+            first_error.get_or_insert(error);
         }
-        match first_missing {
-            Some(name) if targets.is_empty() => Err(no_interface(name, &all)),
+        match (first_error, missing) {
+            (Some(error), Missing::Some(_)) if targets.is_empty() => Err(error),
             _ => Ok(targets),
         }
+    }
+
+    fn may_be_gone(&self, name: &str, missing: Missing<'_>) -> bool {
+        match missing {
+            Missing::None => false,
+            Missing::Known => self.wanted.iter().any(|known| known.name.as_str() == name),
+            Missing::Some(_) => {
+                warn!(interface = name, "not there: it gets the program when it comes");
+                true
+            }
+        }
+    }
+
+    fn may_refuse(&self, wanted: &policy::Interface, missing: Missing<'_>) -> bool {
+        match missing {
+            Missing::None => false,
+            Missing::Known => self.wanted.contains(wanted),
+            Missing::Some(noted) => noted.iter().any(|name| name == wanted.name.as_str()),
+        }
+    }
+
+    /// The wanted interfaces, with those that are there, in the order in which the kernel takes them.
+    fn lower_first<'i>(
+        &self,
+        all: &'i [Interface],
+        wanted: &'i [policy::Interface],
+    ) -> Vec<(&'i policy::Interface, Option<&'i Interface>)> {
+        let heights = Heights::of(all);
+        let mut found: Vec<_> = wanted.iter().map(|wanted| (wanted, self.find(all, wanted))).collect();
+        found.sort_by_key(|(_, interface)| interface.map(|interface| heights.height(interface)));
+        found
     }
 
     fn find<'i>(&self, all: &'i [Interface], wanted: &policy::Interface) -> Option<&'i Interface> {
@@ -75,11 +115,26 @@ impl Places {
     }
 
     /// Remembers where the program is wanted, and where it is.
-    pub(super) fn note(&mut self, wanted: &[policy::Interface], targets: &[Target]) {
+    pub(super) fn note<'t>(
+        &mut self,
+        wanted: &[policy::Interface],
+        targets: impl IntoIterator<Item = &'t Target>,
+    ) {
         self.wanted = wanted.to_vec();
         self.known.retain(|name, _| wanted.iter().any(|wanted| wanted.name.as_str() == name));
-        let places = targets.iter().map(Target::place);
-        self.known.extend(places.map(|(name, index)| (name, Some(index))));
+        for target in targets {
+            let (name, index) = target.place();
+            self.known.insert(name, Some(index));
+            self.refusals.remove(target.name());
+        }
+    }
+
+    /// Says why an interface has not got the program, unless that has been said.
+    pub(super) fn note_refusal(&mut self, interface: &str, error: &Error) {
+        let said = error.to_string();
+        if self.refusals.insert(interface.to_owned(), said.clone()).as_ref() != Some(&said) {
+            warn!(interface, %error, "not limiting");
+        }
     }
 
     /// How many interfaces lack the program.
@@ -106,8 +161,8 @@ impl Places {
         }
         let wanted = std::mem::take(&mut self.wanted);
         let mut attached = Vec::new();
-        for wanted in &wanted {
-            let Some(interface) = self.find(&all, wanted) else { continue };
+        for (wanted, interface) in self.lower_first(&all, &wanted) {
+            let Some(interface) = interface else { continue };
             let done = target(pins, interface, wanted).and_then(|target| {
                 if !target.is_attached() {
                     attach_new(program, pins, &target)?;
@@ -115,16 +170,8 @@ impl Places {
                 Ok(target)
             });
             match done {
-                Ok(target) => {
-                    self.refusals.remove(&interface.name);
-                    attached.push(target);
-                }
-                Err(error) => {
-                    let said = error.to_string();
-                    if self.refusals.insert(interface.name.clone(), said.clone()).as_ref() != Some(&said) {
-                        warn!(interface = interface.name, %error, "not limiting");
-                    }
-                }
+                Ok(target) => attached.push(target),
+                Err(error) => self.note_refusal(&interface.name, &error),
             }
         }
         self.refusals.retain(|name, _| all.iter().any(|interface| interface.name == *name));

@@ -10,9 +10,10 @@ use ratelimit_common::{
 use tracing::warn;
 
 use super::{
-    Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce, attach,
+    Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce,
+    attach::{self, Outcome},
     buckets::Buckets,
-    check, check_kernel, clock, counters, denied, lists,
+    check, check_kernel, clock, counters, denied, list_sizes, lists,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
     places::{Missing, Places},
@@ -234,8 +235,7 @@ fn put_in_force(
     // What is in force already goes on where it can.
     let missing = match &old {
         Some(_) => Missing::Known,
-        None if kept.is_some() => Missing::Some,
-        None => Missing::None,
+        None => kept.as_ref().map_or(Missing::None, |kept| Missing::Some(kept.wanted())),
     };
     let targets = places.targets(pins, &wanted.network.interfaces, missing)?;
     let is_adopted = kept.is_some();
@@ -264,8 +264,8 @@ fn put_in_force(
     let trial_before = trial::replace_end(&mut generation, wanted.trial_end, goes_on)?;
     let old = old.map(|old| &mut old.generation);
     let attached = attach::attach(generation.program()?, pins, &targets, old);
-    let attachments = match attached {
-        Ok(attachments) => attachments,
+    let Outcome { attachments, refused } = match attached {
+        Ok(outcome) => outcome,
         Err(error) => {
             trial::replace_end(&mut generation, trial_before, false)?;
             (state.is_starting, state.daemon) = (false, None);
@@ -273,7 +273,14 @@ fn put_in_force(
             return Err(error);
         }
     };
-    places.note(&network.interfaces, &targets);
+    let has_it = |place: &usize| refused.iter().all(|(refused, _)| refused != place);
+    places.note(
+        &network.interfaces,
+        (0..).zip(&targets).filter(|(place, _)| has_it(place)).map(|(_, one)| one),
+    );
+    for (place, error) in &refused {
+        targets.get(*place).into_iter().for_each(|target| places.note_refusal(target.name(), error));
+    }
     buckets.clamp(&compiled.limits, since(&compiled)?);
     // Numbers that are free from now on must not be in use by a processor that has not come to the end of its packet.
     raw::wait_for_running_programs();
@@ -307,6 +314,7 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<I
         keeps_on_exit: network.on_exit == OnExit::Keep,
         allow: network.allow.len(),
         deny: network.deny.len(),
+        lists: list_sizes::sizes(&network.lists),
         is_on_trial: wanted.trial_end.is_some(),
         interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
         rules: network
@@ -319,6 +327,6 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<I
     })
 }
 
-fn absolute(path: &Path) -> std::path::PathBuf {
+pub(super) fn absolute(path: &Path) -> std::path::PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

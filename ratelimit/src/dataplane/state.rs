@@ -9,7 +9,7 @@ use ratelimit_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{DeniedCount, Error, clock};
+use super::{DeniedCount, Error, ListSize, clock};
 use crate::{
     compile::{self, Owner, TableFacts},
     config,
@@ -60,6 +60,9 @@ pub struct InForce {
     /// Prefixes on the deny list.
     #[serde(default)]
     pub deny: usize,
+    /// Where the prefixes of lists come from, and how many they are.
+    #[serde(default)]
+    pub lists: Vec<ListSize>,
     /// Whether it lets everything pass if nobody confirms it in time.
     #[serde(default)]
     pub is_on_trial: bool,
@@ -135,6 +138,11 @@ impl State {
             daemon: None,
             observes: false,
         })
+    }
+
+    /// The names of the interfaces that a daemon has wanted last.
+    pub(super) fn wanted(&self) -> &[String] {
+        self.in_force.as_ref().map_or(&[], |in_force| &in_force.interfaces)
     }
 
     /// From a map's value; `None` if nothing was written there yet.

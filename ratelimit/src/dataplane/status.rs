@@ -1,12 +1,14 @@
 //! What is in force and what it has done, read from the pins: it needs no daemon.
 
+use std::collections::BTreeMap;
+
 use aya::maps::Map;
 use ratelimit_common::{table::SLOTS, time::Nanos, wire::Reason};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Attachment, Bans, Count, Error, InForce, RuleInForce, Trial, attach, check, counters, notes::read_state,
-    pins::Pins, state::State, trial,
+    Attachment, Bans, Count, Error, InForce, ListSize, RuleInForce, Trial, attach, check, counters, netlink,
+    notes::read_state, pins::Pins, state::State, trial,
 };
 use crate::policy::InstanceName;
 
@@ -26,10 +28,16 @@ pub struct Status {
     /// Names of interfaces that it is for and that lack it: they are gone, or refuse it.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// Why those of them that are there lack it, as far as that can be told.
+    #[serde(default)]
+    pub obstacles: BTreeMap<String, String>,
     /// Prefixes on the allow list.
     pub allow: usize,
     /// Prefixes on the deny list.
     pub deny: usize,
+    /// Where the prefixes of lists come from, and how many they are.
+    #[serde(default)]
+    pub lists: Vec<ListSize>,
     /// Bans in force.
     pub bans: usize,
     /// Whether every rule only observes, by `ratelimit observe on`.
@@ -44,6 +52,14 @@ pub struct Status {
     pub table: TableStatus,
     /// Events of packets that were dropped, or would have been.
     pub events: EventStatus,
+}
+
+impl Status {
+    /// Whether packets are limited anywhere.
+    #[must_use]
+    pub fn is_limiting(&self) -> bool {
+        !self.interfaces.is_empty() && self.trial != TrialStatus::Failed
+    }
 }
 
 /// Events of packets.
@@ -127,16 +143,19 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
     let pins = Pins::new(instance)?;
     let (in_force, state) = complete(&pins, read_state(&pins)?)?;
     let attachments = attach::attachments(&pins)?;
+    let missing = missing(&in_force.interfaces, &attachments);
     let rule_counters = open(&pins, "RULE_COUNTERS")?;
     Ok(Status {
         instance: instance.to_string(),
         config: in_force.config.display().to_string(),
         since: in_force.since,
         on_exit: if in_force.keeps_on_exit { "keep" } else { "detach" }.to_owned(),
-        missing: missing(&in_force.interfaces, &attachments),
+        obstacles: obstacles(&pins, &missing)?,
+        missing,
         interfaces: attachments,
         allow: in_force.allow,
         deny: in_force.deny,
+        lists: in_force.lists,
         bans: Bans::open(instance)?.list()?.len(),
         observes: state.observes,
         trial: trial::trial(&pins, in_force.is_on_trial)?.into(),
@@ -156,6 +175,20 @@ fn missing(wanted: &[String], attachments: &[Attachment]) -> Vec<String> {
     let is_attached = |name: &&String| attachments.iter().any(|attachment| attachment.interface == **name);
     let lacking = wanted.len().saturating_sub(attachments.len());
     wanted.iter().filter(|name| !is_attached(name)).take(lacking).cloned().collect()
+}
+
+/// What is in the way of the program at interfaces that are there and lack it.
+fn obstacles(pins: &Pins, missing: &[String]) -> Result<BTreeMap<String, String>, Error> {
+    if missing.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let all = netlink::interfaces()?;
+    let is_missing = |interface: &&netlink::Interface| missing.contains(&interface.name);
+    let why = |interface: &netlink::Interface| match attach::obstacle(pins, &all, interface) {
+        Some(error) => error.to_string(),
+        None => format!("{} lacks the program; the daemon's log says why", interface.name),
+    };
+    Ok(all.iter().filter(is_missing).map(|interface| (interface.name.clone(), why(interface))).collect())
 }
 
 /// What is in force, if all of it is, or if a daemon is about to replace it; and the notes.

@@ -6,6 +6,10 @@ use ratelimit_common::time::Nanos;
 use super::{Error, Generation, check, clock, notes::read_state, pins::Pins};
 use crate::policy::InstanceName;
 
+/// What is said of a trial that has failed, so that nobody is surprised by saving a file.
+pub const TRIED_AGAIN: &str =
+    "a reload, which saving the file is too, puts the rules on trial again for as long as before";
+
 /// How a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {

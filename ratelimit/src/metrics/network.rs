@@ -4,13 +4,13 @@ use std::fmt;
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _},
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 use tracing::debug;
 
 use crate::{
-    dataplane::{self, Count, Status, TrialStatus, in_one_line},
+    dataplane::{self, Count, ListSize, Status, TrialStatus, in_one_line},
     policy::InstanceName,
 };
 
@@ -32,7 +32,8 @@ impl Collector for Network {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Encoder(encoder);
         let status = dataplane::status(&self.instance);
-        to.gauge("network_up", "Whether limits are in force and their counters can be read", status.is_ok())?;
+        let is_up = status.as_ref().is_ok_and(Status::is_limiting);
+        to.gauge("network_up", "Whether limits are in force and their counters can be read", is_up)?;
         match status {
             Ok(status) => to.status(&status),
             Err(error) => {
@@ -64,6 +65,9 @@ impl Encoder<'_> {
             (labels, 1)
         });
         self.gauges("interface", "An interface with limits, and how they are attached", interfaces)?;
+        let missing = status.missing.iter().map(|name| ([("interface", name.clone())], 1));
+        self.gauges("interface_missing", "An interface that is to have limits and has none", missing)?;
+        self.lists(status)?;
         let table = &status.table;
         self.gauge("table_buckets", "Buckets that the table has room for", table.buckets)?;
         self.gauge("table_bytes", "Memory of the table of buckets", table.bytes)?;
@@ -106,6 +110,28 @@ impl Encoder<'_> {
         )
     }
 
+    /// Labels are as many as the status has parts of lists, which is bounded.
+    fn lists(&mut self, status: &Status) -> fmt::Result {
+        let labeled = |of: fn(&ListSize) -> u64| {
+            status.lists.iter().map(move |size| {
+                let file = size.file.clone().unwrap_or_default();
+                let rule = size.rule.clone().map(|rule| ("rule", rule));
+                let labels = [("list", size.list.clone()), ("file", file)].into_iter().chain(rule);
+                (labels.collect::<Vec<_>>(), of(size))
+            })
+        };
+        self.gauges(
+            "list_prefixes",
+            "Prefixes of a list from one file, or from the configuration itself (no file)",
+            labeled(|size| size.prefixes),
+        )?;
+        self.gauges(
+            "list_kept",
+            "Whether the file is empty now, so that what it had before stays in force",
+            labeled(|size| size.is_kept.into()),
+        )
+    }
+
     /// A rule that observes drops nothing; what it would have dropped has a verdict of its own.
     fn rules(&mut self, status: &Status) -> fmt::Result {
         let labeled = |of: fn(&Count) -> u64| {
@@ -131,11 +157,11 @@ impl Encoder<'_> {
         ConstCounter::new(value).encode(encoder)
     }
 
-    fn gauges<const N: usize>(
+    fn gauges<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         help: &str,
-        values: impl Iterator<Item = (Labels<N>, u64)>,
+        values: impl Iterator<Item = (L, u64)>,
     ) -> fmt::Result {
         let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, value) in values {
@@ -160,6 +186,8 @@ impl Encoder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use prometheus_client::{encoding::prometheus_text, registry::Registry};
 
     use super::*;
@@ -190,6 +218,13 @@ mod tests {
             passed: count(3),
             dropped: count(4),
         };
+        let size = |list: &str, rule| ListSize {
+            list: list.to_owned(),
+            rule,
+            file: Some("/a".to_owned()),
+            prefixes: 7,
+            is_kept: true,
+        };
         let table = TableStatus {
             buckets: 32_768,
             bytes: 524_288,
@@ -199,7 +234,8 @@ mod tests {
             bans_replaced: 0,
         };
         Status {
-            missing: Vec::new(),
+            missing: vec!["eth1".to_owned()],
+            obstacles: BTreeMap::new(),
             reasons: vec![ReasonStatus {
                 reason: "limited".to_owned(),
                 verdict: "drop".to_owned(),
@@ -215,6 +251,7 @@ mod tests {
             on_exit: "detach".to_owned(),
             allow: 0,
             deny: 0,
+            lists: vec![size("deny", None), size("match.source", Some("r".to_owned()))],
             bans: 3,
             observes: false,
             trial: TrialStatus::None,
@@ -236,6 +273,10 @@ mod tests {
             "ratelimit_rule_bytes_total{rule=\"watch\",verdict=\"observe\"} 240",
             "ratelimit_rules 2",
             "ratelimit_interface{interface=\"eth0\",mode=\"native\"} 1",
+            "ratelimit_interface_missing{interface=\"eth1\"} 1",
+            "ratelimit_list_prefixes{list=\"deny\",file=\"/a\"} 7",
+            "ratelimit_list_kept{list=\"deny\",file=\"/a\"} 1",
+            "ratelimit_list_prefixes{list=\"match.source\",file=\"/a\",rule=\"r\"} 7",
             "ratelimit_table_live_evictions_total 8",
             "ratelimit_bans_made_total 9",
             "ratelimit_events_total 5",

@@ -144,9 +144,10 @@ async fn health(State(shared): State<Shared>) -> Response {
         Ok(Ok(status)) if status.trial == TrialStatus::Failed => {
             unhealthy("everything passes: nobody has confirmed the rules in time".to_owned())
         }
-        Ok(Ok(status)) if !status.missing.is_empty() => {
-            unhealthy(format!("not limited, because they are missing: {}", status.missing.join(", ")))
-        }
+        Ok(Ok(status)) if !status.missing.is_empty() => unhealthy(format!(
+            "not limited, because they are missing or refuse it: {}",
+            status.missing.join(", ")
+        )),
         Ok(Ok(_)) => "ok\n".into_response(),
         Ok(Err(error)) => unhealthy(in_one_line(&error)),
         Err(error) => unhealthy(error.to_string()),

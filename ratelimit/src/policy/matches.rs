@@ -9,10 +9,10 @@ use super::Prefix;
 pub struct Match {
     /// Numbers of transport protocols, as IANA assigns them.
     pub protocols: Vec<u8>,
-    /// Prefixes of the source address.
-    pub sources: Vec<Prefix>,
-    /// Prefixes of the destination address.
-    pub destinations: Vec<Prefix>,
+    /// Prefixes of the source address. An empty list, as an empty file may be, is about no source at all.
+    pub sources: Option<Vec<Prefix>>,
+    /// Prefixes of the destination address, likewise.
+    pub destinations: Option<Vec<Prefix>>,
     /// Ports of TCP, UDP, UDP-Lite, SCTP and DCCP.
     pub source_ports: Vec<RangeInclusive<u16>>,
     /// See above.

@@ -1,10 +1,14 @@
 //! An IPv4 or IPv6 network: an address whose bits beyond the prefix length are zero.
 
+mod range;
+
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     str::FromStr,
 };
+
+pub use range::RangeError;
 
 /// A network. Ordered by family, address and length, so that a prefix comes directly before those inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

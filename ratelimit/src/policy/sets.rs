@@ -4,7 +4,7 @@ use std::{collections::HashMap, num::NonZeroU32, ops::Deref};
 
 use ratelimit_common::limit::{Limit, LimitError};
 
-use super::{Action, Interface, KeyPart, Prefix, Rule};
+use super::{Action, Interface, IpVersion, KeyPart, Prefix, Rule};
 
 /// Interfaces, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,6 +144,16 @@ impl PrefixList {
             }
         }
         Self(kept)
+    }
+
+    /// Whether it has every address of a version of IP.
+    #[must_use]
+    pub fn has_all_of(&self, version: IpVersion) -> bool {
+        let is_of = |prefix: &&Prefix| prefix.address().is_ipv4() == (version == IpVersion::V4);
+        // As none is inside another, their shares add up.
+        let share = |prefix: &Prefix| 1_u128.checked_shl(127 - u32::from(prefix.len().min(127)));
+        let mut shares = self.0.iter().filter(is_of).map(|prefix| share(prefix).unwrap_or_default());
+        shares.try_fold(0_u128, u128::checked_add).is_none_or(|sum| sum == 1 << 127)
     }
 
     /// The one that all of `prefix` is inside.

@@ -35,8 +35,8 @@ fn addresses_are_prefixes() {
     let shown = |prefixes: &[ratelimit::policy::Prefix]| -> Vec<String> {
         prefixes.iter().map(ToString::to_string).collect()
     };
-    assert_eq!(shown(&found.sources), ["10.0.0.0/8", "fe80::/10"]);
-    assert_eq!(shown(&found.destinations), ["192.0.2.1/32"]);
+    assert_eq!(shown(&found.sources.unwrap()), ["10.0.0.0/8", "fe80::/10"]);
+    assert_eq!(shown(&found.destinations.unwrap()), ["192.0.2.1/32"]);
 }
 
 #[test]

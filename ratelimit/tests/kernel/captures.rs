@@ -57,7 +57,7 @@ fn network() -> Network {
         change(&mut matches);
         matches
     };
-    let prefixes = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    let prefixes = |texts: &[&str]| Some(texts.iter().map(|text| text.parse().unwrap()).collect());
     traffic::network(vec![
         traffic::rule("all", Match::default()),
         traffic::rule("protocol", matches(&|rule| rule.protocols = vec![17, 132])),

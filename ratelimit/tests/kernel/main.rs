@@ -25,6 +25,7 @@ mod kills;
 mod leftovers;
 mod lifecycle;
 mod limits;
+mod list_files;
 mod matching;
 mod metrics;
 mod net;
@@ -34,6 +35,7 @@ mod pressure;
 mod reload;
 mod service;
 mod sources;
+mod stacked;
 #[path = "../support/stops.rs"]
 mod stops;
 mod streams;

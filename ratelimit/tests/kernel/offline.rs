@@ -45,7 +45,7 @@ pub fn load_in(unit: Unit, limits: &[LimitSpec], buckets: u64, made: Made) -> Ge
         interfaces: Interfaces::default(),
         allow: PrefixList::default(),
         deny: PrefixList::default(),
-        list_files: Vec::new(),
+        lists: Vec::new(),
         table,
         on_exit: OnExit::Detach,
         on_malformed: OnMalformed::Pass,

@@ -64,14 +64,20 @@ fn range(random: &mut Random, draw: impl Fn(&mut Random) -> u16) -> RangeInclusi
     if random.one_in(2) { one..=one } else { one.min(other)..=one.max(other) }
 }
 
+/// Some prefixes; none at all, as of an empty file; or no condition.
+fn few_if_any(random: &mut Random, prefix: impl Fn(&mut Random) -> Prefix) -> Option<Vec<Prefix>> {
+    let prefixes = random.few(prefix);
+    (!prefixes.is_empty() || random.one_in(8)).then_some(prefixes)
+}
+
 fn random_match(random: &mut Random) -> Match {
     let port = |random: &mut Random| random.of(&PORTS);
     let prefix = |random: &mut Random| -> Prefix { random.of(&PREFIXES).parse().unwrap() };
     let version = |random: &mut Random| random.of(&[IpVersion::V4, IpVersion::V6]);
     Match {
         protocols: random.few(|random| random.of(&PROTOCOLS)),
-        sources: random.few(prefix),
-        destinations: random.few(prefix),
+        sources: few_if_any(random, prefix),
+        destinations: few_if_any(random, prefix),
         source_ports: random.few(|random| range(random, port)),
         destination_ports: random.few(|random| range(random, port)),
         tcp_flags: random
@@ -117,7 +123,7 @@ pub fn network(rules: Vec<Rule>) -> Network {
         interfaces: Interfaces::default(),
         allow: PrefixList::default(),
         deny: PrefixList::default(),
-        list_files: Vec::new(),
+        lists: Vec::new(),
         table: TableSize::at_least(1 << 15).unwrap(),
         on_exit: OnExit::Detach,
         on_malformed: OnMalformed::Pass,
@@ -155,8 +161,8 @@ fn is_match(wanted: &Match, packet: &Packet, length: u64) -> bool {
         }),
     };
     (!is_known || any(&wanted.protocols, |&protocol| u64::from(protocol) == packet.protocol))
-        && any(&wanted.sources, holds(packet.source.to_ip()))
-        && any(&wanted.destinations, holds(packet.destination.to_ip()))
+        && listed(wanted.sources.as_ref(), holds(packet.source.to_ip()))
+        && listed(wanted.destinations.as_ref(), holds(packet.destination.to_ip()))
         && port(&wanted.source_ports, packet.source_port)
         && port(&wanted.destination_ports, packet.destination_port)
         && flags
@@ -167,6 +173,11 @@ fn is_match(wanted: &Match, packet: &Packet, length: u64) -> bool {
         })
         && any(&wanted.lengths, |lengths| lengths.contains(&u16::try_from(length).unwrap_or(u16::MAX)))
         && wanted.ip_version.is_none_or(|wanted| wanted == version)
+}
+
+/// A list of prefixes that is there and empty, as a file may be, has no address.
+fn listed(wanted: Option<&Vec<Prefix>>, matches: impl Fn(&Prefix) -> bool) -> bool {
+    wanted.is_none_or(|wanted| wanted.iter().any(matches))
 }
 
 fn any<T>(wanted: &[T], matches: impl Fn(&T) -> bool) -> bool {

@@ -2,7 +2,12 @@
 
 use std::{collections::HashSet, path::Path};
 
-use crate::{cli::failure::Failure, config::read_prefixes, dataplane::BanError, policy::Prefix};
+use crate::{
+    cli::{failure::Failure, output::complain},
+    config::read_list,
+    dataplane::BanError,
+    policy::Prefix,
+};
 
 /// Prefixes, and where each stands in the file, if it does.
 pub struct Named<'f> {
@@ -15,8 +20,9 @@ impl<'f> Named<'f> {
     pub fn new(given: Vec<Prefix>, file: Option<&'f Path>) -> Result<Self, Failure> {
         let mut prefixes: Vec<_> = given.into_iter().map(|prefix| (None, prefix)).collect();
         if let Some(file) = file {
-            let found = read_prefixes(file).map_err(Failure::wrong_lines)?;
-            prefixes.extend(found.into_iter().map(|(line, prefix)| (Some(line), prefix)));
+            let list = read_list(file).map_err(Failure::wrong_lines)?;
+            list.warnings.iter().for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
+            prefixes.extend(list.prefixes.into_iter().map(|(line, prefix)| (Some(line), prefix)));
         }
         Ok(Self { file, prefixes })
     }

@@ -160,14 +160,23 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "network.rules[].match.source",
-        "address or prefix, or a list",
+        "address, prefix or file, or a list of these",
         Said("any"),
         "Where the packet comes from; written as in `allow`.",
         "match: {source: [198.51.100.0/24, \"2001:db8::/32\"]}",
     ),
     key(
+        "network.rules[].match.source[].file",
+        "path, relative to the file's directory",
+        Required,
+        "A file of prefixes, written and watched as those of `allow`. In `destination` too. While the list is empty, the \
+         rule matches no packet. All rules together may have 1048576 prefixes from files; `allow` and `deny` take more, \
+         and look them up faster.",
+        "match: {source: [{file: networks.txt}, 198.51.100.0/24]}",
+    ),
+    key(
         "network.rules[].match.destination",
-        "address or prefix, or a list",
+        "address, prefix or file, or a list of these",
         Said("any"),
         "Where the packet goes to; written as in `allow`.",
         "match: {destination: 192.0.2.1}",

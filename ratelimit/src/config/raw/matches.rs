@@ -1,5 +1,6 @@
 //! The shape of a rule's condition: `match`.
 
+use super::{RawPrefix, read_prefix};
 use crate::config::{
     error::{At, Report},
     fields::{Field, Text, Texts},
@@ -16,9 +17,9 @@ pub struct RawMatch {
     /// `protocol`
     pub protocol: Option<Texts>,
     /// `source`
-    pub source: Option<Texts>,
+    pub source: Option<RawPrefixes>,
     /// `destination`
-    pub destination: Option<Texts>,
+    pub destination: Option<RawPrefixes>,
     /// `source_port`
     pub source_port: Option<Texts>,
     /// `destination_port`
@@ -35,6 +36,15 @@ pub struct RawMatch {
     pub length: Option<Texts>,
     /// `ip_version`
     pub ip_version: Option<Text>,
+}
+
+/// `source` or `destination`
+#[derive(Debug)]
+pub struct RawPrefixes {
+    /// Where it stands.
+    pub at: At,
+    /// Its items, those of a wrong shape left out.
+    pub items: Vec<RawPrefix>,
 }
 
 /// `tcp_flags`
@@ -70,8 +80,8 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawMatch> {
         at: matches.at().clone(),
         is_empty: matches.is_empty(),
         protocol: matches.texts("protocol", report),
-        source: matches.texts("source", report),
-        destination: matches.texts("destination", report),
+        source: matches.get("source").and_then(|field| read_prefixes(&field, report)),
+        destination: matches.get("destination").and_then(|field| read_prefixes(&field, report)),
         source_port: matches.texts("source_port", report),
         destination_port: matches.texts("destination_port", report),
         tcp_flags: matches.get("tcp_flags").and_then(|flags| read_flags(&flags, report)),
@@ -81,6 +91,11 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawMatch> {
         length: matches.texts("length", report),
         ip_version: matches.text("ip_version", report),
     })
+}
+
+/// One prefix or file, or a list of them.
+fn read_prefixes(field: &Field<'_>, report: &mut Report) -> Option<RawPrefixes> {
+    Some(RawPrefixes { at: field.at().clone(), items: field.each(read_prefix, report)? })
 }
 
 fn read_flags(field: &Field<'_>, report: &mut Report) -> Option<RawFlags> {

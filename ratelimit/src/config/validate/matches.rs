@@ -4,18 +4,18 @@ mod conflicts;
 mod flags;
 mod number;
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, sync::Arc};
 
-use super::word;
+use super::{parsed, prefixes::Lists, word};
 use crate::{
     config::{
         error::{At, Report},
         fields::Texts,
         numbers,
-        raw::RawMatch,
+        raw::{RawMatch, RawPrefix, RawPrefixes},
         words::parse_word,
     },
-    policy::{Fragment, IcmpType, IpVersion, Match, Prefix, TcpFlags},
+    policy::{Fragment, IcmpType, IpVersion, List, Match, Prefix, PrefixList, RuleName, TcpFlags},
 };
 
 const FRAGMENTS: [(&str, Fragment); 3] =
@@ -56,12 +56,19 @@ impl<'r, T> Items<'r, T> {
     }
 }
 
+/// An item of a list of prefixes.
+#[derive(Debug)]
+enum Prefixes {
+    Inline(Prefix),
+    File(Arc<PrefixList>),
+}
+
 /// All parts of a condition.
 #[derive(Debug)]
 struct Parts<'r> {
     protocols: Items<'r, u8>,
-    sources: Items<'r, Prefix>,
-    destinations: Items<'r, Prefix>,
+    sources: Items<'r, Prefixes>,
+    destinations: Items<'r, Prefixes>,
     source_ports: Items<'r, RangeInclusive<u16>>,
     destination_ports: Items<'r, RangeInclusive<u16>>,
     tcp_flags: Option<TcpFlags>,
@@ -73,13 +80,19 @@ struct Parts<'r> {
 }
 
 /// Judges a condition. With a mistake reported, what comes back is not to be used.
-pub fn validate(raw: &RawMatch, report: &mut Report) -> Match {
+pub fn validate(
+    raw: &RawMatch,
+    rule: Option<&RuleName>,
+    lists: &mut Lists<'_>,
+    report: &mut Report,
+) -> Match {
     let protocols = Items::read(raw.protocol.as_ref(), number::protocol, report);
     let icmp_versions = icmp_versions(&protocols);
-    let prefix = |text: &str| text.parse::<Prefix>();
+    let source = rule.map(|rule| List::Source(rule.clone()));
+    let destination = rule.map(|rule| List::Destination(rule.clone()));
     let parts = Parts {
-        sources: Items::read(raw.source.as_ref(), prefix, report),
-        destinations: Items::read(raw.destination.as_ref(), prefix, report),
+        sources: prefixes(raw.source.as_ref(), source.as_ref(), lists, report),
+        destinations: prefixes(raw.destination.as_ref(), destination.as_ref(), lists, report),
         source_ports: Items::read(raw.source_port.as_ref(), number::ports, report),
         destination_ports: Items::read(raw.destination_port.as_ref(), number::ports, report),
         tcp_flags: raw.tcp_flags.as_ref().and_then(|flags| flags::validate(flags, report)),
@@ -97,8 +110,8 @@ pub fn validate(raw: &RawMatch, report: &mut Report) -> Match {
     conflicts::find(raw, &parts, report);
     Match {
         protocols: parts.protocols.values(),
-        sources: parts.sources.values(),
-        destinations: parts.destinations.values(),
+        sources: listed(parts.sources),
+        destinations: listed(parts.destinations),
         source_ports: parts.source_ports.values(),
         destination_ports: parts.destination_ports.values(),
         tcp_flags: parts.tcp_flags,
@@ -108,6 +121,35 @@ pub fn validate(raw: &RawMatch, report: &mut Report) -> Match {
         lengths: parts.lengths.values(),
         ip_version: parts.ip_version,
     }
+}
+
+/// Judges a list of prefixes and files of them.
+fn prefixes<'r>(
+    raw: Option<&'r RawPrefixes>,
+    list: Option<&List>,
+    lists: &mut Lists<'_>,
+    report: &mut Report,
+) -> Items<'r, Prefixes> {
+    let Some(raw) = raw else { return Items { at: None, items: Vec::new(), is_complete: true } };
+    let mut read = |item: &'r RawPrefix| match item {
+        RawPrefix::Inline(text) => Some((Prefixes::Inline(parsed(Some(text), report)?), &text.at)),
+        RawPrefix::File(path) => Some((Prefixes::File(lists.matched(list, path, report)?), &path.at)),
+    };
+    let items: Vec<_> = raw.items.iter().filter_map(&mut read).collect();
+    Items { at: Some(&raw.at), is_complete: items.len() == raw.items.len(), items }
+}
+
+/// `None` if there is no such condition. One that has no prefix, because a file is empty, nothing fulfils.
+fn listed(items: Items<'_, Prefixes>) -> Option<Vec<Prefix>> {
+    items.at?;
+    let mut all = Vec::new();
+    for (item, _) in items.items {
+        match item {
+            Prefixes::Inline(prefix) => all.push(prefix),
+            Prefixes::File(prefixes) => all.extend(prefixes.iter()),
+        }
+    }
+    Some(all)
 }
 
 /// The versions of ICMP that these protocols leave: both if they are others altogether, which `conflicts` reports.

@@ -1,70 +1,170 @@
-//! Lists of prefixes, written into the configuration or in files of their own: one prefix a line, `#` begins a comment.
+//! Lists of prefixes, written into the configuration or in files of their own.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::super::{
-    error::{Report, quoted},
+    error::{At, Report},
     fields::Text,
+    last::LastLists,
+    list_file::{self, ListFile},
     raw::RawPrefix,
-    source::{self, MOST_LIST_BYTES},
 };
 use super::parsed;
-use crate::policy::{Prefix, PrefixError, PrefixList};
+use crate::{
+    policy::{IpVersion, List, ListPart, Prefix, PrefixList},
+    text::Thousands,
+};
 
-/// Mistakes shown of one file.
-const MOST_MISTAKES: usize = 20;
+/// Prefixes at most that all rules together have from files in their conditions. The kernel's tries take about 100 bytes
+/// for each, and a system call.
+const MOST_MATCHED: usize = 1 << 20;
 
-/// Judges a list; the files that it names are added to `files`.
-pub fn validate(
-    raw: &[RawPrefix],
-    directory: &Path,
-    files: &mut Vec<PathBuf>,
-    report: &mut Report,
-) -> PrefixList {
-    let mut prefixes = Vec::new();
-    for item in raw {
-        match item {
-            RawPrefix::Inline(text) => prefixes.extend(parsed::<Prefix>(Some(text), report)),
-            RawPrefix::File(path) => {
-                let file = directory.join(&path.text);
-                read(&file, path, &mut prefixes, report);
-                files.push(file);
-            }
-        }
-    }
-    PrefixList::new(prefixes)
+/// Reads the files that lists name, each once, and keeps account of them.
+pub struct Lists<'c> {
+    directory: &'c Path,
+    /// What files had when they were read last.
+    last: &'c LastLists,
+    read: HashMap<PathBuf, Option<File>>,
+    parts: Vec<ListPart>,
+    /// Prefixes of conditions so far.
+    matched: usize,
 }
 
-fn read(file: &Path, named: &Text, prefixes: &mut Vec<Prefix>, report: &mut Report) {
-    match read_file(file) {
-        Ok(found) => prefixes.extend(found.into_iter().map(|(_, prefix)| prefix)),
-        Err(mistakes) => mistakes.iter().for_each(|mistake| report.error(&named.at, mistake)),
+/// A file that could be read.
+#[derive(Clone)]
+struct File {
+    prefixes: Arc<PrefixList>,
+    /// Of which it has all addresses, and on which line the first prefix of these is.
+    whole: Vec<(IpVersion, usize)>,
+    is_kept: bool,
+}
+
+impl<'c> Lists<'c> {
+    pub fn new(directory: &'c Path, last: &'c LastLists) -> Self {
+        Self { directory, last, read: HashMap::new(), parts: Vec::new(), matched: 0 }
+    }
+
+    /// Where all prefixes came from.
+    pub fn into_parts(self) -> Vec<ListPart> {
+        self.parts
+    }
+
+    /// Judges `allow` or `deny`.
+    pub fn list(&mut self, list: &List, raw: &[RawPrefix], report: &mut Report) -> PrefixList {
+        let (mut all, mut inline) = (Vec::new(), Vec::new());
+        for item in raw {
+            match item {
+                RawPrefix::Inline(text) => inline.extend(parsed::<Prefix>(Some(text), report)),
+                RawPrefix::File(path) => {
+                    let Some((prefixes, whole)) = self.file(list, path, report) else { continue };
+                    self.warn_of_whole(list, path, &whole, report);
+                    all.extend(prefixes.iter().copied());
+                }
+            }
+        }
+        all.extend(&inline);
+        if !inline.is_empty() {
+            let prefixes = Arc::new(PrefixList::new(inline));
+            self.parts.push(ListPart { list: list.clone(), file: None, prefixes, is_kept: false });
+        }
+        PrefixList::new(all)
+    }
+
+    /// Reads a file for a condition; `list` is not known if the rule's name is wrong.
+    pub fn matched(
+        &mut self,
+        list: Option<&List>,
+        path: &Text,
+        report: &mut Report,
+    ) -> Option<Arc<PrefixList>> {
+        let (prefixes, _) = self.file(list?, path, report)?;
+        self.matched += prefixes.len();
+        if self.matched > MOST_MATCHED {
+            let most = Thousands(MOST_MATCHED as u64);
+            let message = format!(
+                "with this file the conditions of all rules have more than {most} prefixes; longer lists fit into \
+                 `allow` and `deny`"
+            );
+            report.error(&path.at, message);
+            return None;
+        }
+        Some(prefixes)
+    }
+
+    fn file(
+        &mut self,
+        list: &List,
+        named: &Text,
+        report: &mut Report,
+    ) -> Option<(Arc<PrefixList>, Vec<(IpVersion, usize)>)> {
+        let path = self.directory.join(&named.text);
+        let last = self.last;
+        let known =
+            self.read.entry(path.clone()).or_insert_with_key(|path| read(path, last, &named.at, report));
+        let File { prefixes, whole, is_kept } = known.clone()?;
+        let is_it = |part: &ListPart| part.list == *list && part.file.as_ref() == Some(&path);
+        if !self.parts.iter().any(is_it) {
+            let prefixes = Arc::clone(&prefixes);
+            self.parts.push(ListPart { list: list.clone(), file: Some(path), prefixes, is_kept });
+        }
+        Some((prefixes, whole))
+    }
+
+    /// As of an inline prefix that is everything.
+    fn warn_of_whole(&self, list: &List, named: &Text, whole: &[(IpVersion, usize)], report: &mut Report) {
+        for (version, line) in whole {
+            let name = if *version == IpVersion::V4 { "IPv4" } else { "IPv6" };
+            let what = match list {
+                List::Allow => "allows every source of it: no rule will limit them",
+                _ => "drops everything of it but what `allow` names",
+            };
+            let file = self.directory.join(&named.text);
+            report.warning(&named.at, format!("{}:{line}: all of {name}: {what}", file.display()));
+        }
     }
 }
 
-/// Reads a file of prefixes; each comes with its line.
-///
-/// # Errors
-/// All mistakes of the file, each with its place.
-pub fn read_file(file: &Path) -> Result<Vec<(usize, Prefix)>, Vec<String>> {
-    let at = file.display();
-    let text =
-        source::read_text(file, MOST_LIST_BYTES).map_err(|refused| vec![format!("{at}: {refused}")])?;
-    let (mut prefixes, mut mistakes, mut more) = (Vec::new(), Vec::new(), 0_usize);
-    for (line, text) in (1..).zip(text.lines()) {
-        let prefix = text.split('#').next().unwrap_or_default().trim();
-        match prefix.parse() {
-            _ if prefix.is_empty() => {}
-            Ok(prefix) => prefixes.push((line, prefix)),
-            Err(_) if mistakes.len() == MOST_MISTAKES => more += 1,
-            Err(error) => {
-                let error: PrefixError = error;
-                mistakes.push(format!("{at}:{line}: {}: {error}", quoted(prefix)));
-            }
+/// Reads a file; what is wrong with it is reported where it is named.
+fn read(path: &Path, last: &LastLists, at: &At, report: &mut Report) -> Option<File> {
+    let ListFile { prefixes, warnings, is_blank } = match list_file::read(path) {
+        Ok(list) => list,
+        Err(mistakes) => {
+            mistakes.iter().for_each(|mistake| report.error(at, mistake));
+            return None;
         }
+    };
+    warnings.iter().for_each(|warning| report.warning(at, warning));
+    if is_blank {
+        let kept = last.of_file(path);
+        report.warning(at, blank(path, kept.as_deref()));
+        let is_kept = kept.is_some();
+        return Some(File { prefixes: kept.unwrap_or_default(), whole: Vec::new(), is_kept });
     }
-    if more > 0 {
-        mistakes.push(format!("{at}: {more} more such lines"));
+    let line_of = |version: IpVersion| {
+        let is_of = |prefix: &Prefix| prefix.address().is_ipv4() == (version == IpVersion::V4);
+        prefixes.iter().filter(|(_, prefix)| is_of(prefix)).min_by_key(|(_, prefix)| prefix.len()).copied()
+    };
+    let widest = [IpVersion::V4, IpVersion::V6].map(|version| (version, line_of(version)));
+    let prefixes = Arc::new(PrefixList::new(prefixes.into_iter().map(|(_, prefix)| prefix).collect()));
+    let is_whole = |version| prefixes.has_all_of(version);
+    let whole = widest.into_iter().filter(|(version, _)| is_whole(*version));
+    let whole = whole.filter_map(|(version, widest)| Some((version, widest?.0))).collect();
+    Some(File { prefixes, whole, is_kept: false })
+}
+
+/// What is said of a file without anything in it: whoever writes one may have failed.
+fn blank(path: &Path, kept: Option<&PrefixList>) -> String {
+    let meant = "a comment in it says that an empty list is meant";
+    let path = path.display();
+    match kept {
+        Some(kept) => {
+            let count = Thousands(kept.len() as u64);
+            format!("{path} is empty now: what it had before stays in force, prefixes: {count}; {meant}")
+        }
+        None => format!("{path} is empty; {meant}"),
     }
-    if mistakes.is_empty() { Ok(prefixes) } else { Err(mistakes) }
 }

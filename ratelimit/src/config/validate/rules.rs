@@ -10,7 +10,9 @@ use ratelimit_common::{
 use super::{
     ban,
     key::{self, Judged},
-    matches, parsed, report_duplicate, word,
+    matches, parsed,
+    prefixes::Lists,
+    report_duplicate, word,
 };
 use crate::{
     config::{
@@ -20,13 +22,13 @@ use crate::{
         rate::parse_rate,
         raw::RawRule,
     },
-    policy::{Action, Key, PacketLimit, PacketLimitError, Rule, Rules, SetError, Unit, duplicates},
+    policy::{Action, Key, PacketLimit, PacketLimitError, Rule, RuleName, Rules, SetError, Unit, duplicates},
 };
 
 const ACTIONS: [(&str, Action); 2] = [("drop", Action::Drop), ("observe", Action::Observe)];
 
 /// Judges all rules.
-pub fn validate(raw: &[RawRule], report: &mut Report) -> Option<Rules> {
+pub fn validate(raw: &[RawRule], lists: &mut Lists<'_>, report: &mut Report) -> Option<Rules> {
     let names: Vec<&Text> = raw.iter().filter_map(|rule| rule.name.as_ref()).collect();
     for (later, earlier) in duplicates(names.iter().map(|name| name.text.as_str())) {
         if let (Some(later), Some(earlier)) = (names.get(later), names.get(earlier)) {
@@ -42,7 +44,7 @@ pub fn validate(raw: &[RawRule], report: &mut Report) -> Option<Rules> {
         if count > Rules::MOST && first_too_many.is_none() {
             first_too_many = Some(key.as_ref().map_or(&raw.at, |judged| judged.at.unwrap_or(&raw.at)));
         }
-        rules.extend(validate_rule(raw, key, report));
+        rules.extend(validate_rule(raw, key, lists, report));
     }
     if let Some(at) = first_too_many {
         report.error(at, SetError::TooManyRules { count });
@@ -50,9 +52,15 @@ pub fn validate(raw: &[RawRule], report: &mut Report) -> Option<Rules> {
     Rules::new(rules).ok()
 }
 
-fn validate_rule(raw: &RawRule, key: Option<Judged<'_>>, report: &mut Report) -> Option<Rule> {
-    let name = parsed(raw.name.as_ref(), report);
-    let matches = raw.matches.as_ref().map(|raw| matches::validate(raw, report)).unwrap_or_default();
+fn validate_rule(
+    raw: &RawRule,
+    key: Option<Judged<'_>>,
+    lists: &mut Lists<'_>,
+    report: &mut Report,
+) -> Option<Rule> {
+    let name: Option<RuleName> = parsed(raw.name.as_ref(), report);
+    let matches = raw.matches.as_ref().map(|raw| matches::validate(raw, name.as_ref(), lists, report));
+    let matches = matches.unwrap_or_default();
     let limit = validate_limit(raw, report);
     let action = word(raw.action.as_ref(), &ACTIONS, report).unwrap_or_default();
     let new_sources = raw

@@ -1,14 +1,14 @@
 //! Conditions that no packet can fulfil together: a rule that never matches is a mistake, and so is an item of a list
 //! that never does.
 
-use super::{BOTH, Items, Parts};
+use super::{BOTH, Items, Parts, Prefixes};
 use crate::{
     config::{
         error::{At, Report},
         numbers::{EXTENSION_HEADERS, ICMP, ICMPV6, PROTOCOLS, TCP, WITH_PORTS},
         raw::RawMatch,
     },
-    policy::{Fragment, IpVersion, Prefix},
+    policy::{Fragment, IpVersion},
 };
 
 /// A condition that packets of some protocols only can fulfil.
@@ -141,8 +141,13 @@ impl<'r> OfVersion<'r> {
     }
 }
 
-fn prefix_versions(prefix: &Prefix) -> Vec<IpVersion> {
-    vec![if prefix.address().is_ipv4() { IpVersion::V4 } else { IpVersion::V6 }]
+/// What a file has may be another tomorrow.
+fn prefix_versions(item: &Prefixes) -> Vec<IpVersion> {
+    match item {
+        Prefixes::Inline(prefix) if prefix.address().is_ipv4() => vec![IpVersion::V4],
+        Prefixes::Inline(_) => vec![IpVersion::V6],
+        Prefixes::File(_) => BOTH.to_vec(),
+    }
 }
 
 fn protocol_versions(protocol: &u8) -> Vec<IpVersion> {
