@@ -289,6 +289,12 @@ impl Limit {
         self.kind
     }
 
+    /// Whether its states depend on where windows lie. A log counts back from the present.
+    #[must_use]
+    pub const fn has_windows(&self) -> bool {
+        !matches!(self.kind, Kind::ArrivalTime | Kind::Log)
+    }
+
     /// What makes two limits read each other's states: the layout, and the window where states depend on it. A sliding
     /// counter's amount decides how wide its states are, but not whose.
     #[must_use]

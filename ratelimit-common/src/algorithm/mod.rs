@@ -6,6 +6,7 @@
 
 pub mod fixed_window;
 pub mod leaky_bucket;
+pub mod realign;
 pub mod sliding_window_counter;
 pub mod sliding_window_log;
 pub mod token_bucket;

@@ -7,6 +7,7 @@
 
 use super::{
     Decision, asked,
+    realign::ClockStep,
     window::{self, Window},
 };
 use crate::{
@@ -188,6 +189,22 @@ impl WideState {
         [self.end.0, self.previous, self.current]
     }
 
+    /// The same after the wall clock was set, as [`realign`](super::realign::realign) does it with words: windows are of
+    /// this length, and one of them begins so long before the table's time as `phase` says.
+    #[must_use]
+    pub fn realigned(self, step: ClockStep, window: Nanos, phase: Nanos, now: Now) -> Self {
+        let into = self.end.0.wrapping_add(phase.0).checked_rem(window.0).unwrap_or(0);
+        let next = Nanos(self.end.0.saturating_add(if into == 0 { 0 } else { window.0 - into }));
+        let ClockStep::Forward(by) = step else { return Self { end: next, ..self } };
+        let moved = self.end.0.saturating_sub(by.0);
+        match moved.saturating_add(window.0) {
+            _ if moved > now.0.0 || self.end <= now.0 => Self { end: Nanos(moved), ..self },
+            // It has become the one before, which counts in the next, and so long as that lasts at least.
+            after if after > now.0.0 => Self { end: next, previous: self.current, current: 0 },
+            _ => Self { end: next, previous: 0, current: 0 },
+        }
+    }
+
     /// The counts as they stand at `now`, and the end of their window.
     fn read(&self, limit: &Limit, now: Now) -> (Nanos, Counts) {
         let left = Window::at(limit, now).left;
@@ -198,9 +215,9 @@ impl WideState {
             return (self.end, counts);
         }
         let (previous, current) = match end.0 - self.end.0 {
-            0 => (self.previous, self.current),
-            // A reload may have moved the windows, so the one before is whichever ended less than a window ago.
-            ago if ago <= limit.window.get() => (self.current, 0),
+            // One that began when windows lay elsewhere goes on until the current one ends.
+            ago if ago < limit.window.get() => (self.previous, self.current),
+            ago if ago / 2 < limit.window.get() => (self.current, 0),
             _ => (0, 0),
         };
         (end, Counts { previous, current, left })
