@@ -29,7 +29,8 @@ pub struct Ban {
     /// Addresses or prefixes.
     #[arg(required_unless_present = "file", value_name = "ADDR[/LEN]")]
     prefixes: Vec<Prefix>,
-    /// Those in a file, too: one a line, # begins a comment; `-` is the standard input. If a line is wrong, nobody is banned.
+    /// Those in a file, too: an address, prefix or range (192.0.2.1-192.0.2.9) a line, # and ; begin comments; `-` is the
+    /// standard input. If a line is wrong, nobody is banned.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
     /// For how long, such as 90s, 1h30m or 7d; at most 365 days.
@@ -124,7 +125,7 @@ pub struct Unban {
     /// Addresses or prefixes, as they were banned.
     #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file"])]
     prefixes: Vec<Prefix>,
-    /// Those in a file, too: one a line, # begins a comment; `-` is the standard input.
+    /// Those in a file, too, as `ban` takes it; `-` is the standard input.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
     /// All bans there are.

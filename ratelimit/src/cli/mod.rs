@@ -101,10 +101,17 @@ impl Cli {
     }
 }
 
+/// The library that watches files says at info that the kernel has forgotten a directory which is gone, as after each swap of
+/// a ConfigMap.
+const QUIET: (&str, &str) = ("notify", "notify=error");
+
 /// To the standard error, as `RUST_LOG` says, else from level info on. What can't be written is lost: the limits matter
 /// more than the log.
 fn start_logging() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let is_asked_for = std::env::var("RUST_LOG").is_ok_and(|asked| asked.contains(QUIET.0));
+    let quiet = QUIET.1.parse().ok().filter(|_| !is_asked_for);
+    let filter = quiet.into_iter().fold(filter, EnvFilter::add_directive);
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     // It fails only if something in this process logs already.
     let _ = tracing_subscriber::fmt()

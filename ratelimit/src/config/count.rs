@@ -2,7 +2,7 @@
 //!
 //! Only how they are written; what a bucket can hold is for `ratelimit_common::limit` to say.
 
-use std::num::NonZeroU64;
+use std::{borrow::Cow, num::NonZeroU64};
 
 use super::error::quoted;
 use crate::policy::Unit;
@@ -120,7 +120,21 @@ pub fn format_amount(amount: Amount) -> String {
     }
 }
 
+/// A number without the `_` that YAML allows between digits.
+pub fn without_underscores(text: &str) -> Cow<'_, str> {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let bytes = text.as_bytes();
+    let is_between =
+        |at: usize| is_digit(at.checked_sub(1).and_then(|at| bytes.get(at))) && is_digit(bytes.get(at + 1));
+    let mut underscores = text.match_indices('_').map(|(at, _)| at).peekable();
+    if underscores.peek().is_none() || !underscores.all(is_between) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace('_', ""))
+}
+
 fn parse(text: &str) -> Result<Amount, CountError> {
+    let text = &*without_underscores(text);
     if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         return Err(CountError::Negative(text.to_owned()));
     }
@@ -222,6 +236,17 @@ mod tests {
         for (text, expected) in cases {
             let message = parse_amount(text).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn digits_may_be_grouped() {
+        for (text, number) in [("5_000", 5_000), ("1_048_576", 1 << 20), ("1_0.2_5k", 10_250)] {
+            assert_eq!(parse_count(text).map(NonZeroU64::get), Ok(number), "{text}");
+        }
+        assert_eq!(parse_amount("1_500B").map(|amount| amount.number.get()), Ok(1_500));
+        for text in ["_5", "5_", "5__0", "5_k", "5_.0", "_", "1_B"] {
+            assert!(matches!(parse_count(text), Err(CountError::NotANumber(_))), "{text}");
         }
     }
 

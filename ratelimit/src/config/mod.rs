@@ -5,6 +5,7 @@
 
 mod certificates;
 mod count;
+mod document;
 mod error;
 mod fields;
 pub mod keys;
@@ -68,8 +69,8 @@ pub fn check(path: &Path) -> Result<Checked, ConfigErrors> {
 /// All mistakes of the file.
 pub fn check_again(path: &Path, last: &LastLists) -> Result<Checked, ConfigErrors> {
     let mut report = Report::new(path);
-    let tree = source::read(path, &mut report).and_then(|text| tree::parse(&text, &mut report));
-    let policy = tree.and_then(|tree| read(&tree, path, last, &|_| Ok(()), &mut report));
+    let policy =
+        document::read(path, &mut report).and_then(|tree| read(&tree, path, last, &|_| Ok(()), &mut report));
     report.finish(policy).map(|(policy, warnings)| Checked { policy, warnings })
 }
 
@@ -119,14 +120,12 @@ pub fn check_files(
     }
     let mut set = FileSet::new(merge_domains);
     let mut reports: Vec<Report> = files.iter().map(|file| Report::new(file)).collect();
-    let read = |(index, (file, report)): (usize, (&PathBuf, &mut Report))| {
-        let tree = source::read(file, report).and_then(|text| tree::parse(&text, report));
-        match tree {
-            Some(tree) if rule_file::is_one(&tree) => Found::Rules(set.add(&tree, index, report)),
-            tree => Found::Configuration(
-                tree.and_then(|tree| read(&tree, file, &LastLists::default(), judge, report)).map(Box::new),
-            ),
-        }
+    let read = |(index, (file, report)): (usize, (&PathBuf, &mut Report))| match document::read(file, report)
+    {
+        Some(tree) if rule_file::is_one(&tree) => Found::Rules(set.add(&tree, index, report)),
+        tree => Found::Configuration(
+            tree.and_then(|tree| read(&tree, file, &LastLists::default(), judge, report)).map(Box::new),
+        ),
     };
     let found: Vec<Found> = files.iter().zip(&mut reports).enumerate().map(read).collect();
     set.warn(&mut reports);

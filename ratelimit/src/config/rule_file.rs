@@ -12,10 +12,10 @@ use std::path::PathBuf;
 pub use self::keys::home_of;
 use self::{descriptor::Descriptors, keys::read_mapping, labels::Labelled, replaces::Replacement};
 use super::{
+    document,
     error::{At, Report},
     fields::{Field, Text},
-    source,
-    tree::{self, Node},
+    tree::Node,
 };
 use crate::policy::application::{Domain, RuleSet, RuleSetError};
 
@@ -30,7 +30,7 @@ pub fn read_all(files: &[PathBuf], merge_domains: bool, report: &mut Report) -> 
     let mut set = FileSet::new(merge_domains);
     let mut reports: Vec<Report> = files.iter().map(|file| Report::new(file)).collect();
     for (index, (file, own)) in files.iter().zip(&mut reports).enumerate() {
-        if let Some(tree) = source::read(file, own).and_then(|text| tree::parse(&text, own)) {
+        if let Some(tree) = document::read(file, own) {
             set.add(&tree, index, own);
         }
     }

@@ -8,7 +8,7 @@ use ratelimit::{
     policy::application::RuleSet,
 };
 
-use super::file;
+use super::{assert_errors, check, file};
 
 fn read(content: &str) -> Result<RuleSet, String> {
     let file = file(content);
@@ -95,4 +95,66 @@ fn whole_files_of_rules_in_the_documents_and_examples_are_accepted() {
     for file in files {
         read(file).unwrap();
     }
+}
+
+const LIMIT: &str = "domain: d\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 5}}]\n";
+
+#[test]
+fn a_document_may_be_closed() {
+    let plain = read(LIMIT).unwrap();
+    for end in ["---", "---\n", "---\n# end\n", "...", "...\n", "...\n---\n", "---\n...\n", "---\n---\n"] {
+        assert_eq!(read(&format!("{LIMIT}{end}")), Ok(plain.clone()), "{end:?}");
+        assert_eq!(read(&format!("---\n{LIMIT}{end}")), Ok(plain.clone()), "{end:?}");
+        check(format!("network: {{rules: [{{name: a, rate: 1/s}}]}}\n{end}")).unwrap();
+    }
+    for more in
+        ["---\ndomain: e", "---\n[]", "---\n~", "---\n''", "---\n---\ndomain: e", "---\n!!str", "---\n&a"]
+    {
+        let errors = read(&format!("{LIMIT}{more}")).unwrap_err();
+        let line = if more.starts_with("---\n---") { 4 } else { 3 };
+        let expected = format!(":{line}:1: a second YAML document begins here");
+        assert!(errors.contains(&expected), "{more:?}: {errors}");
+    }
+}
+
+#[test]
+fn numbers_may_have_their_digits_in_groups() {
+    let limit = |number: &str| read(&LIMIT.replace("unit: 5", &format!("unit: {number}")));
+    assert_eq!(limit("5_000").unwrap(), limit("5000").unwrap());
+    assert_eq!(limit("4_294_967_295").unwrap(), limit("4294967295").unwrap());
+    for wrong in ["_5", "5_", "5__0", "4_294_967_296"] {
+        assert!(limit(wrong).unwrap_err().contains("is not a whole number from 0 to 4294967295"), "{wrong}");
+    }
+    let bucket = |number: &str| {
+        read(&LIMIT.replace("unit: 5", &format!("unit: 5, algorithm: token_bucket, burst: {number}")))
+    };
+    assert_eq!(bucket("20_000").unwrap(), bucket("20k").unwrap());
+}
+
+#[test]
+fn kubernetes_resources_are_recognised() {
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  rules.yaml: |\n    domain: d\n";
+    let expected = "this is a Kubernetes resource (`ConfigMap`), and its contents are wanted: take what is under `data`, key \
+                    `rules.yaml`, as a file";
+    assert_errors(map, &[&format!("4:1 data: {expected}")]);
+    assert!(read(map).unwrap_err().ends_with(&format!(":4:1: data: {expected}")), "{:?}", read(map));
+    let several = format!("{map}  more.yaml: x\n");
+    assert_errors(
+        several,
+        &[
+            "4:1 data: this is a Kubernetes resource (`ConfigMap`), and its contents are wanted: take what is under `data` as a file",
+        ],
+    );
+    let custom = "apiVersion: example.org/v1\nkind: RateLimit\nspec: {domain: d}\n";
+    assert_errors(
+        custom,
+        &[
+            "3:1 spec: this is a Kubernetes resource (`RateLimit`), and its contents are wanted: take what is under `spec`",
+        ],
+    );
+    assert_errors("apiVersion: v1\nkind: ConfigMap\n", &["1:1 : this is a Kubernetes resource"]);
+    // As `validate` has it, which takes files of either kind.
+    let file = file(map);
+    let found = ratelimit::config::check_files(std::slice::from_ref(&file.path), false, &|_| Ok(()));
+    assert!(found[0].as_ref().unwrap_err().to_string().ends_with(expected), "{found:?}");
 }

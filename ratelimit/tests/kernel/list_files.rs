@@ -1,6 +1,8 @@
 //! Files of prefixes: in force as they are published, reloaded when they change, and kept where they become empty.
 
-use std::{fs, process::Command};
+use std::{fs, os::unix::fs::symlink, process::Command};
+
+use nix::sys::signal::Signal;
 
 use crate::{
     daemon::{Daemon, config, config_at, judged, output, reason, rule, run, status, text},
@@ -141,5 +143,32 @@ fn the_network_is_not_up_after_a_trial_that_nobody_confirmed() {
         daemon.wait_for("a reload, which saving the file is too, puts the rules on trial again");
         assert_eq!(metric("ratelimit_network_up").as_deref(), Some("0"));
         assert_eq!(metric("ratelimit_reverted").as_deref(), Some("1"));
+    });
+}
+
+#[test]
+fn a_swapped_directory_is_read_again_without_a_complaint() {
+    isolated(|| {
+        let _link = Link::silent();
+        fs::create_dir("/run/lists").unwrap();
+        let make = |version: u32, list: &str| {
+            fs::create_dir(format!("/run/lists/..{version}")).unwrap();
+            fs::write(format!("/run/lists/..{version}/list.txt"), list).unwrap();
+            symlink(format!("..{version}"), "/run/lists/..new").unwrap();
+            fs::rename("/run/lists/..new", "/run/lists/..data").unwrap();
+        };
+        // As Kubernetes mounts a ConfigMap, and changes it.
+        make(0, "10.0.0.0/8\n");
+        symlink("..data/list.txt", "/run/lists/list.txt").unwrap();
+        let mut daemon = Daemon::start(&config(&["deny: [{file: lists/list.txt}]"], &[EVERY]));
+        for version in 1..4 {
+            make(version, &format!("192.0.2.{version}\n"));
+            fs::remove_dir_all(format!("/run/lists/..{}", version - 1)).unwrap();
+            daemon.wait_for("reloaded");
+        }
+        daemon.signal(Signal::SIGTERM);
+        let said = daemon.last_words();
+        let complaints = |line: &&String| line.contains("inotify") || line.contains("watch");
+        assert_eq!(said.iter().filter(complaints).collect::<Vec<_>>(), [""; 0]);
     });
 }

@@ -8,7 +8,7 @@ use ratelimit_common::{
 use super::{descriptor::flag, keys::read_mapping};
 use crate::{
     config::{
-        count::parse_count,
+        count::{parse_count, without_underscores},
         error::{At, Report, quoted},
         fields::{Field, Mapping, Text},
         limit::{ALGORITHMS, LimitOption, LimitTextError, blamed_option, parse_burst},
@@ -165,7 +165,7 @@ impl Reader<'_, '_> {
             }
             return Some(0);
         };
-        let digits = text.text.strip_prefix('+').unwrap_or(&text.text);
+        let digits = without_underscores(text.text.strip_prefix('+').unwrap_or(&text.text));
         let number = digits.parse::<u32>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
         if number.is_none() {
             let message = format!("{} is not a whole number from 0 to {}", quoted(&text.text), u32::MAX);

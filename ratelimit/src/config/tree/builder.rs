@@ -21,7 +21,8 @@ const NODE_WEIGHT: usize = 64;
 
 /// Reads one YAML document. Mistakes go to `report`; after one in the syntax there is no tree.
 pub fn parse(text: &str, report: &mut Report) -> Option<Node> {
-    let mut builder = Builder { open: Vec::new(), anchors: HashMap::new(), weight: 0, root: None, report };
+    let mut builder =
+        Builder { open: Vec::new(), anchors: HashMap::new(), weight: 0, root: None, second: None, report };
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: MOST_LEVELS,
@@ -70,6 +71,8 @@ struct Builder<'r> {
     anchors: HashMap<usize, Anchored>,
     weight: usize,
     root: Option<Node>,
+    /// Where another document begins. Behind a closing `---` it has nothing in it.
+    second: Option<Position>,
     report: &'r mut Report,
 }
 
@@ -77,6 +80,14 @@ impl Builder<'_> {
     /// `None` ends the reading: what follows could not be understood.
     fn take(&mut self, event: Event<'_>, position: Position, is_empty: bool) -> Option<()> {
         match event {
+            Event::Scalar(_, ScalarStyle::Plain, 0, None) if self.second.is_some() && is_empty => Some(()),
+            Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) | Event::Alias(_)
+                if self.second.is_some() =>
+            {
+                let position = self.second.unwrap_or(position);
+                self.fail(position, "a second YAML document begins here; a file holds one");
+                None
+            }
             Event::Scalar(text, style, anchor, tag) => {
                 // A value that is not there is missed at its key, not behind the colon.
                 let position = if is_empty { self.key_position().unwrap_or(position) } else { position };
@@ -99,8 +110,8 @@ impl Builder<'_> {
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => self.expand(anchor, position),
             Event::DocumentStart(..) if self.root.is_some() => {
-                self.fail(position, "a second YAML document begins here; a file holds one");
-                None
+                self.second = Some(position);
+                Some(())
             }
             _ => Some(()),
         }
