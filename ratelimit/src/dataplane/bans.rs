@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -21,7 +22,7 @@ use super::{
     buckets::Buckets,
     check, clock, denied, lists,
     notes::read_state,
-    pins::Pins,
+    pins::{Pins, map_at},
     sets::{Set, Sets, Words},
     state::State,
 };
@@ -129,13 +130,19 @@ impl Bans {
         let pins = Pins::new(instance)?;
         let state = read_state(&pins)?.ok_or(Error::NotAttached { instance: instance.to_string() })?;
         let facts = state.facts()?;
-        let map = |name: &str| pins.map(name).map(Map::Array);
+        let maps = pins.maps();
+        Self::map(pins, &maps, facts.secret, facts.made_at)
+    }
+
+    /// Those in the maps of a directory, of which these are the facts.
+    pub(super) fn map(pins: Pins, directory: &Path, secret: Secret, made_at: Nanos) -> Result<Self, Error> {
+        let map = |name: &str| map_at(directory, name).map(Map::Array);
         Ok(Self {
             table: Sets::map(&map("BANS")?, bans::SETS)?,
             prefixes: Words::map(&map("BAN_PREFIXES")?, bans::SETS as usize * SLOTS)?,
             lengths: Words::map(&map("BAN_LENGTHS")?, size_of::<Lengths>() / size_of::<u64>())?,
-            secret: facts.secret,
-            made_at: facts.made_at,
+            secret,
+            made_at,
             replaced: AtomicU64::new(0),
             pins,
         })

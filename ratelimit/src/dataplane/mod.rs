@@ -7,6 +7,7 @@ mod attach;
 mod bans;
 mod bpffs;
 mod buckets;
+mod carry;
 mod clock;
 mod counters;
 mod denied;

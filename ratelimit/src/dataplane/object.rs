@@ -74,25 +74,28 @@ pub(super) fn sketch_sets() -> Result<u32, Error> {
 
 /// Whether what is pinned is what this version would pin: the loader takes whatever is there.
 pub(super) fn check_pinned(pins: &Pins, sets: u32) -> Result<(), Error> {
-    for (name, value_size) in SHARED_MAPS {
-        let path = pins.maps().join(name);
-        let info = MapInfo::from_pin(&path)?;
-        let (kind, flags) = match name {
-            "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" | "SKETCH" => (MapType::Array, raw::MMAPABLE),
-            "META" | "TRIAL" => (MapType::Array, 0),
-            "EVENTS" => (MapType::RingBuf, 0),
-            _ => (MapType::PerCpuArray, 0),
-        };
-        let key_size = if kind == MapType::RingBuf { 0 } else { 4 };
-        let found =
-            (info.map_type()?, info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
-        let wanted = (kind, key_size, value_size as u32, entries(name, sets)?, flags);
-        if found != wanted {
-            let what = format!("the map is {found:?} where this version needs {wanted:?}");
-            return Err(Error::Pinned { path, what, instance: pins.instance().to_string() });
-        }
+    SHARED_MAPS.iter().try_for_each(|(name, _)| check_map(pins, &pins.maps(), name, sets))
+}
+
+/// Whether one of the maps, which is pinned in this directory, is what this version would pin.
+pub(super) fn check_map(pins: &Pins, directory: &Path, name: &str, sets: u32) -> Result<(), Error> {
+    let value_size = SHARED_MAPS.iter().find(|(shared, _)| *shared == name).map_or(0, |(_, size)| *size);
+    let path = directory.join(name);
+    let info = MapInfo::from_pin(&path)?;
+    let (kind, flags) = match name {
+        "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" | "SKETCH" => (MapType::Array, raw::MMAPABLE),
+        "META" | "TRIAL" => (MapType::Array, 0),
+        "EVENTS" => (MapType::RingBuf, 0),
+        _ => (MapType::PerCpuArray, 0),
+    };
+    let key_size = if kind == MapType::RingBuf { 0 } else { 4 };
+    let found = (info.map_type()?, info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
+    let wanted = (kind, key_size, value_size as u32, entries(name, sets)?, flags);
+    if found == wanted {
+        return Ok(());
     }
-    Ok(())
+    let what = format!("the map is {found:?} where this version needs {wanted:?}");
+    Err(Error::Pinned { path, what, instance: pins.instance().to_string() })
 }
 
 /// A generation in the kernel, not yet attached to anything.

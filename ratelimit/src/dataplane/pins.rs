@@ -95,8 +95,7 @@ impl Pins {
 
     /// Opens a pinned map.
     pub(super) fn map(&self, name: &str) -> Result<MapData, Error> {
-        let path = self.maps().join(name);
-        MapData::from_pin(&path).map_err(|error| Error::file(path, io_error(&error)))
+        map_at(&self.maps(), name)
     }
 
     fn links(&self) -> PathBuf {
@@ -208,23 +207,31 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes the maps of other versions, after their programs have been replaced.
-    pub(super) fn remove_other_layouts(&self) -> Result<(), Error> {
+    /// The directories of maps that other versions have left.
+    pub(super) fn other_layouts(&self) -> Result<Vec<PathBuf>, Error> {
         let entries = fs::read_dir(&self.directory).map_err(|error| Error::file(&self.directory, error))?;
         let is_layout = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             name.strip_prefix('v').is_some_and(|number| number.parse::<u32>().is_ok()) && *path != self.maps()
         };
-        for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_layout) {
-            remove(&path, |path| fs::remove_dir_all(path))?;
-        }
-        Ok(())
+        Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_layout).collect())
+    }
+
+    /// Removes the maps of other versions, after their programs have been replaced.
+    pub(super) fn remove_other_layouts(&self) -> Result<(), Error> {
+        self.other_layouts()?.iter().try_for_each(|path| remove(path, |path| fs::remove_dir_all(path)))
     }
 
     /// Removes the maps, which must not be in use.
     pub(super) fn remove_maps(&self) -> Result<(), Error> {
         remove(&self.maps(), |path| fs::remove_dir_all(path))
     }
+}
+
+/// Opens a map that is pinned in a directory.
+pub(super) fn map_at(directory: &Path, name: &str) -> Result<MapData, Error> {
+    let path = directory.join(name);
+    MapData::from_pin(&path).map_err(|error| Error::file(path, io_error(&error)))
 }
 
 /// What the system said, which is somewhere among the causes.

@@ -5,7 +5,7 @@ use std::{
     ffi::CString,
     io,
     os::{
-        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
@@ -15,6 +15,7 @@ use nix::libc;
 
 // From the kernel's interface: what bpf(2) is asked to do, and numbers of what it is about.
 const MAP_CREATE: i64 = 0;
+const MAP_LOOKUP_ELEM: i64 = 1;
 const PROG_LOAD: i64 = 5;
 const OBJ_GET: i64 = 7;
 pub(super) const LINK_UPDATE: i64 = 29;
@@ -44,6 +45,13 @@ pub(super) fn load_xdp(instructions: &[u64], flags: u32) -> io::Result<OwnedFd> 
 /// Makes an array of one word, which goes away again with what is returned.
 pub(super) fn make_array(flags: u32) -> io::Result<OwnedFd> {
     new_descriptor(MAP_CREATE, &[pair(MAP_TYPE_ARRAY, 4), pair(8, 1), pair(flags, 0)])
+}
+
+/// Reads the first value of an array, which fills `value`.
+pub(super) fn read_first(array: BorrowedFd<'_>, value: &mut [u8]) -> io::Result<()> {
+    let key = 0_u32;
+    let array = pair(array.as_raw_fd().cast_unsigned(), 0);
+    bpf(MAP_LOOKUP_ELEM, &[array, (&raw const key) as u64, value.as_mut_ptr() as u64, 0]).map(drop)
 }
 
 /// Asks for something to be done with a link that there is not.

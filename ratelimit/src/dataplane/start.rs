@@ -13,6 +13,7 @@ use super::{
     Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce,
     attach::{self, Outcome},
     buckets::Buckets,
+    carry::Earlier,
     check, check_kernel, clock, counters, denied, list_sizes, lists,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
@@ -232,15 +233,20 @@ fn put_in_force(
 ) -> Result<Started, Error> {
     let sets = wanted.network.table.slots() / SLOTS as u32;
     let kept = kept_state(pins, sets)?;
+    let mut earlier = Earlier::find(pins)?;
     // What is in force already goes on where it can.
     let missing = match &old {
         Some(_) => Missing::Known,
-        None => kept.as_ref().map_or(Missing::None, |kept| Missing::Some(kept.wanted())),
+        None => match &kept {
+            Some(kept) => Missing::Some(kept.wanted()),
+            None if !earlier.is_empty() => Missing::Some(&[]),
+            None => Missing::None,
+        },
     };
     let targets = places.targets(pins, &wanted.network.interfaces, missing)?;
     let is_adopted = kept.is_some();
     let before = kept.clone();
-    let mut state = kept.map_or_else(|| State::new(sets), Ok)?;
+    let mut state = kept.map_or_else(|| State::new(sets, earlier.observes()), Ok)?;
     let observes = wanted.observes.unwrap_or(state.observes);
     let observing =
         observes.then(|| Network { rules: wanted.network.rules.observing(), ..wanted.network.clone() });
@@ -259,6 +265,7 @@ fn put_in_force(
     // owners, and nobody takes what was in force before for what is.
     (state.is_starting, state.daemon) = (true, Some(daemon.clone()));
     write_state(&mut generation, &state)?;
+    earlier.carry_bans(pins, &state)?;
     let goes_on =
         !wanted.is_new_trial && old.as_ref().is_some_and(|old| old.compiled.globals.is_on_trial != 0);
     let trial_before = trial::replace_end(&mut generation, wanted.trial_end, goes_on)?;
@@ -284,6 +291,8 @@ fn put_in_force(
     buckets.clamp(&compiled.limits, since(&compiled)?);
     // Numbers that are free from now on must not be in use by a processor that has not come to the end of its packet.
     raw::wait_for_running_programs();
+    // Those that the earlier program has made meanwhile.
+    earlier.carry_bans(pins, &state)?;
     state.retire(&assignment.numbers);
     (state.observes, state.is_starting) = (observes, false);
     let noted = in_force(network, wanted, &assignment.numbers)?;

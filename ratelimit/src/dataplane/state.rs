@@ -119,7 +119,7 @@ pub(super) struct Assignment {
 
 impl State {
     /// Of a table that is made now.
-    pub(super) fn new(sets: u32) -> Result<Self, Error> {
+    pub(super) fn new(sets: u32, observes: bool) -> Result<Self, Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| Error::System {
             what: "random numbers",
@@ -136,7 +136,7 @@ impl State {
             in_force: None,
             is_starting: false,
             daemon: None,
-            observes: false,
+            observes,
         })
     }
 
@@ -147,11 +147,8 @@ impl State {
 
     /// From a map's value; `None` if nothing was written there yet.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Option<Self>, serde_json::Error> {
-        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        if length == 0 {
-            return Ok(None);
-        }
-        serde_json::from_slice(&bytes[..length]).map(Some)
+        let text = text_of(bytes);
+        if text.is_empty() { Ok(None) } else { serde_json::from_slice(text).map(Some) }
     }
 
     pub(super) fn to_bytes(&self) -> Result<Box<[u8; META_BYTES]>, Error> {
@@ -202,6 +199,11 @@ impl State {
     pub(super) fn retire(&mut self, used: &[u32]) {
         self.numbers.retain(|number| used.contains(&number.number));
     }
+}
+
+/// What was written of a map's value, whose other bytes are zero.
+pub(super) fn text_of(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 fn identity(owner: &Owner<'_>) -> Identity {

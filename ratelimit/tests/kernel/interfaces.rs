@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use nix::sys::signal::Signal;
+use ratelimit::dataplane::BanStatus;
 
 use crate::{
     daemon::{Daemon, command, config, judged, output, reason, rule, run, status, text},
@@ -229,6 +230,12 @@ fn long_packets_are_limited_too() {
     });
 }
 
+/// Leaves all as a killed daemon of a version with another layout would have: links, and maps under another number.
+fn leave_other_layout(daemon: Daemon) {
+    daemon.kill();
+    fs::rename(format!("{PINS}/default/v2"), format!("{PINS}/default/v1")).unwrap();
+}
+
 #[test]
 fn an_upgrade_replaces_the_program_and_removes_the_old_maps() {
     isolated(|| {
@@ -236,9 +243,7 @@ fn an_upgrade_replaces_the_program_and_removes_the_old_maps() {
         let config = config(&[], &[EVERY]);
         let daemon = Daemon::start(&config);
         let old = in_kernel();
-        daemon.kill();
-        // As an older version would have left it: links, and maps under another number.
-        fs::rename(format!("{PINS}/default/v2"), format!("{PINS}/default/v1")).unwrap();
+        leave_other_layout(daemon);
         let raw = Raw::new(&link);
         (0..20).for_each(|_| raw.send(&frame()));
         let _daemon = Daemon::start(&config);
@@ -249,6 +254,69 @@ fn an_upgrade_replaces_the_program_and_removes_the_old_maps() {
         assert_eq!(rule(&judged(20), "every"), (10, 10));
         run(&["detach"]);
         assert_no_files();
+    });
+}
+
+#[test]
+fn an_upgrade_carries_bans_and_observing_over() {
+    isolated(|| {
+        let link = Link::silent();
+        let config = config(&[], &[EVERY]);
+        let daemon = Daemon::start(&config);
+        let bans = ["10.9.0.0/16", "192.0.2.7/32", "fd00:0:0:5::/64", "fd00:0:0:6:8000::7/128"];
+        run(&[&["ban", "--for", "7d"], &bans[..]].concat());
+        run(&["ban", "10.8.0.0/16", "--for", "2h"]);
+        run(&["observe", "on"]);
+        let listed =
+            || -> Vec<BanStatus> { serde_json::from_str(&run(&["bans", "--output", "json"])).unwrap() };
+        let before = listed();
+        leave_other_layout(daemon);
+
+        let mut daemon = Daemon::spawn(command(&["run", "--config"]).arg(&config));
+        daemon.wait_for("bans=5");
+        daemon.wait_for("limiting");
+        let after = listed();
+        assert_eq!(after.len(), 5);
+        for (before, after) in before.iter().zip(&after) {
+            let (was, is) = (before.seconds_left, after.seconds_left);
+            assert!(before.prefix == after.prefix && is <= was && was < is + 600, "{before:?} {after:?}");
+        }
+        let raw = Raw::new(&link);
+        for source in ["10.9.1.1", "10.8.1.1", "192.0.2.7", "fd00:0:0:5::1", "fd00:0:0:6:8000::7", "10.7.1.1"]
+        {
+            raw.send(&frames::udp(source.parse().unwrap()));
+        }
+        let status = judged(6);
+        assert_eq!((reason(&status, "banned").packets, status.observes), (5, true));
+        run(&["detach"]);
+        assert_no_files();
+    });
+}
+
+#[test]
+fn an_upgrade_goes_on_without_bans_that_can_not_be_read() {
+    isolated(|| {
+        let _link = Link::silent();
+        let config = config(&[], &[EVERY]);
+        let at = |name: &str| format!("{PINS}/default/v1/{name}");
+        let cases: [(&str, &dyn Fn()); 2] = [
+            ("META: No such file", &|| fs::remove_file(at("META")).unwrap()),
+            ("BANS: the map is", &|| fs::rename(at("LISTS"), at("BANS")).unwrap()),
+        ];
+        for (expected, spoil) in cases {
+            let daemon = Daemon::start(&config);
+            run(&["ban", "10.9.0.0/16"]);
+            leave_other_layout(daemon);
+            spoil();
+            let mut daemon = Daemon::spawn(command(&["run", "--config"]).arg(&config));
+            daemon.wait_for("can't be carried over");
+            daemon.wait_for("limiting");
+            assert_eq!(status().bans, 0);
+            assert!(!fs::exists(at("")).unwrap());
+            run(&["detach"]);
+            let said = daemon.last_words();
+            assert_eq!(said.iter().filter(|line| line.contains(expected)).count(), 1, "{said:#?}");
+        }
     });
 }
 
