@@ -97,21 +97,21 @@ pub fn charge_first(subject: &Subject, index: u64) -> bool {
 extern "C" fn try_first(subject: &Subject, index: u64) -> u64 {
     let rule = globals::rule(index);
     // Twice the same: what one packet takes is known beforehand, what its bytes take must be multiplied.
-    let attempt = if rule.takes_bytes == 0 {
+    if rule.takes_bytes == 0 {
         charge_in_first(&subject.request_for(rule, 1))
     } else {
         charge_in_first(&subject.request_for(rule, subject.bytes as u32))
-    };
-    match attempt {
-        Some(Attempt::Done { allowed: true, .. }) => ALLOWED,
-        Some(Attempt::Done { allowed: false, .. }) => DENIED,
-        _ => DISTURBED,
     }
 }
 
 #[inline(always)]
-fn charge_in_first(request: &Request<'_>) -> Option<Attempt> {
-    table::charge_in_first(first_set(&request.key)?, request)
+fn charge_in_first(request: &Request<'_>) -> u64 {
+    let Some(set) = first_set(&request.key) else { return DISTURBED };
+    match table::charge_in_first(set, request) {
+        Some(Attempt::Done { allowed: true, .. }) => ALLOWED,
+        Some(Attempt::Done { allowed: false, .. }) => DENIED,
+        _ => DISTURBED,
+    }
 }
 
 /// Charges the bucket of the rule at `index`.
@@ -225,19 +225,19 @@ extern "C" fn undo_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn try_charge(subject: *const Subject, index: u64) -> u64 {
-    attempt(subject, index, |request| Some(table::charge(&Buckets, request)), ALLOWED)
+    attempt(subject, index, |request| Some(table::charge(&Buckets(index), request)), ALLOWED)
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn try_charge_known(subject: *const Subject, index: u64) -> u64 {
-    attempt(subject, index, |request| table::charge_known(&Buckets, request), ALLOWED)
+    attempt(subject, index, |request| table::charge_known(&Buckets(index), request), ALLOWED)
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn try_ask(subject: *const Subject, index: u64) -> u64 {
-    attempt(subject, index, |request| Some(table::peek(&Buckets, request)), ALLOWED_NEW)
+    attempt(subject, index, |request| Some(table::peek(&Buckets(index), request)), ALLOWED_NEW)
 }
 
 /// `new` is the answer if the key had no bucket.
@@ -265,5 +265,5 @@ extern "C" fn try_undo(subject: *const Subject, index: u64) -> u64 {
     // SAFETY: as above.
     let Some(subject) = (unsafe { subject.as_ref() }) else { return DISTURBED };
     let request = subject.request(globals::rule(index));
-    if table::undo(&Buckets, &request, clock::now()) { ALLOWED } else { DISTURBED }
+    if table::undo(&Buckets(index), &request, clock::now()) { ALLOWED } else { DISTURBED }
 }

@@ -2,7 +2,7 @@
 
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
-    classify::matching,
+    classify::{Tables as _, matching},
     lists::Listed,
     packet::{self, Address, Packet},
     wire::Reason,
@@ -46,7 +46,12 @@ impl Found {
 /// Judges a packet.
 #[inline(always)]
 pub fn judge(ctx: &XdpContext, found: &mut Found) -> Reason {
-    let early = examine(ctx.ctx, found);
+    // Two functions side by side, so that neither has the other's stack.
+    let early = if globals().reads_whole == 0 && globals().dry_run == 0 {
+        examine_source(ctx.ctx, found)
+    } else {
+        examine(ctx.ctx, found)
+    };
     match Reason::of(early) {
         Some(reason) => reason,
         None => match rules::denying(&mut found.subject, &mut found.rules) {
@@ -64,19 +69,16 @@ pub fn judge(ctx: &XdpContext, found: &mut Found) -> Reason {
 /// No reason yet, and no broken header; one less if there is one.
 const WHOLE_HEADERS: u64 = u64::MAX;
 
-/// All stages before the rules. A function of its own, so that the rules have its stack; and one with a symbol, so that they
-/// are not verified again for each way through it.
+// All stages before the rules. Functions of their own, so that the rules have their stack; and with symbols, so that what
+// comes after them is not verified again for each way through them, nor for each way through the headers.
+
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn examine(context: *mut xdp_md, found: *mut Found) -> u64 {
     // SAFETY: the caller's, or null, which it never is.
     let Some(found) = (unsafe { found.as_mut() }) else { return Reason::NotIp as u64 };
-    found.subject.bytes = XdpFrame::<true>::new(&XdpContext::new(context)).wire_length();
-    if trial::has_failed() {
+    if begin(context, found) {
         return Reason::Reverted as u64;
-    }
-    if globals().reads_whole == 0 && globals().dry_run == 0 {
-        return examine_source(context, found);
     }
     let mut packet = Packet::EMPTY;
     match frame::parse_whole(context, &mut packet) {
@@ -89,30 +91,51 @@ extern "C" fn examine(context: *mut xdp_md, found: *mut Found) -> u64 {
 }
 
 /// Of a packet of which nobody wants more than the source.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn examine_source(context: *mut xdp_md, found: &mut Found) -> u64 {
+extern "C" fn examine_source(context: *mut xdp_md, found: *mut Found) -> u64 {
+    // SAFETY: as above.
+    let Some(found) = (unsafe { found.as_mut() }) else { return Reason::NotIp as u64 };
+    if begin(context, found) {
+        return Reason::Reverted as u64;
+    }
     match packet::parse(&XdpFrame::<false>::new(&XdpContext::new(context))) {
-        Ok(packet) => examine_parsed(&packet, found),
+        Ok(packet) => examine_parsed(&packet, found, || match packet.source {
+            _ if globals().classifies == 0 => globals().rules,
+            Address { bits: [high, low], family } => classify_source(high, low, family),
+        }),
         Err(not_ip) => Reason::of_not_ip(not_ip.hides) as u64,
     }
 }
 
-/// A function with a symbol, so that it is not verified again for each way through the headers.
+/// Notes the packet's bytes; returns whether a trial has failed, so that it passes.
+#[inline(always)]
+fn begin(context: *mut xdp_md, found: &mut Found) -> bool {
+    found.subject.bytes = XdpFrame::<true>::new(&XdpContext::new(context)).wire_length();
+    trial::has_failed()
+}
+
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn examine_packet(packet: *const Packet, found: *mut Found) -> u64 {
     // SAFETY: the caller's, or null, which they never are.
     match unsafe { (packet.as_ref(), found.as_mut()) } {
-        (Some(packet), Some(found)) => examine_parsed(packet, found),
+        (Some(packet), Some(found)) => {
+            let bytes = found.subject.bytes;
+            examine_parsed(packet, found, || match globals().classifies {
+                0 => globals().rules,
+                _ => classify(packet, bytes),
+            })
+        }
         _ => Reason::NotIp as u64,
     }
 }
 
 #[inline(always)]
-fn examine_parsed(packet: &Packet, found: &mut Found) -> u64 {
+fn examine_parsed(packet: &Packet, found: &mut Found, matching: impl Fn() -> u64) -> u64 {
     let bytes = found.subject.bytes;
     if globals().dry_run != 0 {
-        dry_run::note_packet(packet, classify(packet, bytes));
+        dry_run::note_packet(packet, matching());
     }
     let source = Address { bits: bench::source(packet.source.bits), family: packet.source.family };
     match lists::find(&source) {
@@ -125,11 +148,22 @@ fn examine_parsed(packet: &Packet, found: &mut Found) -> u64 {
     if packet.is_neighbour_discovery != 0 {
         return Reason::NeighbourDiscovery as u64;
     }
-    *found = Found { subject: Subject::new(packet, bytes), rules: classify(packet, bytes) };
+    *found = Found { subject: Subject::new(packet, bytes), rules: matching() };
     WHOLE_HEADERS - packet.malformed
 }
 
-#[inline(always)]
-fn classify(packet: &Packet, bytes: u64) -> u64 {
-    if globals().classifies == 0 { globals().rules } else { matching(&Maps, packet, bytes) }
+// The bits of the rules that it matches. Of their own, because the keys of the tries need stack.
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn classify(packet: *const Packet, bytes: u64) -> u64 {
+    // SAFETY: as above.
+    unsafe { packet.as_ref() }.map_or(0, |packet| matching(&Maps, packet, bytes))
+}
+
+/// Of rules that ask for nothing else.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn classify_source(high: u64, low: u64, family: u64) -> u64 {
+    Maps.source(&Address { bits: [high, low], family })
 }

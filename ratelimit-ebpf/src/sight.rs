@@ -36,8 +36,11 @@ static OBSERVED: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(1, 0);
 /// Beside the number of a reason: the packet is the sample of its reason that is due.
 const IS_SAMPLE: u64 = 1 << 32;
 
-/// Beside the number of a reason: a rule that observes would have dropped it.
+/// Beside the number of a reason: a rule that observes would have dropped it; once it is drawn, it is a sample of these.
 const IS_OBSERVED: u64 = 1 << 33;
+
+/// Beside the number of a reason, from this bit on: how many packets a sample stands for.
+const WEIGHT: u32 = 40;
 
 /// Looks at a packet that has been counted.
 #[inline(always)]
@@ -49,7 +52,11 @@ pub fn look(ctx: &XdpContext, reason: Reason, found: &Found, is_sample: bool) {
     if is_sample || is_observed {
         let sample = if is_sample { IS_SAMPLE } else { 0 };
         let observed = if is_observed { IS_OBSERVED } else { 0 };
-        look_closely(ctx.as_ptr().cast(), reason as u64 | sample | observed, found.bytes(), found.denied());
+        let now = clock::monotonic();
+        let drawn = draw(reason as u64 | sample | observed, now);
+        if drawn != 0 {
+            look_closely(ctx.as_ptr().cast(), reason as u64 | drawn, found.bytes(), found.denied(), now);
+        }
     }
 }
 
@@ -57,7 +64,7 @@ pub fn look(ctx: &XdpContext, reason: Reason, found: &Found, is_sample: bool) {
 #[repr(C)]
 struct Seen {
     now: u64,
-    /// The number of its reason, and whether it is about what would have been dropped.
+    /// The number of its reason, whether it is about what would have been dropped, and how many packets it stands for.
     what: u64,
     bytes: u64,
     /// The bits of the rules that denied it.
@@ -70,25 +77,27 @@ struct Seen {
 
 // Functions with a symbol are verified once. What needs stack is split between several of them: the kernel has little.
 
+/// Draws it as a sample of its reason, or of what would have been dropped; zero if it is neither.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn look_closely(context: *mut xdp_md, what: u64, bytes: u64, denied: u64) -> u64 {
-    let now = clock::monotonic();
-    let weight = take(what, now);
-    let is_observed = what & IS_OBSERVED != 0 && is_observed_sample(now);
-    if weight == 0 && !is_observed {
-        return 0;
-    }
+extern "C" fn draw(what: u64, now: u64) -> u64 {
+    let observed = if what & IS_OBSERVED != 0 && is_observed_sample(now) { IS_OBSERVED } else { 0 };
+    take(what, now) << WEIGHT | observed
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn look_closely(context: *mut xdp_md, what: u64, bytes: u64, denied: u64, now: u64) -> u64 {
     // SAFETY: the caller's context.
     let interface = unsafe { (*context).ingress_ifindex }.into();
     let mut packet = Packet::EMPTY;
     let is_ip = frame::parse_whole(context, &mut packet).is_ok().into();
     let seen = Seen { now, what, bytes, denied, is_ip, interface };
     let is_drop = Reason::of(what & 0xffff_ffff).is_some_and(Reason::is_drop);
-    if weight != 0 {
-        weigh(&packet, &seen, weight, is_drop.into());
+    if what >> WEIGHT != 0 {
+        weigh(&packet, &seen, is_drop.into());
     }
-    if is_drop || is_observed {
+    if is_drop || what & IS_OBSERVED != 0 {
         write(&packet, &seen);
     }
     0
@@ -97,11 +106,11 @@ extern "C" fn look_closely(context: *mut xdp_md, what: u64, bytes: u64, denied: 
 /// Counts it among the heaviest sources.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn weigh(packet: *const Packet, seen: *const Seen, weight: u64, is_drop: u64) -> u64 {
+extern "C" fn weigh(packet: *const Packet, seen: *const Seen, is_drop: u64) -> u64 {
     // SAFETY: the caller's, or null, which they never are.
     let (Some(packet), Some(seen)) = (unsafe { (packet.as_ref(), seen.as_ref()) }) else { return 0 };
     let packet = if seen.is_ip == 0 { None } else { Some(packet) };
-    sketch::count(packet, seen.now, is_drop, weight, seen.bytes);
+    sketch::count(packet, seen.now, is_drop, seen.what >> WEIGHT, seen.bytes);
     0
 }
 

@@ -6,8 +6,9 @@ use core::{arch::asm, ptr};
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 use ratelimit_common::{
     limit::Limit,
-    table::{self, Home, Key, Position, Tag},
+    table::{self, Home, Key, Position, Request, Tag},
     time::{Nanos, Now},
+    verifier::opaque,
     wire::{Rule, SetWords},
 };
 
@@ -16,8 +17,8 @@ use crate::{globals, stats};
 #[map]
 static BUCKETS: Array<SetWords> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// The table.
-pub struct Buckets;
+/// The table, for the rule at an index.
+pub struct Buckets(pub u64);
 
 #[inline(always)]
 fn set(number: u64) -> Option<Set> {
@@ -64,6 +65,13 @@ impl table::Table for Buckets {
     }
 
     #[inline(always)]
+    fn decide(&self, request: &Request<'_>, state: u64) -> (bool, u64) {
+        let mut after = 0;
+        let allowed = decide(self.0, state, request.now.0.0, request.cost.into(), &mut after);
+        (opaque(allowed) != 0, after)
+    }
+
+    #[inline(always)]
     fn share_used(&self, tag: Tag, state: u64, now: Now) -> u64 {
         share_used(tag.number().into(), state, now.0.0)
     }
@@ -83,16 +91,28 @@ const NOBODY: u64 = u64::MAX;
 #[inline(never)]
 extern "C" fn nearest_to_fresh(stamp: u64, now: u64) -> u64 {
     let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return NOBODY };
-    match table::nearest_to_fresh(&Buckets, &home, Now(Nanos(now))) {
+    match table::nearest_to_fresh(&Buckets(0), &home, Now(Nanos(now))) {
         Some(position) => position.rank() as u64,
         None => NOBODY,
     }
 }
 
+/// Whether the rule at `index` allows a request; `after` becomes the state after it.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn decide(index: u64, state: u64, now: u64, cost: u64, after: *mut u64) -> u64 {
+    // SAFETY: the caller's, or null, which it never is.
+    let Some(after) = (unsafe { after.as_mut() }) else { return 0 };
+    let limit = &globals::rule(index).limit;
+    let (allowed, state) = table::decide(limit, state, Now(Nanos(now)), cost as u32);
+    *after = state;
+    allowed.into()
+}
+
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn share_used(tag: u64, state: u64, now: u64) -> u64 {
-    table::share_used(&Buckets, Tag::new(tag as u16), state, Now(Nanos(now)))
+    table::share_used(&Buckets(0), Tag::new(tag as u16), state, Now(Nanos(now)))
 }
 
 #[unsafe(no_mangle)]

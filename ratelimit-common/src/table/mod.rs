@@ -119,6 +119,12 @@ pub trait Table {
         nearest_to_fresh(self, home, now)
     }
 
+    /// [`decide`]: a call of its own in the kernel.
+    #[inline(always)]
+    fn decide(&self, request: &Request<'_>, state: u64) -> (bool, u64) {
+        decide(request.limit, state, request.now, request.cost)
+    }
+
     /// [`share_used`]: a call of its own in the kernel.
     #[inline(always)]
     fn share_used(&self, tag: Tag, state: u64, now: Now) -> u64
@@ -179,24 +185,37 @@ pub struct Request<'l> {
 #[inline(always)]
 pub fn charge<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     let Some(home) = table.home(&request.key) else { return Attempt::Again };
-    match find(&home, request.key.word) {
-        Some((slot, word)) => charge_slot(slot, word, request),
-        None => charge_new(table, &home, request),
-    }
+    let found = find(&home, request.key.word);
+    let before = match found {
+        Some((slot, word)) => match read(slot, word) {
+            Some(state) => state,
+            None => return Attempt::Again,
+        },
+        None => algorithm::fresh(request.now),
+    };
+    let (allowed, after) = table.decide(request, before);
+    let is_done = match found {
+        Some((slot, _)) => after == before || slot.replace_state(before, after),
+        None if after == before => table.holds(home.stamp),
+        None => claim(table, &home, &request.key, request.now, after),
+    };
+    if is_done { Attempt::Done { allowed, before, after, is_new: found.is_none() } } else { Attempt::Again }
 }
 
 /// [`charge`] for a bucket that is there, which is most of the time; `None` if it is not.
 #[inline(always)]
 pub fn charge_known<T: Table>(table: &T, request: &Request<'_>) -> Option<Attempt> {
     let Some(home) = table.home(&request.key) else { return Some(Attempt::Again) };
-    find(&home, request.key.word).map(|(slot, word)| charge_slot(slot, word, request))
+    let decide = |state| table.decide(request, state);
+    find(&home, request.key.word).map(|(slot, word)| charge_slot(slot, word, decide))
 }
 
 /// [`charge_known`] for a bucket that lies in the first of its sets, as most do. The second set is not even computed.
 #[cfg(target_arch = "bpf")]
 #[inline(always)]
 pub fn charge_in_first<S: Set>(first: S, request: &Request<'_>) -> Option<Attempt> {
-    find_in(first, request.key.word).map(|slot| charge_slot(slot, request.key.word, request))
+    let decide = |state| decide(request.limit, state, request.now, request.cost);
+    find_in(first, request.key.word).map(|slot| charge_slot(slot, request.key.word, decide))
 }
 
 /// Decides without charging.
@@ -211,8 +230,8 @@ pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
         None if table.holds(home.stamp) => (algorithm::fresh(request.now), true),
         None => return Attempt::Again,
     };
-    let (decision, _) = algorithm::decide(request.limit, state, request.now, request.cost);
-    Attempt::Done { allowed: decision.allowed, before: state, after: state, is_new }
+    let (allowed, _) = table.decide(request, state);
+    Attempt::Done { allowed, before: state, after: state, is_new }
 }
 
 /// Gives a key the state that `change` makes of the one it had, or of a fresh one, and a slot if it has none; true when done.
@@ -312,31 +331,21 @@ fn read<S: Slot>(slot: S, word: u64) -> Option<u64> {
 }
 
 #[inline(always)]
-fn charge_slot<S: Slot>(slot: S, word: u64, request: &Request<'_>) -> Attempt {
+fn charge_slot<S: Slot>(slot: S, word: u64, decide: impl Fn(u64) -> (bool, u64)) -> Attempt {
     let Some(before) = read(slot, word) else { return Attempt::Again };
-    let (decision, after) = algorithm::decide(request.limit, before, request.now, request.cost);
+    let (allowed, after) = decide(before);
     if after == before || slot.replace_state(before, after) {
-        Attempt::Done { allowed: decision.allowed, before, after, is_new: false }
+        Attempt::Done { allowed, before, after, is_new: false }
     } else {
         Attempt::Again
     }
 }
 
-/// Charges a key that has no bucket.
+/// Whether a limit allows a request in a state, and the state after it; see [`algorithm::decide`].
 #[inline(always)]
-fn charge_new<T: Table>(table: &T, home: &Home<T::Set>, request: &Request<'_>) -> Attempt {
-    let fresh = algorithm::fresh(request.now);
-    let (decision, after) = algorithm::decide(request.limit, fresh, request.now, request.cost);
-    let is_done = if after == fresh {
-        table.holds(home.stamp)
-    } else {
-        claim(table, home, &request.key, request.now, after)
-    };
-    if is_done {
-        Attempt::Done { allowed: decision.allowed, before: fresh, after, is_new: true }
-    } else {
-        Attempt::Again
-    }
+pub fn decide(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u64) {
+    let (decision, after) = algorithm::decide(limit, state, now, cost);
+    (decision.allowed, after)
 }
 
 /// Takes a slot for a key that has none, and gives it this state; true when done.
