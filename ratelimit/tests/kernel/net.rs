@@ -93,6 +93,11 @@ impl Namespace {
         Self(thread::scope(|scope| scope.spawn(make).join()).unwrap())
     }
 
+    /// The file that stands for it.
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+
     /// Runs something inside.
     pub fn enter<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         let inside = || {
@@ -129,9 +134,14 @@ impl Link {
 
     /// Without addresses: only the test's own frames are on it.
     pub fn silent() -> Self {
-        let link = Self { client: Namespace::new() };
+        let link = Self::unwired();
         link.add_wire((SERVER, "02:00:00:00:00:01"), (CLIENT, "02:00:00:00:00:02"));
         link
+    }
+
+    /// Without a wire: the test brings its own.
+    pub fn unwired() -> Self {
+        Self { client: Namespace::new() }
     }
 
     /// Another wire between the same two, also without addresses: the ends' names and hardware addresses.

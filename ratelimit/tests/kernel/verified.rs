@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Write as _},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use ratelimit::{compile::Compiled, config, dataplane::Generation, simulate::compile_for};
@@ -21,10 +21,11 @@ const FIRST: &str = "{name: each, rate: 100/s}";
 fn every_shape_of_configuration_is_verified_with_room_for_more() {
     net::isolated(|| {
         let everything = shape(&LISTS_AND_MALFORMED, &everything());
-        let mut on_trial = everything.clone();
-        on_trial.globals.is_on_trial = 1;
+        // More rules are not more to verify: the verifier then knows less of each, and has fewer ways to tell apart.
+        let worst = shape(&LISTS_AND_MALFORMED, &[&BANS[..], &ALGORITHMS].concat());
+        print(&format!("\n{:<36}{:>21}{:>13}", "configuration", "verified instructions", "load time"));
         let first = shape(&[], &[FIRST]);
-        let loaded = [
+        let instructions = [
             load("the first one", &first, Load::Rules),
             load("the first one, debug log", &first, Load::WithLog),
             load("lists", &shape(&LISTS_AND_MALFORMED, &[FIRST]), Load::Rules),
@@ -35,14 +36,18 @@ fn every_shape_of_configuration_is_verified_with_room_for_more() {
             load("64 rules, every dimension", &shape(&[], &rules(64)), Load::Rules),
             load("everything", &everything, Load::Rules),
             load("everything, for simulate", &everything, Load::DryRun),
-            load("everything, debug log", &everything, Load::WithLog),
-            load("everything, on trial", &on_trial, Load::Rules),
-            load("everything, on trial, debug log", &on_trial, Load::WithLog),
+            load("everything, on trial, debug log", &on_trial(&everything), Load::WithLog),
+            load("the worst, on trial, debug log", &on_trial(&worst), Load::WithLog),
         ];
-        print(&loaded);
-        let worst = loaded.iter().filter_map(|loaded| loaded.instructions).max();
+        let worst = instructions.into_iter().flatten().max();
         assert!(worst.is_none_or(|worst| worst <= MOST), "{worst:?} instructions, at most {MOST}");
     });
+}
+
+fn on_trial(compiled: &Compiled) -> Compiled {
+    let mut compiled = compiled.clone();
+    compiled.globals.is_on_trial = 1;
+    compiled
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,19 +57,17 @@ enum Load {
     WithLog,
 }
 
-struct Loaded {
-    name: &'static str,
-    instructions: Option<u32>,
-    took: Duration,
-}
-
-fn load(name: &'static str, compiled: &Compiled, how: Load) -> Loaded {
+/// Loads it, and returns how many instructions were verified, if the kernel says so.
+fn load(name: &'static str, compiled: &Compiled, how: Load) -> Option<u32> {
     let before = Instant::now();
     let load = || Generation::load_alone(compiled, how == Load::DryRun);
     let generation = if how == Load::WithLog { debugging(load) } else { load() };
     let generation = generation.unwrap_or_else(|error| panic!("{name}: {error}"));
-    let took = before.elapsed();
-    Loaded { name, instructions: generation.verified_instructions().unwrap(), took }
+    let took = before.elapsed().as_secs_f64();
+    let instructions = generation.verified_instructions().unwrap();
+    let shown = instructions.map_or_else(|| "not told".to_owned(), |count| count.to_string());
+    print(&format!("{name:<36}{shown:>21}{took:>11.2} s"));
+    instructions
 }
 
 /// Does something while this thread logs at the level of debugging, which the program then does, too.
@@ -74,13 +77,8 @@ fn debugging<T>(what: impl FnOnce() -> T) -> T {
 }
 
 /// Past the harness, which would keep it to itself when the test passes.
-fn print(loaded: &[Loaded]) {
-    let mut table = format!("\n{:<36}{:>21}{:>13}\n", "configuration", "verified instructions", "load time");
-    for Loaded { name, instructions, took } in loaded {
-        let instructions = instructions.map_or_else(|| "not told".to_owned(), |count| count.to_string());
-        table += &format!("{name:<36}{instructions:>21}{:>11.2} s\n", took.as_secs_f64());
-    }
-    io::stdout().write_all(table.as_bytes()).unwrap();
+fn print(line: &str) {
+    io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
 fn shape<R: AsRef<str>>(network: &[&str], rules: &[R]) -> Compiled {
@@ -114,8 +112,8 @@ const KEYS: [&str; 6] = [
 ];
 
 const BANS: [&str; 2] = [
-    "{name: one, rate: 100/s, ban: {after: 10000, within: 10s, for: 10m}}",
-    "{name: two, key: {source: {ipv4: 24, ipv6: 56}}, rate: 1k/s, new_sources: 5k/s, ban: {after: 1, within: 1s, for: 1h}}",
+    "{name: ban, rate: 100/s, ban: {after: 10000, within: 10s, for: 10m}}",
+    "{name: ban-24, key: {source: {ipv4: 24, ipv6: 56}}, rate: 1k/s, new_sources: 5k/s, ban: {after: 1, within: 1s, for: 1h}}",
 ];
 
 /// The part about packets of the example that has every key.

@@ -9,7 +9,29 @@ use crate::command;
 use crate::kernel::TestProgram;
 
 /// Whole names, or modules of which all tests run.
-const SELECTED: &[&str] = &[];
+const SELECTED: &[&str] = &[
+    "verified",
+    "vectors",
+    "simulated",
+    "captures::whole_captures_get_the_same_answers",
+    "virtio",
+    "tunnels",
+    "limits::ipv4_source_above_its_rate_loses_what_is_above_and_others_lose_nothing",
+    "limits::ipv6_addresses_of_one_64_share_a_bucket_and_others_lose_nothing",
+    "limits::allowed_sources_lose_nothing_and_others_do",
+    "interfaces::a_source_has_one_bucket_on_all_interfaces",
+    "interfaces::long_packets_are_limited_too",
+    "bytes::jumbo_frames_count_with_their_whole_length",
+    "bans::a_ban_of_a_24_covers_all_of_it_and_nothing_else",
+    "bans::sources_that_go_on_exceeding_a_rule_are_banned_by_the_kernel",
+    "reload::each_packet_is_judged_by_one_of_two_configurations_and_none_is_lost",
+    "reload::a_trial_that_nobody_confirms_lets_everything_pass_without_a_daemon",
+    "lifecycle::the_next_daemon_goes_on_with_buckets_and_counters",
+    "lifecycle::detach_leaves_nothing_behind_with_a_daemon_or_without",
+    "events::events_say_what_was_dropped_and_why",
+    "top::few_packets_are_counted_exactly_by_source_and_by_network",
+    "unprivileged",
+];
 
 /// The names of the tests that are to run.
 pub fn choose(program: &TestProgram, choice: Choice<'_>) -> Result<Vec<String>> {
