@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use thiserror::Error;
+use tracing::info;
 
 use super::{Bound, ServerError, Servers};
 use crate::{
     application::{SaveError, Service, ServiceError},
     metrics::Requests,
-    policy::application::Application,
+    policy::application::{Application, Auth, UNKNOWN_CLIENT},
 };
 
 /// The application layer can't do it.
@@ -37,6 +38,7 @@ impl Prepared {
     /// The rules need more memory than there is, or an address can't be had.
     pub fn new(application: &Application) -> Result<Self, LayerError> {
         let service = Arc::new(Service::new(application)?);
+        say_who_is_unknown(application);
         Ok(Self { service, bound: Bound::bind(&application.listen)? })
     }
 
@@ -47,6 +49,17 @@ impl Prepared {
     pub fn start(self) -> Result<Layer, LayerError> {
         let servers = Servers::start_at(self.bound, Arc::clone(&self.service))?;
         Ok(Layer { service: self.service, servers })
+    }
+}
+
+/// A limit that seems to be one client's may be that of many.
+fn say_who_is_unknown(application: &Application) {
+    let is_of_clients = application.auth.as_ref().is_some_and(Auth::names_clients);
+    if is_of_clients && application.trusted_hops > 0 {
+        info!(
+            client = UNKNOWN_CLIENT,
+            "all clients for whom the trusted proxies name no address count as one"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     http::Answer,
-    process::{Daemon, Process, accepts, free_address, get, program, until},
+    process::{Daemon, Process, accepts, free_address, from_readme, get, program, until},
     stops::StopsAtEnd,
 };
 
@@ -140,9 +140,13 @@ struct Envoy {
 
 impl Envoy {
     fn start(lines: &str) -> Self {
-        let daemon = Daemon::start(RULES, lines);
+        Self::start_with(RULES, lines, |config| config)
+    }
+
+    fn start_with(rules: &str, lines: &str, edit: impl Fn(String) -> String) -> Self {
+        let daemon = Daemon::start(rules, lines);
         let address = free_address();
-        let file = daemon.write("envoy.yaml", &config(address, daemon.grpc, application()));
+        let file = daemon.write("envoy.yaml", &edit(config(address, daemon.grpc, application())));
         let mut command = Command::new(program("RATELIMIT_ENVOY"));
         command.args([
             "--disable-hot-restart",
@@ -259,6 +263,13 @@ fn the_configuration_that_users_start_from_works() {
     let statuses: Vec<u16> = (0..6).map(|_| ask("alice", "/").status).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
     assert_eq!(ask("alice", "/").header("retry-after").map(|wait| wait != "0"), Some(true));
+    // Bytes that are no text, and whatever else, are a user too; none, or an empty one, is the address.
+    for user in [&b"\xff"[..], b"b\xfccher", b"a\xc3", b"\xc0\xaf", b"\xed\xa0\x80"] {
+        let statuses = [(); 6].map(|()| get_bytes(edge, user).status);
+        assert_eq!(statuses, [200, 200, 200, 200, 200, 429], "{}", user.escape_ascii());
+    }
+    let without = (0..6).map(|index| if index % 2 == 0 { get(edge, "/", &[]) } else { get_bytes(edge, b"") });
+    assert_eq!(without.map(|answer| answer.status).collect::<Vec<_>>(), [200, 200, 200, 200, 200, 429]);
     // Another user each time, so that only the limit of the path decides; it has room for ten.
     let mut users = 0..;
     let mut policy = |path: &str| {
@@ -270,4 +281,31 @@ fn the_configuration_that_users_start_from_works() {
     // The user has four left of five, so that the path has less from the seventh request on.
     let policies: Vec<String> = paths.iter().cycle().take(10).map(|path| policy(path)).collect();
     assert!(policies.last().unwrap().starts_with("\"search\""), "{policies:?}");
+}
+
+/// With a user that need not be text.
+fn get_bytes(edge: SocketAddr, user: &[u8]) -> Answer {
+    let head = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\nx-user: ";
+    Answer::read(TcpStream::connect(edge).unwrap(), &[head, user, b"\r\n\r\n"].concat())
+}
+
+#[test]
+fn costs_that_envoy_would_leave_out_do_not_reach_it() {
+    let routes = from_readme("yaml", "routes:                           # of a virtual host");
+    let (before, after) = ("              routes:\n", "          http_filters:\n");
+    let routes: String = routes.lines().skip(1).map(|line| format!("              {line}\n")).collect();
+    let rules =
+        RULES.replace("requests_per_unit: 3}\n  - key: watched", "requests_per_unit: 10}\n  - key: watched");
+    let envoy = Envoy::start_with(&rules, "", |config| {
+        let (head, rest) = config.split_once(before).unwrap();
+        let (_, tail) = rest.split_once(after).unwrap();
+        format!("{head}{before}{}{after}{tail}", routes.replace("cluster: application", "cluster: app"))
+    });
+    let ask = |user: &str, cost: &str| envoy.get("/user", &[("x-user", user), ("x-cost", cost)]).status;
+    assert_eq!([ask("a", "4"), ask("a", "6"), ask("a", "1")], [200, 200, 429]);
+    for cost in ["1000000001", "99999999999999999999", "-1", "x", "1.5", "0", "", " ", "1,1", "0x1"] {
+        assert_ne!(ask("a", cost), 200, "{cost:?}");
+    }
+    assert_eq!(ask("b", "999999999"), 429);
+    assert_eq!(envoy.statuses(2, "/user", &[("x-user", "a")]), [429; 2]);
 }

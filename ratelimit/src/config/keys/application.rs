@@ -49,7 +49,8 @@ pub const KEYS: &[Key] = &[
         "number from 0 to 100",
         Is("0"),
         "How many proxies stand in front of who asks over HTTP. Each adds the address of who spoke to it to \
-         `X-Forwarded-For`, so the client is counted from the right; what is further left, anybody could have written.",
+         `X-Forwarded-For`, so the client is counted from the right; what is further left, anybody could have written. \
+         From 1 on, clients for whom the proxies name no address are `unknown`, all together.",
         "trusted_hops: 1",
     ),
     key(
@@ -107,7 +108,8 @@ pub const KEYS: &[Key] = &[
         Required,
         "The descriptors of a request: entries in order, whose values may name what the request shows: `{client_address}`, \
          `{method}`, `{path}` (without query), `{host}`, `{header:NAME}` and `{query:NAME}`. A descriptor that names what a \
-         request does not have is left out. Braces that are meant are written twice.",
+         request does not have is left out, with a warning where no other limits those without the header. On a Unix \
+         socket `{client_address}` needs `trusted_hops`. Braces that are meant are written twice.",
         "auth: {domain: edge, descriptors: [{client: \"{client_address}\"}, {user: \"{header:x-user}\", method: \"{method}\"}]}",
     ),
     key(

@@ -97,6 +97,13 @@ impl Auth {
         self.descriptors.iter().filter_map(|template| template.entries.iter().map(entry).collect()).collect()
     }
 
+    /// Whether a descriptor is about the client's address.
+    #[must_use]
+    pub fn names_clients(&self) -> bool {
+        let mut entries = self.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+        entries.any(|(_, template)| template.names(&Fact::ClientAddress))
+    }
+
     fn value(&self, template: &Template, request: &dyn Facts) -> Option<String> {
         let mut value = String::new();
         for part in &template.parts {
