@@ -35,7 +35,7 @@ pub(super) struct Bench<'s> {
 pub(super) fn decide(bench: &Bench<'_>, request: &Request) -> Response {
     let Some(domain) = bench.generation.book.domains.get(&*request.domain) else {
         bench.registry.unknown.allowed.fetch_add(1, Relaxed);
-        let statuses = request.descriptors.iter().map(|_| Status::NONE).collect();
+        let statuses = request.descriptors.iter().take(MOST_DESCRIPTORS).map(|_| Status::NONE).collect();
         return Response { code: Code::Ok, statuses, deciding: None, whole: None };
     };
     if request.is_too_much() {

@@ -8,7 +8,7 @@ mod forwarded;
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED: HeaderName = http::header::FORWARDED;
@@ -35,10 +35,10 @@ pub fn client(headers: &HeaderMap, peer: Option<IpAddr>, trusted_hops: u8) -> Op
 
 /// The hop of `X-Forwarded-For` that is so many from the right, over all its lines.
 fn hop_of_list(headers: &HeaderMap, from_right: usize) -> Option<IpAddr> {
-    let lines: Vec<&str> =
-        headers.get_all(X_FORWARDED_FOR).iter().map(|line| line.to_str().unwrap_or("?")).collect();
-    let hops = lines.iter().rev().flat_map(|line| line.rsplit(',')).map(str::trim);
-    node(hops.filter(|hop| !hop.is_empty()).nth(from_right)?)
+    let lines: Vec<&[u8]> = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
+    // What is no text further left is a stranger's, and must not hide what a proxy wrote.
+    let hops = lines.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    node(str::from_utf8(hops.filter(|hop| !hop.is_empty()).nth(from_right)?).ok()?)
 }
 
 /// The address that a proxy writes, maybe with a port, which may be hidden behind a name (`[::1]:_port`).

@@ -209,6 +209,11 @@ impl Facts for LoggedRequest {
         self.client.parse().ok()
     }
 
+    /// Host names in a log tell clients apart, whose addresses were known.
+    fn unknown_client(&self) -> Option<&'static str> {
+        None
+    }
+
     fn method(&self) -> Option<Cow<'_, str>> {
         self.method.as_deref().map(Cow::Borrowed)
     }

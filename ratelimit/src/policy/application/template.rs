@@ -76,6 +76,10 @@ pub enum TemplateError {
 pub trait Facts {
     /// The client's address, if it can be told.
     fn client_address(&self) -> Option<IpAddr>;
+    /// What stands for an address that can't be told; `None` if descriptors of it are left out.
+    fn unknown_client(&self) -> Option<&'static str> {
+        Some(UNKNOWN_CLIENT)
+    }
     /// The method.
     fn method(&self) -> Option<Cow<'_, str>>;
     /// The path in its one form, without query.
@@ -119,7 +123,7 @@ impl Auth {
         match fact {
             Fact::ClientAddress => {
                 let network = request.client_address().map(|address| self.network(address).into());
-                Some(network.unwrap_or(UNKNOWN_CLIENT.into()))
+                network.or_else(|| request.unknown_client().map(Cow::Borrowed))
             }
             Fact::Method => request.method(),
             Fact::Path => request.path().map(Cow::Owned),

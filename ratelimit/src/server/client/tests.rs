@@ -1,7 +1,5 @@
 //! Whom requests come from, and who can't make them seem to come from elsewhere.
 
-use http::HeaderValue;
-
 use super::*;
 
 fn headers(lines: &[(HeaderName, &str)]) -> HeaderMap {
@@ -64,6 +62,8 @@ fn all_forms_of_addresses_are_read() {
     let mut bytes = headers(&[]);
     bytes.append(X_FORWARDED_FOR, HeaderValue::from_bytes(b"\xff\xfe").unwrap());
     assert_eq!(client(&bytes, None, 1), None);
+    bytes.insert(X_FORWARDED_FOR, HeaderValue::from_bytes(b"\xff\xfe, 1.1.1.1").unwrap());
+    assert_eq!(client(&bytes, None, 1), "1.1.1.1".parse().ok());
 }
 
 #[test]
