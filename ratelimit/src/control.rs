@@ -29,12 +29,13 @@ use tokio::{net::UnixStream, sync::oneshot};
 pub use self::listen::listen;
 use self::peer::{Peer, peer};
 pub use self::{
-    routes::Kernel,
+    routes::{Kernel, Layers, MOST_RULES},
     socket::{ControlSocket, remove_left_over},
 };
 use crate::{
     dataplane::{BanStatus, BucketStatus},
     policy::InstanceName,
+    server::LayerStatus,
 };
 
 /// Takes the answer back to who asked: what was done, or why it was not.
@@ -171,17 +172,37 @@ pub fn ask(
     asked: &Value,
     patience: Duration,
 ) -> Result<Value, ControlError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| ControlError::Broken(error.to_string()))?;
-    let what = format!("/v1/instances/{instance}/{what}");
-    runtime.block_on(async {
-        let answer = tokio::time::timeout(patience, post(path, &what, asked)).await;
-        answer.unwrap_or_else(|_| Err(ControlError::Stuck(path.to_owned())))
-    })
+    exchange(path, Request::post(route(instance, what)), asked.to_string(), patience)
 }
 
-async fn post(path: &Path, what: &str, asked: &Value) -> Result<Value, ControlError> {
-    read(send(path, Request::post(what), asked.to_string()).await?).await
+/// What is in force about requests at the daemon at `path`, which serves `instance`, with at most so many rules; `None` if it
+/// has no application layer.
+///
+/// # Errors
+/// Nobody answers, or what is no such status.
+pub fn requests(
+    path: &Path,
+    instance: &InstanceName,
+    most: usize,
+) -> Result<Option<LayerStatus>, ControlError> {
+    let what = route(instance, &format!("requests/{most}"));
+    let answer = exchange(path, Request::get(what), String::new(), PATIENCE)?;
+    serde_json::from_value(answer).map_err(|error| broken(&error))
+}
+
+fn route(instance: &InstanceName, what: &str) -> String {
+    format!("/v1/instances/{instance}/{what}")
+}
+
+/// Sends a request, waits for at most `patience`, and returns the answer.
+fn exchange(path: &Path, request: Builder, asked: String, patience: Duration) -> Result<Value, ControlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| ControlError::Broken(error.to_string()))?;
+    runtime.block_on(async {
+        let answer = async { read(send(path, request, asked).await?).await };
+        let answer = tokio::time::timeout(patience, answer).await;
+        answer.unwrap_or_else(|_| Err(ControlError::Stuck(path.to_owned())))
+    })
 }
 
 /// Sends a request, and returns the answer of a daemon that does what it is asked.

@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     config::{Checked, LastLists},
-    control::{self, Command, ControlSocket, Kernel},
+    control::{self, Command, ControlSocket, Kernel, Layers},
     dataplane::{Bans, Claim, in_one_line},
     events::Hub,
     metrics::{self, Metrics},
@@ -112,7 +112,7 @@ async fn serve(
     let bans = bans.map(std::sync::Arc::new);
     let instance = running.instance().clone();
     let kernel = bans.clone().map(|bans| Kernel { bans, events: Hub::start(&instance) });
-    let control = socket.serve(&instance, sender, kernel);
+    let control = socket.serve(&instance, sender, Layers { kernel, requests: running.overview() });
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();

@@ -14,11 +14,12 @@ use foldhash::fast::FixedState;
 
 use super::{
     bucket::Bucket,
-    counters::{DomainCounters, RuleCounters},
+    counters::{DomainCounters, RuleCounters, RuleCounts},
     pattern::Pattern,
     response::RuleIdentity,
     values::{self, ValueCounters},
 };
+use crate::policy::application::RequestRate;
 
 type Table<V> = HashMap<Box<str>, V, FixedState>;
 
@@ -65,6 +66,8 @@ pub(super) struct Rule {
     pub(super) replaces: Vec<String>,
     /// `None` if it is unlimited.
     pub(super) bucket: Option<Bucket>,
+    /// The limit as written, for people.
+    pub(super) rate: Option<RequestRate>,
     pub(super) shadow: bool,
     pub(super) quota: bool,
     /// For each entry on the way, how it tells requests apart.
@@ -163,6 +166,15 @@ impl Hash for BucketKey<'_> {
 }
 
 impl Rule {
+    /// What was counted under its label and those of its values.
+    pub(super) fn counts(&self) -> RuleCounts {
+        let mut counts = self.counters.read();
+        if let Some(values) = &self.values {
+            values.each(|_, of_value| counts.add(of_value));
+        }
+        counts
+    }
+
     fn tells(&self, step: &Step) -> bool {
         step.tells(self.detailed)
     }

@@ -8,6 +8,8 @@ use std::{
     },
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     bucket::{Bucket, Verdict},
     values::ValueCounters,
@@ -52,7 +54,7 @@ pub struct DomainCounters {
 }
 
 /// What [`DomainCounters`] counted so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainCounts {
     /// Requests that may go on.
     pub allowed: u64,

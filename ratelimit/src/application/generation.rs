@@ -230,6 +230,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
             identity: Arc::new(identity),
             replaces: limit.replaces.clone(),
             bucket,
+            rate: rate_of(rule).copied(),
             shadow: rule.shadow_mode,
             quota: rule.quota_mode,
             steps,

@@ -40,6 +40,7 @@ mod response;
 mod saved;
 mod service;
 mod soft;
+mod status;
 mod values;
 mod wait;
 
@@ -50,6 +51,7 @@ pub use self::{
     response::{Code, CurrentLimit, Response, RuleIdentity, Status, Statuses, UNLIMITED},
     saved::SaveError,
     service::{InForce, Service, ServiceError},
+    status::{DomainStatus, RequestAction, RequestRuleStatus, ServiceStatus, StoreStatus},
     values::MOST_VALUE_LABELS,
 };
 pub use crate::policy::application::TimeUnit;

@@ -19,6 +19,7 @@ use super::{
     response::Response,
     saved::{self, SaveError},
     soft::Crossings,
+    status::{self, DomainStatus, Part, ServiceStatus, StoreStatus},
 };
 use crate::{
     clock::{Clock, MonotonicClock},
@@ -201,6 +202,35 @@ impl Service {
     #[must_use]
     pub fn keys_in_use(&self) -> u64 {
         self.store.in_use(self.zero.since(self.clock.now()))
+    }
+
+    /// What is in force and what it has done, with at most so many rules and as many domains.
+    #[must_use]
+    pub fn status(&self, most: usize) -> ServiceStatus {
+        let generation = self.generation.load();
+        let rules = status::rules(&generation, most);
+        let domains = Part::of(self.domain_counts(), most, |(_, counts)| counts.allowed + counts.denied);
+        let of_domain = |(domain, counts): (String, DomainCounts)| DomainStatus {
+            domain: status::shown(&domain),
+            counts,
+        };
+        ServiceStatus {
+            shadow_mode: generation.shadow_mode,
+            quota_mode: generation.quota_mode,
+            domains_left_out: domains.left_out,
+            domains: domains.shown.into_iter().map(of_domain).collect(),
+            unknown_domains: self.unknown_domain_counts(),
+            rules_left_out: rules.left_out,
+            rules: rules.shown,
+            request_errors: self.request_errors(),
+            store: StoreStatus {
+                keys: self.keys_in_use(),
+                max_keys: self.settings.max_keys,
+                bytes: self.store.bytes(),
+                live_evictions: self.store.live_evictions(),
+                state_file: self.settings.state_file.as_ref().map(|path| path.display().to_string()),
+            },
+        }
     }
 
     /// The store.

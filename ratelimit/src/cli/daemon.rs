@@ -14,6 +14,7 @@ use crate::{
     control::{self, AnsweredBuckets, AskedBuckets, ControlError, PATIENCE},
     dataplane::{self, BanStatus},
     policy::InstanceName,
+    server::LayerStatus,
 };
 
 /// Which daemon.
@@ -37,6 +38,20 @@ impl DaemonArgs {
             ControlError::Refused(why) => Failure::failed(why),
             other => Failure::failed(other),
         })
+    }
+
+    /// The instance.
+    pub const fn instance(&self) -> &InstanceName {
+        &self.instance.instance
+    }
+
+    /// What is in force about requests, with at most so many rules; `None` if nothing is, or no daemon is there.
+    pub fn requests(&self, most: usize) -> Result<Option<LayerStatus>, ControlError> {
+        let path = self.path(self.instance())?;
+        match control::requests(&path, self.instance(), most) {
+            Err(ControlError::Nobody { .. }) => Ok(None),
+            answer => answer,
+        }
     }
 
     /// Where the daemon is asked.

@@ -3,10 +3,19 @@
 use std::fmt;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{InstanceArgs, answer_with, failure::Failure, output::Output, table::Table};
+use super::{
+    answer_with,
+    daemon::DaemonArgs,
+    failure::Failure,
+    output::Output,
+    status::{RequestRules, has_no_network},
+    table::Table,
+};
 use crate::{
+    application::ServiceStatus,
+    control::MOST_RULES,
     dataplane::{self, RuleStatus},
     text::Thousands,
 };
@@ -15,11 +24,17 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Rules {
     #[command(flatten)]
-    instance: InstanceArgs,
+    daemon: DaemonArgs,
 }
 
-/// The answer.
+/// The answer: each part is there if the instance has that layer.
 struct Answer {
+    packets: Option<Packets>,
+    requests: Option<ServiceStatus>,
+}
+
+/// Rules on packets.
+struct Packets {
     rules: Vec<RuleStatus>,
     /// Whether none of them drops for the time being.
     observes: bool,
@@ -29,18 +44,48 @@ impl Rules {
     /// Lists them.
     ///
     /// # Errors
-    /// The instance is not attached, or can't be looked at.
+    /// The instance has no rules in force, or can't be looked at.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let status = dataplane::status(&self.instance.instance).map_err(Failure::failed)?;
-        let json = json!({"rules": status.rules, "observes": status.observes});
-        answer_with(output, &Answer { rules: status.rules, observes: status.observes }, &json)
+        let requests = self.daemon.requests(MOST_RULES);
+        let packets = match (dataplane::status(self.daemon.instance()), &requests) {
+            (Ok(status), _) => Some(Packets { rules: status.rules, observes: status.observes }),
+            (Err(error), Ok(Some(_))) if has_no_network(&error) => None,
+            (Err(error), _) => return Err(Failure::failed(error)),
+        };
+        let requests = requests.map_err(Failure::failed)?.map(|layer| layer.service);
+        let answer = Answer { packets, requests };
+        answer_with(output, &answer, &answer.json())
+    }
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        let (packets, requests) = (self.packets.as_ref(), self.requests.as_ref());
+        json!({
+            "rules": packets.map_or(&[][..], |packets| &packets.rules),
+            "observes": packets.is_some_and(|packets| packets.observes),
+            "request_rules": requests.map_or(&[][..], |service| &service.rules),
+            "request_rules_left_out": requests.map_or(0, |service| service.rules_left_out),
+        })
     }
 }
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(packets) = &self.packets {
+            packets.fmt(f)?;
+        }
+        if self.packets.is_some() && self.requests.is_some() {
+            writeln!(f)?;
+        }
+        self.requests.as_ref().map_or(Ok(()), |service| RequestRules(service).fmt(f))
+    }
+}
+
+impl fmt::Display for Packets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.rules.is_empty() {
-            return writeln!(f, "no rules: every packet passes");
+            return writeln!(f, "no rules on packets: every packet passes");
         }
         let mut table = Table::new([
             "RULE",
@@ -117,14 +162,14 @@ mod tests {
     #[test]
     fn rules_are_shown_with_their_shares() {
         let rules = vec![rule("every", "drop", 3_000, 1_000), rule("watch", "observe", 0, 0)];
-        let text = Answer { rules: rules.clone(), observes: false }.to_string();
+        let text = Packets { rules: rules.clone(), observes: false }.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
             "every  drop      3,000    1,000  25.0 %        100,000  rate=5/s  source v4/32 v6/64  any packet"
         );
         assert_eq!(lines.last().unwrap().split(':').next(), Some("A rule that observes drops nothing"));
-        let text = Answer { rules, observes: true }.to_string();
+        let text = Packets { rules, observes: true }.to_string();
         assert!(text.contains("every  observe") && text.contains("`ratelimit observe off`"), "{text}");
     }
 

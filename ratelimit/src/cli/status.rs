@@ -1,5 +1,7 @@
 //! `ratelimit status`: what is in force and what it has done.
 
+mod requests;
+
 use std::{
     fmt,
     path::PathBuf,
@@ -14,10 +16,16 @@ use super::{InstanceArgs, answer_with, failure::Failure, output::Output, rules::
 use crate::{
     control,
     dataplane::{self, Error, ReasonStatus, Status, TRIED_AGAIN, TrialStatus},
+    server::LayerStatus,
     text::Thousands,
 };
+pub use requests::Rules as RequestRules;
+use requests::{Counts, Head};
 
-/// Shows what is in force, where, and how many packets passed and were dropped.
+/// Rules on requests that are shown at most, and domains.
+const MOST_RULES: usize = 100;
+
+/// Shows what is in force, where, and how many packets and requests passed and did not.
 #[derive(Debug, Args)]
 pub struct Show {
     #[command(flatten)]
@@ -25,6 +33,11 @@ pub struct Show {
     /// The daemon's control socket, if it is not where the daemon has noted it.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+}
+
+/// Whether an instance may still have a daemon for which the kernel has nothing.
+pub const fn has_no_network(error: &Error) -> bool {
+    matches!(error, Error::NotAttached { .. } | Error::NoPermission { .. } | Error::NoBpffs { .. })
 }
 
 /// The answer.
@@ -37,6 +50,20 @@ struct Answer {
     mute: Option<PathBuf>,
     #[serde(flatten)]
     status: Status,
+    /// What is in force about requests, if anything.
+    application: Option<LayerStatus>,
+    /// Why that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application_error: Option<String>,
+}
+
+/// The same of a daemon that has nothing in the kernel.
+#[derive(Serialize)]
+struct Requests {
+    daemon: i32,
+    instance: String,
+    network: bool,
+    application: Option<LayerStatus>,
 }
 
 impl Show {
@@ -49,23 +76,21 @@ impl Show {
             Ok(answer) => return answer_with(output, &answer, &json!(answer)),
             Err(error) => error,
         };
-        let has_no_network =
-            matches!(error, Error::NotAttached { .. } | Error::NoPermission { .. } | Error::NoBpffs { .. });
-        let Some(process) = self.daemon_without_network().filter(|_| has_no_network) else {
+        let Some((daemon, path)) = self.daemon_without_network().filter(|_| has_no_network(&error)) else {
             return Err(Failure::failed(error));
         };
-        let instance = &self.instance.instance;
-        let text = format!(
-            "instance    {instance}\ndaemon      running, process {process}\nnetwork     no rules on packets\n"
-        );
-        let json = json!({"daemon": process, "instance": instance.as_str(), "network": false});
-        answer_with(output, &text, &json)
+        let instance = self.instance.instance.to_string();
+        let application = control::requests(&path, &self.instance.instance, MOST_RULES);
+        let application = application.map_err(Failure::failed)?;
+        let answer = Requests { daemon, instance, network: false, application };
+        answer_with(output, &answer, &json!(answer))
     }
 
-    /// The process that answers for an instance that has nothing in the kernel.
-    fn daemon_without_network(&self) -> Option<i32> {
+    /// The process that answers for an instance that has nothing in the kernel, and where.
+    fn daemon_without_network(&self) -> Option<(i32, PathBuf)> {
         let default = || control::default_path(&self.instance.instance).ok();
-        control::daemon(&self.control.clone().or_else(default)?)
+        let path = self.control.clone().or_else(default)?;
+        Some((control::daemon(&path)?, path))
     }
 
     fn answer(&self) -> Result<Answer, Error> {
@@ -77,7 +102,26 @@ impl Show {
         let path = self.control.clone().or(noted.map(|daemon| daemon.control));
         let path = path.or_else(|| control::default_path(instance).ok()).filter(|_| is_running);
         let answering = path.as_deref().and_then(control::daemon);
-        Ok(Answer { daemon: answering.or(process), mute: path.filter(|_| answering.is_none()), status })
+        // What it has in the kernel is told even if it does not answer.
+        let asked = path.as_deref().filter(|_| answering.is_some());
+        let application = asked.map(|path| control::requests(path, instance, MOST_RULES)).transpose();
+        let (application, application_error) = match application {
+            Ok(application) => (application.flatten(), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let mute = path.filter(|_| answering.is_none());
+        Ok(Answer { daemon: answering.or(process), mute, status, application, application_error })
+    }
+}
+
+impl fmt::Display for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "instance    {}", self.instance)?;
+        writeln!(f, "daemon      running, process {}", self.daemon)?;
+        writeln!(f, "network     no rules on packets")?;
+        let Some(layer) = &self.application else { return Ok(()) };
+        write!(f, "{}", Head { layer, has_config: false })?;
+        write!(f, "\n{}", Counts(&layer.service))
     }
 }
 
@@ -132,8 +176,18 @@ impl fmt::Display for Answer {
         if status.events.lost > 0 {
             writeln!(f, "events      {} lost: the daemon was not there or too slow", status.events.lost)?;
         }
+        if let Some(layer) = &self.application {
+            write!(f, "{}", Head { layer, has_config: true })?;
+        }
+        if let Some(error) = &self.application_error {
+            writeln!(f, "requests    not known: {error}")?;
+        }
         writeln!(f, "\n{}", packets(status))?;
-        write!(f, "{}", rules(status))
+        write!(f, "{}", rules(status))?;
+        match &self.application {
+            Some(layer) => write!(f, "\n{}", Counts(&layer.service)),
+            None => Ok(()),
+        }
     }
 }
 

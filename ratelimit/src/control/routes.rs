@@ -27,6 +27,7 @@ use crate::{
     events::{Hub, MOST_CLIENTS},
     http1::converse,
     policy::{InstanceName, Prefix, PrefixList},
+    server::Overview,
 };
 
 /// So many connections at once.
@@ -38,6 +39,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a request at most.
 const MOST_REQUEST: usize = 64 << 10;
 
+/// Rules on requests that are listed at most, and domains.
+pub const MOST_RULES: usize = 10_000;
+
 /// How long a ban lasts if nobody says.
 pub const DEFAULT_BAN: Duration = Duration::from_secs(600);
 
@@ -46,7 +50,16 @@ pub const DEFAULT_BAN: Duration = Duration::from_secs(600);
 struct Daemon {
     instance: Arc<str>,
     commands: mpsc::Sender<Command>,
-    kernel: Option<Kernel>,
+    layers: Layers,
+}
+
+/// What the daemon has, for those who ask at its control socket.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    /// The network layer.
+    pub kernel: Option<Kernel>,
+    /// The application layer.
+    pub requests: Option<Overview>,
 }
 
 /// What the control socket needs of the network layer.
@@ -67,16 +80,17 @@ impl ControlSocket {
         &self,
         instance: &InstanceName,
         commands: mpsc::Sender<Command>,
-        kernel: Option<Kernel>,
+        layers: Layers,
     ) -> io::Result<()> {
         let listener = UnixListener::from_std(self.listener().try_clone()?)?;
-        let daemon = Daemon { instance: instance.as_str().into(), commands, kernel };
+        let daemon = Daemon { instance: instance.as_str().into(), commands, layers };
         let routes = Router::new()
             .route("/detach", routing::post(detach))
             .route("/reload", routing::post(reload))
             .route("/observe", routing::post(observe))
             .route("/buckets", routing::post(buckets))
             .route("/events", routing::get(listen))
+            .route("/requests/{most}", routing::get(requests))
             .route("/bans", routing::get(list).post(ban).delete(unban))
             .layer(DefaultBodyLimit::max(MOST_REQUEST))
             .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
@@ -103,9 +117,15 @@ impl ControlSocket {
     }
 }
 
+/// What is common to all paths.
+#[derive(Deserialize)]
+struct OfInstance {
+    instance: String,
+}
+
 async fn only_this_instance(
     State(daemon): State<Daemon>,
-    PathPart(instance): PathPart<String>,
+    PathPart(OfInstance { instance }): PathPart<OfInstance>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -195,6 +215,18 @@ async fn buckets(State(daemon): State<Daemon>, asked: Asked<AskedBuckets>) -> Re
     }
 }
 
+/// What is in force about requests, with at most so many rules and as many domains: `null` if the daemon has no application
+/// layer. A reload does not hold it up.
+async fn requests(State(daemon): State<Daemon>, PathPart((_, most)): PathPart<(String, usize)>) -> Response {
+    let most = most.min(MOST_RULES);
+    let Some(overview) = daemon.layers.requests else { return Json(Value::Null).into_response() };
+    // It looks at all buckets of the store.
+    match tokio::task::spawn_blocking(move || overview.status(most)).await {
+        Ok(status) => Json(status).into_response(),
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AskedBan {
@@ -255,7 +287,7 @@ type Refused = (StatusCode, String);
 
 fn kernel(daemon: &Daemon) -> Result<&Kernel, Refused> {
     let none = || (StatusCode::NOT_FOUND, "this daemon limits no packets: it has no `network`".to_owned());
-    daemon.kernel.as_ref().ok_or_else(none)
+    daemon.layers.kernel.as_ref().ok_or_else(none)
 }
 
 fn prefix(text: &str) -> Result<Prefix, Refused> {

@@ -1,6 +1,9 @@
 //! What a running daemon has in force, and what can be done with it.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
 use ratelimit_common::time::Nanos;
@@ -14,12 +17,13 @@ use crate::{
     dataplane::{Bans, Claim, Log, TrialStatus},
     metrics::Reloads,
     policy::{Application, InstanceName, OnExit, Policy},
-    server::{Layer, LayerError, Prepared},
+    server::{Layer, LayerError, Overview, Prepared},
     text::{Shown, ShownLines},
 };
 
 /// A policy in force.
 pub struct Running {
+    config: PathBuf,
     policy: Policy,
     packets: Option<Packets>,
     requests: Option<Layer>,
@@ -28,6 +32,7 @@ pub struct Running {
 
 /// A policy whose rules on packets are in force, and whose servers do not answer yet.
 pub struct Started {
+    config: PathBuf,
     policy: Policy,
     packets: Option<Packets>,
     requests: Option<Prepared>,
@@ -54,7 +59,7 @@ impl Started {
         let start = |(claim, network)| Packets::start(claim, config, network, revert_after, control);
         let packets = claim.zip(policy.network.clone()).map(start).transpose()?;
         reloads.started();
-        Ok(Self { policy, packets, requests, reloads })
+        Ok(Self { config: config.to_owned(), policy, packets, requests, reloads })
     }
 
     /// Lets the servers answer, on threads of their own.
@@ -62,9 +67,9 @@ impl Started {
     /// # Errors
     /// There can be no threads.
     pub fn serve(self) -> Result<Running> {
-        let Self { policy, packets, requests, reloads } = self;
+        let Self { config, policy, packets, requests, reloads } = self;
         let requests = requests.map(Prepared::start).transpose()?;
-        Ok(Running { policy, packets, requests, reloads })
+        Ok(Running { config, policy, packets, requests, reloads })
     }
 }
 
@@ -82,6 +87,11 @@ impl Running {
     /// Who decides about requests and who asks, if anybody.
     pub const fn requests(&self) -> Option<&Layer> {
         self.requests.as_ref()
+    }
+
+    /// For who asks what is in force about requests.
+    pub fn overview(&self) -> Option<Overview> {
+        self.requests.as_ref().map(|layer| layer.overview(self.config.clone()))
     }
 
     /// Its instance.

@@ -1,12 +1,12 @@
 //! The application layer as a daemon has it: who decides, and the servers that ask.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tracing::info;
 
-use super::{Bound, ServerError, Servers};
+use super::{Bound, Overview, ServerError, Servers, overview::Since};
 use crate::{
     application::{SaveError, Service, ServiceError},
     metrics::Requests,
@@ -48,7 +48,9 @@ impl Prepared {
     /// There can be no threads.
     pub fn start(self) -> Result<Layer, LayerError> {
         let servers = Servers::start_at(self.bound, Arc::clone(&self.service))?;
-        Ok(Layer { service: self.service, servers })
+        let since = Since::default();
+        since.now();
+        Ok(Layer { service: self.service, servers, since })
     }
 }
 
@@ -68,6 +70,7 @@ fn say_who_is_unknown(application: &Application) {
 pub struct Layer {
     service: Arc<Service>,
     servers: Servers,
+    since: Since,
 }
 
 impl Layer {
@@ -79,6 +82,7 @@ impl Layer {
         let certificates = self.servers.read_certificates(application)?;
         self.service.reload(application)?;
         certificates.put_in_force();
+        self.since.now();
         Ok(())
     }
 
@@ -88,6 +92,12 @@ impl Layer {
     /// It can't be.
     pub fn go_back(&self, application: &Application) -> Result<(), LayerError> {
         Ok(self.service.reload(application)?)
+    }
+
+    /// For who asks what is in force by the file `config`.
+    #[must_use]
+    pub fn overview(&self, config: PathBuf) -> Overview {
+        Overview::new(config, Arc::clone(&self.service), &self.servers, self.since.clone())
     }
 
     /// Adds what is counted to a registry.

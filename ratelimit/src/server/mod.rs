@@ -16,6 +16,7 @@ mod layer;
 mod limits;
 mod listen;
 mod message;
+mod overview;
 pub mod proto;
 mod state;
 pub mod stats;
@@ -43,6 +44,7 @@ use self::{
 };
 pub use self::{
     layer::{Layer, LayerError, Prepared},
+    overview::{LayerStatus, ListenerStatus, Overview},
     tls::{
         DoubtfulCertificate, FreshCertificates, TlsError, certificates, check_certificates, own_certificates,
         private_key, shown_time,
@@ -107,6 +109,7 @@ pub struct Servers {
     doors: Vec<JoinHandle<()>>,
     certificates: Vec<Arc<Certificates>>,
     addresses: Addresses,
+    listeners: Vec<ListenerStatus>,
     stats: Arc<Stats>,
 }
 
@@ -168,6 +171,7 @@ impl Servers {
             doors: Vec::new(),
             certificates: Vec::new(),
             addresses: Addresses::default(),
+            listeners: Vec::new(),
             stats,
         };
         servers.open(bound, &phase);
@@ -190,6 +194,11 @@ impl Servers {
             };
             info!(address = %door.address(), protocol = name, tls = door.certificates().is_some(), "answering");
             addresses.push(door.address().clone());
+            self.listeners.push(ListenerStatus {
+                protocol: name.to_ascii_lowercase(),
+                address: door.address().to_string(),
+                tls: door.certificates().is_some(),
+            });
             self.certificates.extend(door.certificates().cloned());
             let site = Site {
                 answerer: answerer.clone(),
@@ -205,6 +214,12 @@ impl Servers {
     #[must_use]
     pub const fn addresses(&self) -> &Addresses {
         &self.addresses
+    }
+
+    /// Where they listen, and what is spoken there.
+    #[must_use]
+    pub fn listeners(&self) -> &[ListenerStatus] {
+        &self.listeners
     }
 
     /// What they count.

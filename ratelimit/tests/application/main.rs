@@ -15,6 +15,7 @@ mod replaces;
 mod reports;
 mod soft;
 mod state;
+mod status;
 #[path = "../support/stops.rs"]
 mod stops;
 mod waits;

@@ -69,16 +69,36 @@ fn a_start_is_followed_by_no_reload() {
 }
 
 #[test]
-fn a_daemon_without_network_has_a_status() {
-    let daemon = Daemon::start(&rules(1000), AUTH);
+fn a_daemon_without_network_has_a_status_and_rules() {
+    let daemon = Daemon::start(&rules(1), AUTH);
     let control = daemon.path("control.sock");
-    let mut status = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
-    let shown = status.args(["status", "--control"]).arg(&control).output().unwrap();
-    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(
-        shown.status.success() && text.contains("running, process") && text.contains("no rules on packets"),
-        "{shown:?}"
-    );
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+        let shown = command.args(arguments).arg("--control").arg(&control).output().unwrap();
+        assert!(shown.status.success(), "{arguments:?} {shown:?}");
+        String::from_utf8(shown.stdout).unwrap()
+    };
+    for _ in 0..3 {
+        get(daemon.http, "/v1/auth?user=probe", &[]);
+    }
+    let text = run(&["status"]);
+    for part in [
+        "running, process",
+        "no rules on packets",
+        &format!("config      {}, in force for ", daemon.path("ratelimit.yaml").display()),
+        &format!("listening   HTTP at {}\n", daemon.http),
+        &format!("listening   gRPC at {}\n", daemon.grpc),
+        "requests    1 rule in 1 domain\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&run(&["status", "--output", "json"])).unwrap();
+    let rule = &json["application"]["rules"][0];
+    assert_eq!((&rule["allowed"], &rule["denied"]), (&1.into(), &2.into()), "{json}");
+    assert_eq!(json["network"], false);
+    let rules: serde_json::Value = serde_json::from_str(&run(&["rules", "--output", "json"])).unwrap();
+    assert_eq!(rules["request_rules"][0], *rule);
+    assert!(run(&["rules"]).starts_with("DOMAIN  RULE "));
 }
 
 #[test]

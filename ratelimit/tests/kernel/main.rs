@@ -23,6 +23,7 @@ mod headers;
 mod interfaces;
 mod keys;
 mod kills;
+mod layers;
 mod leftovers;
 mod lifecycle;
 mod limits;

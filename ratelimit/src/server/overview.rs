@@ -1,0 +1,90 @@
+//! What the application layer has in force and what it has done, for who asks the daemon: it waits for nobody.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Servers, stats::Stats};
+use crate::application::{Service, ServiceStatus};
+
+/// The application layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerStatus {
+    /// The configuration file that is in force.
+    pub config: String,
+    /// Since when, in seconds since the Unix epoch.
+    pub since: u64,
+    /// Where questions come in.
+    pub listeners: Vec<ListenerStatus>,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Connections that were refused because there were too many.
+    pub connections_refused: u64,
+    /// Requests that were refused before anybody could decide about them.
+    pub requests_refused: u64,
+    /// Who decides.
+    #[serde(flatten)]
+    pub service: ServiceStatus,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// What is spoken there: `grpc` or `http`.
+    pub protocol: String,
+    /// Its address.
+    pub address: String,
+    /// Whether over TLS.
+    pub tls: bool,
+}
+
+/// For who asks.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    config: PathBuf,
+    service: Arc<Service>,
+    stats: Arc<Stats>,
+    listeners: Vec<ListenerStatus>,
+    since: Since,
+}
+
+/// When what is in force came so.
+#[derive(Clone, Debug, Default)]
+pub struct Since(Arc<AtomicU64>);
+
+impl Since {
+    /// It did now.
+    pub fn now(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.0.store(now.as_secs(), Relaxed);
+    }
+}
+
+impl Overview {
+    /// Of what is in force by the file `config`.
+    pub(super) fn new(config: PathBuf, service: Arc<Service>, servers: &Servers, since: Since) -> Self {
+        let (stats, listeners) = (Arc::clone(servers.stats()), servers.listeners().to_vec());
+        Self { config, service, stats, listeners, since }
+    }
+
+    /// How it stands, with at most so many rules.
+    #[must_use]
+    pub fn status(&self, most: usize) -> LayerStatus {
+        LayerStatus {
+            config: self.config.display().to_string(),
+            since: self.since.0.load(Relaxed),
+            listeners: self.listeners.clone(),
+            connections: self.stats.open(),
+            connections_refused: self.stats.refused(),
+            requests_refused: self.stats.refused_requests(),
+            service: self.service.status(most),
+        }
+    }
+}
