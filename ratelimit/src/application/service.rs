@@ -215,7 +215,7 @@ impl Service {
             counts,
         };
         ServiceStatus {
-            shadow_mode: generation.shadow_mode,
+            shadow_mode: generation.settings.shadow_mode,
             quota_mode: generation.quota_mode,
             domains_left_out: domains.left_out,
             domains: domains.shown.into_iter().map(of_domain).collect(),

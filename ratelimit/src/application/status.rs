@@ -175,7 +175,7 @@ const fn over(counts: &RuleCounts) -> u64 {
 fn of_rule(generation: &Generation, rule: &Rule, counts: &RuleCounts) -> RequestRuleStatus {
     let action = match rule.rate {
         None => RequestAction::Allow,
-        Some(_) if rule.shadow || generation.shadow_mode => RequestAction::Shadow,
+        Some(_) if rule.shadow || generation.settings.shadow_mode => RequestAction::Shadow,
         Some(_) if rule.quota || generation.quota_mode => RequestAction::Quota,
         Some(_) => RequestAction::Deny,
     };
