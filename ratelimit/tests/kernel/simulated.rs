@@ -8,11 +8,14 @@ use crate::{
     frames, net, packets,
 };
 
-const RULES: [&str; 4] = [
+/// One of each algorithm, of which some observe, so that those behind them have something to judge.
+const RULES: [&str; 6] = [
     "{name: dns, match: {protocol: udp, destination_port: [53, 8192]}, rate: 1/s, burst: 5}",
     "{name: opening, match: {protocol: tcp, tcp_flags: [syn]}, key: destination, rate: 1/s}",
     "{name: bytes, key: {source: {ipv4: 24, ipv6: 56}}, rate: 1kB/s, burst: 4kB, action: observe}",
-    "{name: every, rate: 10/s, burst: 20, ban: {after: 5, within: 10s, for: 1m}}",
+    "{name: window, algorithm: fixed_window, rate: 3/s, count_denied: true, action: observe}",
+    "{name: sliding, algorithm: sliding_window_counter, rate: 5/s, action: observe}",
+    "{name: leaky, algorithm: leaky_bucket, rate: 10/s, burst: 20, ban: {after: 5, within: 10s, for: 1m}}",
 ];
 
 /// What an engine makes of a capture, a line for each frame, then a summary.

@@ -11,7 +11,6 @@ use crate::kernel::TestProgram;
 /// Whole names, or modules of which all tests run.
 const SELECTED: &[&str] = &[
     "verified",
-    "vectors",
     "simulated",
     "captures::whole_captures_get_the_same_answers",
     "virtio",
