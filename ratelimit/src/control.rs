@@ -30,7 +30,7 @@ pub use self::listen::listen;
 use self::peer::{Peer, peer};
 pub use self::{
     routes::{Kernel, Layers, MOST_RULES},
-    socket::{ControlSocket, remove_left_over},
+    socket::{ControlSocket, check_place as check_socket_place, remove_left_over},
 };
 use crate::{
     dataplane::{BanStatus, BucketStatus},

@@ -149,3 +149,101 @@ fn certificates_that_can_not_be_used_are_mistakes_and_those_that_are_not_there_w
         );
     }
 }
+
+#[test]
+fn what_the_daemon_would_meet_at_its_start_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::create_dir(at("dir")).unwrap();
+    std::fs::write(at("file"), "a file").unwrap();
+    std::fs::write(
+        at("rules.yaml"),
+        "domain: a\ndescriptors: [{key: x, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+    )
+    .unwrap();
+    let state = "  store: {memory: {state_file: ";
+    let listen = "  listen: {http: ";
+    for (top, lines, code, said) in [
+        ("", format!("{state}dir}}}}"), 2, "application.store.memory.state_file: "),
+        ("", format!("{state}dir}}}}"), 2, "/dir: a directory: name a file in it"),
+        (
+            "",
+            format!("{state}none/state}}}}"),
+            0,
+            "its directory is not there: make it, or name another file; `ratelimit run`",
+        ),
+        (
+            "",
+            format!("{state}file}}}}"),
+            0,
+            "not a state file of this version; all counts would start at zero",
+        ),
+        ("", format!("{state}state}}}}"), 0, ""),
+        ("", format!("{listen}\"unix:dir\"}}"), 2, "application.listen.http: "),
+        (
+            "",
+            format!("{listen}\"unix:dir\"}}"),
+            2,
+            "(a directory is there): choose another address under `application.listen`",
+        ),
+        ("", format!("{listen}\"unix:file/s\"}}"), 2, "(not a directory)"),
+        ("control: file\n", String::new(), 2, ":1:10: control: "),
+        (
+            "control: dir\n",
+            String::new(),
+            2,
+            "a directory, not a socket, and left alone: give `control:` another path",
+        ),
+        ("control: file/s\n", String::new(), 2, "set `control:` to a path where this user may make files"),
+        ("control: none/s\n", String::new(), 0, ""),
+        (
+            "control: s\n",
+            format!("{listen}\"unix:s\"}}"),
+            2,
+            "`unix:s` can't be listened at beside `s`, which control on line 1 has",
+        ),
+        (
+            "metrics: {listen: '127.0.0.1:9'}\n",
+            format!("{listen}\"0.0.0.0:9\"}}"),
+            2,
+            "which metrics.listen on line 1 has",
+        ),
+        (
+            "",
+            format!("{listen}[\"127.0.0.1:9\", \"[::]:9\"]}}"),
+            2,
+            "application.listen.http[1]: `[::]:9` can't be listened at beside",
+        ),
+        (
+            "",
+            format!("{listen}[]}}"),
+            0,
+            "warning: application.listen: nowhere to listen: nobody can ask about requests",
+        ),
+    ] {
+        let listen = if lines.contains("listen:") { "" } else { "  listen: {http: '127.0.0.1:8'}\n" };
+        let text = format!("{top}application:\n  rules: rules.yaml\n{listen}{lines}\n");
+        std::fs::write(at("c.yaml"), text).unwrap();
+        let (status, out, err) = text_of(&at("c.yaml"));
+        assert_eq!((status, err.is_empty()), (Some(code), said.is_empty()), "{lines}: {out}{err}");
+        assert!(err.contains(said), "{lines}: {err}");
+    }
+}
+
+#[test]
+fn a_pattern_that_matches_nothing_is_told_with_the_other_mistakes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("c.yaml");
+    std::fs::write(&file, "application:\n  near_limit_ratio: 7\n  rules: [none/*.yaml, other/*.yaml]\n")
+        .unwrap();
+    let (status, _, err) = text_of(&file);
+    assert_eq!(
+        (status, err.matches("no file matches").count(), err.contains("near_limit_ratio")),
+        (Some(2), 2, true),
+        "{err}"
+    );
+}
+
+fn text_of(file: &std::path::Path) -> (Option<i32>, String, String) {
+    text(&validate(&[file.to_str().unwrap()]).output().unwrap())
+}

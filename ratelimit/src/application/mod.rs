@@ -49,7 +49,7 @@ pub use self::{
     generation::Settings,
     request::{Descriptor, LimitOverride, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request, RequestError},
     response::{Code, CurrentLimit, Response, RuleIdentity, Status, Statuses, UNLIMITED},
-    saved::SaveError,
+    saved::{ReadError, SaveError, StateError, check as check_state},
     service::{InForce, Service, ServiceError},
     status::{DomainStatus, RequestAction, RequestRuleStatus, ServiceStatus, StoreStatus},
     values::MOST_VALUE_LABELS,

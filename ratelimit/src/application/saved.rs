@@ -10,9 +10,12 @@ use std::{
 use nix::fcntl::OFlag;
 use ratelimit_common::time::Nanos;
 
-use crate::store::{
-    MemoryStore, Zero,
-    memory::{NoState, most_bytes},
+use crate::{
+    policy::application::StoreSettings,
+    store::{
+        MemoryStore, Zero,
+        memory::{NoState, most_bytes},
+    },
 };
 
 /// The counts could not be saved.
@@ -27,25 +30,57 @@ pub struct SaveError {
 
 /// Why a state file can't be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+pub enum ReadError {
+    /// It can't be read.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// It is none.
     #[error(transparent)]
     NoState(#[from] NoState),
+    /// It is too large.
     #[error("larger than anything that was saved here")]
     TooLarge,
 }
 
+/// Why a state file is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// It has no place.
+    #[error("its directory is not there: make it, or name another file")]
+    NoDirectory,
+    /// The directory is there, as far as that can be told.
+    #[error("its directory can't be looked at ({0}): check its permissions, or name another file")]
+    Directory(io::Error),
+    /// It is no file.
+    #[error("a directory: name a file in it")]
+    IsDirectory,
+    /// What it holds can't be used.
+    #[error("{0}; all counts would start at zero")]
+    Content(#[from] ReadError),
+}
+
+/// Whether counts could be saved where the settings say, and read from what is there.
+///
+/// # Errors
+/// Why not.
+pub fn check(settings: &StoreSettings) -> Result<(), StateError> {
+    let Some(path) = &settings.state_file else { return Ok(()) };
+    check_place(path)?;
+    Ok(read(path, settings.max_keys, Nanos(0)).map(drop)?)
+}
+
 /// Says what is wrong with the place of a state file, as far as that shows before it is written.
-pub(super) fn check_place(path: &Path) -> Result<(), &'static str> {
+pub(super) fn check_place(path: &Path) -> Result<(), StateError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if !directory.unwrap_or(Path::new(".")).is_dir() {
-        return Err("its directory is not there: make it, or name another file");
+    match fs::metadata(directory.unwrap_or(Path::new("."))) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(StateError::NoDirectory),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(StateError::Directory(error));
+        }
+        Err(_) => return Err(StateError::NoDirectory),
     }
-    if path.is_dir() {
-        return Err("a directory: name a file in it");
-    }
-    Ok(())
+    if path.is_dir() { Err(StateError::IsDirectory) } else { Ok(()) }
 }
 
 /// The store that was saved, and its zero; `None` if there is no file.

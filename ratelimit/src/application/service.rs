@@ -46,7 +46,7 @@ pub enum ServiceError {
         /// The state file.
         path: PathBuf,
         /// What is wrong with it, and what to do.
-        why: &'static str,
+        why: String,
     },
     /// The store can't be changed while it is in use.
     #[error("`application.store` has changed, which takes a restart: stop the daemon and start it again")]
@@ -94,7 +94,8 @@ impl Service {
     ) -> Result<Self, ServiceError> {
         let settings = policy.store.clone();
         if let Some(path) = &settings.state_file {
-            saved::check_place(path).map_err(|why| ServiceError::NoPlace { path: path.clone(), why })?;
+            saved::check_place(path)
+                .map_err(|error| ServiceError::NoPlace { path: path.clone(), why: error.to_string() })?;
         }
         let (store, zero) = match read_state(&settings, clock.now()) {
             Some(restored) => restored,

@@ -10,9 +10,14 @@ use serde::Serialize;
 
 use super::output::Output;
 use crate::{
-    config::{self, CheckedFile, ConfigError, ConfigErrors, UnusableCertificate, limit::format_packet_limit},
-    policy::{Network, Policy, application::Tls},
-    server::{DoubtfulCertificate, TlsError, check_certificates},
+    application::{StateError, check_state},
+    config::{self, CheckedFile, ConfigError, ConfigErrors, Named, Unusable, limit::format_packet_limit},
+    control::check_socket_place,
+    policy::{
+        Application, Network, Policy,
+        application::{StoreSettings, Tls},
+    },
+    server::{DoubtfulCertificate, TlsError, check_certificates, check_listener},
     text::{Shown, Thousands},
 };
 
@@ -74,18 +79,38 @@ fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<CheckedFile
     config::check_files(files, merge_domains, &judge)
 }
 
-/// Files may come to this machine later, and be for the daemon's user alone.
-fn judge(files: &Tls) -> Result<(), UnusableCertificate> {
-    let doubtful = |doubt: DoubtfulCertificate| UnusableCertificate {
-        why: doubt.to_string(),
-        path: doubt.path,
-        is_key: false,
-        is_certain: false,
-    };
+/// What the daemon would meet when it starts, by what it uses itself. Files may come to this machine later, and be for the
+/// daemon's user alone.
+fn judge(named: Named<'_>) -> Result<(), Unusable> {
+    match named {
+        Named::Certificates(files) => judge_certificates(files),
+        Named::State(settings) => judge_state(settings),
+        Named::Control(path) => check_socket_place(path).map_err(|error| plain(path, &error, true)),
+        Named::Listener(address) => {
+            check_listener(address).map_err(|error| plain(Path::new(""), &error, true))
+        }
+    }
+}
+
+fn judge_certificates(files: &Tls) -> Result<(), Unusable> {
+    let doubtful = |doubt: DoubtfulCertificate| plain(&doubt.path, &doubt, false);
     check_certificates(files).map_err(unusable)?.map_or(Ok(()), |doubt| Err(doubtful(doubt)))
 }
 
-fn unusable(error: TlsError) -> UnusableCertificate {
+fn judge_state(settings: &StoreSettings) -> Result<(), Unusable> {
+    check_state(settings).map_err(|error| {
+        let is_certain = matches!(error, StateError::IsDirectory);
+        let advice = if is_certain { "" } else { "; `ratelimit run` needs that, here or where it runs" };
+        let path = settings.state_file.clone().unwrap_or_default();
+        plain(&path, &format_args!("{}: {error}{advice}", path.display()), is_certain)
+    })
+}
+
+fn plain(path: &Path, why: &dyn std::fmt::Display, is_certain: bool) -> Unusable {
+    Unusable { path: path.to_owned(), is_key: false, why: why.to_string(), is_certain }
+}
+
+fn unusable(error: TlsError) -> Unusable {
     let advice = match error.unreadable() {
         Some(io::ErrorKind::NotFound) => "; `ratelimit run` and reloads need it",
         Some(io::ErrorKind::PermissionDenied) => {
@@ -93,12 +118,9 @@ fn unusable(error: TlsError) -> UnusableCertificate {
         }
         _ => "",
     };
-    UnusableCertificate {
-        path: error.path().to_owned(),
-        is_key: error.is_about_key(),
-        why: format!("{error}{advice}"),
-        is_certain: advice.is_empty(),
-    }
+    let is_certain = advice.is_empty();
+    let is_key = error.is_about_key();
+    Unusable { is_key, ..plain(error.path(), &format_args!("{error}{advice}"), is_certain) }
 }
 
 fn write_good(file: &Path, policy: &Policy, out: &mut impl Write) -> io::Result<()> {
@@ -134,14 +156,23 @@ fn warnings(file: &Path, checked: &CheckedFile) -> Vec<ConfigError> {
         CheckedFile::Rules { warnings, .. } => return warnings.clone(),
     };
     let mut warnings = checked.warnings.clone();
-    if checked.policy.network.as_ref().is_some_and(|network| network.interfaces.is_empty()) {
+    let mut missing = |field: &str, message: &str| {
         warnings.push(ConfigError {
             file: file.display().to_string(),
             line: 1,
             column: 1,
-            field: "network.interfaces".to_owned(),
-            message: "no interfaces: `ratelimit run` needs `--interface`".to_owned(),
+            field: field.to_owned(),
+            message: message.to_owned(),
         });
+    };
+    let Policy { network, application, .. } = &checked.policy;
+    if network.as_ref().is_some_and(|network| network.interfaces.is_empty()) {
+        missing("network.interfaces", "no interfaces: `ratelimit run` needs `--interface`");
+    }
+    let is_deaf =
+        |application: &Application| application.listen.grpc.is_empty() && application.listen.http.is_empty();
+    if application.as_ref().is_some_and(is_deaf) {
+        missing("application.listen", "nowhere to listen: nobody can ask about requests");
     }
     warnings
 }

@@ -3,7 +3,6 @@
 //! `source -> tree -> raw -> validate -> policy`, each stage a file with what it needs in a directory beside it. Nothing
 //! here touches the system beyond reading the file.
 
-mod certificates;
 mod count;
 mod document;
 mod error;
@@ -15,6 +14,7 @@ mod list_file;
 pub mod match_text;
 pub mod numbers;
 mod pending;
+mod places;
 mod rate;
 mod raw;
 mod rule_file;
@@ -26,10 +26,10 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-pub use certificates::{JudgeCertificates, UnusableCertificate};
 pub use error::{ConfigError, ConfigErrors};
 pub use last::LastLists;
 pub use list_file::{ListFile, read as read_list};
+pub use places::{Judge, Named, Unusable};
 pub use rate::parse_time;
 pub use validate::matching_files;
 
@@ -108,11 +108,11 @@ pub enum CheckedFile {
     },
 }
 
-/// Reads files of either kind, each once; all files of rules among them are one set. Certificates that they name are judged.
+/// Reads files of either kind, each once; all files of rules among them are one set. What they name is judged.
 pub fn check_files(
     files: &[PathBuf],
     merge_domains: bool,
-    judge: JudgeCertificates<'_>,
+    judge: Judge<'_>,
 ) -> Vec<Result<CheckedFile, ConfigErrors>> {
     enum Found {
         Rules(Option<usize>),
@@ -140,18 +140,10 @@ pub fn check_files(
     found.into_iter().zip(reports).map(finish).collect()
 }
 
-fn read(
-    tree: &Node,
-    path: &Path,
-    last: &LastLists,
-    judge: JudgeCertificates<'_>,
-    report: &mut Report,
-) -> Option<Policy> {
+fn read(tree: &Node, path: &Path, last: &LastLists, judge: Judge<'_>, report: &mut Report) -> Option<Policy> {
     let raw = raw::read(tree, report)?;
     let policy = validate::validate(&raw, path.parent().unwrap_or(Path::new("")), last, report)?;
-    if let Some((raw, application)) = raw.application.as_ref().zip(policy.application.as_ref()) {
-        certificates::check(raw, &application.listen, judge, report);
-    }
+    places::check(&raw, &policy, judge, report);
     warnings::find(&raw, &policy, report);
     Some(policy)
 }

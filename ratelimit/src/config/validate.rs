@@ -21,11 +21,13 @@ use super::{
     error::{Report, quoted},
     fields::Text,
     last::LastLists,
-    raw::{RawConfig, RawInterface, RawNetwork},
+    raw::{RawApplication, RawConfig, RawInterface, RawListener, RawNetwork},
     words::parse_word,
 };
 use crate::policy::{
-    Interface, Interfaces, List, Mode, Network, OnExit, OnMalformed, Policy, TableSize, duplicates,
+    Application, Interface, Interfaces, List, Mode, Network, OnExit, OnMalformed, Policy, TableSize,
+    application::{ListenAddress, Listener},
+    duplicates,
 };
 
 const MODES: [(&str, Mode); 3] = [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic)];
@@ -50,7 +52,32 @@ pub fn validate(raw: &RawConfig, directory: &Path, last: &LastLists, report: &mu
         None => None,
     };
     let metrics = raw.metrics.as_ref().and_then(|text| listen_address(text, report));
+    let others = [
+        raw.metrics.as_ref().zip(metrics.map(ListenAddress::Tcp)),
+        raw.control.as_ref().zip(control.clone().map(ListenAddress::Unix)),
+    ];
+    if let Some((raw, application)) = raw.application.as_ref().zip(application.as_ref()) {
+        check_collisions(raw, application, others.into_iter().flatten(), report);
+    }
     Some(Policy { instance: instance.unwrap_or_default(), network, application, metrics, control })
+}
+
+/// Notes which of the other addresses a listener has, too.
+fn check_collisions<'r>(
+    raw: &RawApplication,
+    application: &Application,
+    others: impl Iterator<Item = (&'r Text, ListenAddress)>,
+    report: &mut Report,
+) {
+    let raw: Vec<&RawListener> = raw.grpc.iter().chain(&raw.http).collect();
+    let made: Vec<&Listener> = application.listen.grpc.iter().chain(&application.listen.http).collect();
+    for (text, address) in others {
+        // One that is wrong itself has been left out, and then it is not known which is which.
+        let mut pairs = raw.iter().zip(&made).filter(|_| raw.len() == made.len());
+        if let Some((listener, _)) = pairs.find(|(_, made)| made.address.collides_with(&address)) {
+            report_collision(&listener.address, text, report);
+        }
+    }
 }
 
 /// Numbers only: what a name means can change, and with it who may reach what listens there.
@@ -137,6 +164,15 @@ fn report_duplicate(later: &Text, earlier: &Text, report: &mut Report) {
     let (first, line) = (earlier.at.field.as_str(), earlier.at.position.line);
     report
         .error(&later.at, format!("{} is there twice, first as {first} on line {line}", quoted(&later.text)));
+}
+
+fn report_collision(later: &Text, earlier: &Text, report: &mut Report) {
+    let (first, line) = (earlier.at.field.as_str(), earlier.at.position.line);
+    let (one, other) = (quoted(&later.text), quoted(&earlier.text));
+    report.error(
+        &later.at,
+        format!("{one} can't be listened at beside {other}, which {first} on line {line} has"),
+    );
 }
 
 fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&Text>, report: &mut Report) -> Option<T> {

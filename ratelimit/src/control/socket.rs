@@ -49,12 +49,9 @@ impl ControlSocket {
     /// Somebody listens there, something else is there, or the file can't be made.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         let failed = |source| cannot_make(path, source);
+        check_place(path)?;
         let directory = directory_of(path);
-        make_directory(directory).map_err(|source| ControlError::Make {
-            path: path.to_owned(),
-            what: format!("the directory {} for the control socket", directory.display()),
-            source,
-        })?;
+        make_directory(directory).map_err(|source| no_directory(path, source))?;
         let _turn = Turn::take(directory);
         make_room(path)?;
         let listener = listen_at(path).map_err(|errno| failed(errno.into()))?;
@@ -128,6 +125,30 @@ fn make_directory(directory: &Path) -> io::Result<()> {
 
 fn cannot_make(path: &Path, source: io::Error) -> ControlError {
     ControlError::Make { path: path.to_owned(), what: "the control socket".to_owned(), source }
+}
+
+/// Whether there is a place for a socket, as far as that can be told without making anything or asking who listens there.
+///
+/// # Errors
+/// Something else is there, or in the place of a directory.
+pub fn check_place(path: &Path) -> Result<(), ControlError> {
+    let directory = directory_of(path);
+    // Those that are missing are made.
+    let found = directory.ancestors().find_map(|parent| fs::metadata(parent).ok());
+    if found.is_some_and(|found| !found.is_dir()) {
+        return Err(no_directory(path, io::ErrorKind::NotADirectory.into()));
+    }
+    match fs::symlink_metadata(path).map(|found| found.file_type()) {
+        Ok(found) if !found.is_socket() => {
+            Err(ControlError::NotASocket { path: path.to_owned(), kind: kind(found) })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn no_directory(path: &Path, source: io::Error) -> ControlError {
+    let what = format!("the directory {} for the control socket", directory_of(path).display());
+    ControlError::Make { path: path.to_owned(), what, source }
 }
 
 /// Removes a socket that nobody listens at.

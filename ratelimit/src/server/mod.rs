@@ -52,7 +52,7 @@ pub use self::{
 };
 use crate::{
     application::Service,
-    control::ControlError,
+    control::{ControlError, check_socket_place},
     policy::application::{Application, Listen, ListenAddress, Tls},
 };
 
@@ -94,6 +94,19 @@ impl ServerError {
             other => io::Error::other(other),
         };
         Self::Bind { address: address.to_string(), source }
+    }
+}
+
+/// Whether there is a place for a listener, as far as that can be told without making anything or asking who listens there.
+///
+/// # Errors
+/// Something else is there.
+pub fn check_listener(address: &ListenAddress) -> Result<(), ServerError> {
+    match address {
+        ListenAddress::Tcp(_) => Ok(()),
+        ListenAddress::Unix(path) => {
+            check_socket_place(path).map_err(|error| ServerError::of_socket(address, error))
+        }
     }
 }
 

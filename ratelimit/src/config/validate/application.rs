@@ -7,7 +7,7 @@ use std::{
 
 use glob::{MatchOptions, Pattern, PatternError};
 
-use super::{parsed, report_duplicate, socket_path, word};
+use super::{parsed, report_collision, report_duplicate, socket_path, word};
 use crate::{
     config::{
         count::parse_count,
@@ -107,8 +107,8 @@ fn refuse_nameless_clients(raw: &RawApplication, listen: &Listen, report: &mut R
 fn find_files(patterns: &[(PathBuf, &Text)], report: &mut Report) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = Vec::new();
     for (pattern, text) in patterns {
-        let found = match_files(pattern, text, report);
-        if found.is_empty() && report.is_clean() {
+        let Some(found) = match_files(pattern, text, report) else { continue };
+        if found.is_empty() {
             report.error(&text.at, format!("no file matches {}", quoted(&text.text)));
         }
         for file in found {
@@ -125,14 +125,15 @@ fn find_files(patterns: &[(PathBuf, &Text)], report: &mut Report) -> Vec<PathBuf
     files
 }
 
-fn match_files(pattern: &Path, text: &Text, report: &mut Report) -> Vec<PathBuf> {
+/// `None` if it is no pattern.
+fn match_files(pattern: &Path, text: &Text, report: &mut Report) -> Option<Vec<PathBuf>> {
     if !is_pattern(text) {
-        return vec![pattern.to_owned()];
+        return Some(vec![pattern.to_owned()]);
     }
-    matching_files(pattern).unwrap_or_else(|error| {
+    let is_none = |error: PatternError| {
         report.error(&text.at, format!("{} is not a pattern: {}", quoted(&text.text), error.msg));
-        Vec::new()
-    })
+    };
+    matching_files(pattern).map_err(is_none).ok()
 }
 
 /// What a pattern matches, in the order of names.
@@ -256,10 +257,11 @@ fn listen(raw: &RawApplication, directory: &Path, report: &mut Report) -> Listen
     let listen = Listen { grpc: listeners(&raw.grpc), http: listeners(&raw.http) };
     let places = raw.grpc.iter().chain(&raw.http).map(|raw| &raw.address);
     for (listener, text) in listen.grpc.iter().chain(&listen.http).zip(places) {
-        // Of port 0 the system makes another one each time.
-        let is_any = matches!(listener.address, ListenAddress::Tcp(address) if address.port() == 0);
-        match seen.iter().find(|(address, _)| *address == listener.address && !is_any) {
-            Some((_, earlier)) => report_duplicate(text, earlier, report),
+        match seen.iter().find(|(address, _)| address.collides_with(&listener.address)) {
+            Some((address, earlier)) if *address == listener.address => {
+                report_duplicate(text, earlier, report);
+            }
+            Some((_, earlier)) => report_collision(text, earlier, report),
             None => seen.push((listener.address.clone(), text)),
         }
     }
