@@ -160,7 +160,7 @@ impl fmt::Display for Answer {
             writeln!(f, "warning     {warning}")?;
         }
         writeln!(f, "lists       {} allowed, {} denied, {} banned", status.allow, status.deny, status.bans)?;
-        for list in &status.lists {
+        for list in status.lists.iter().filter(|list| list.file.is_some()) {
             writeln!(f, "            {list}")?;
         }
         let table = &status.table;

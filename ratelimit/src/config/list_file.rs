@@ -169,6 +169,8 @@ impl Masked {
 mod tests {
     use std::fs;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read_text(text: &[u8]) -> Result<ListFile, Vec<String>> {
@@ -260,5 +262,15 @@ mod tests {
         assert_eq!(parse(4).unwrap().prefixes.len(), 1_016);
         let expected = "list:5: more than 1,016 prefixes, those of ranges included";
         assert_eq!(parse(1_000).unwrap_err(), [expected]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_list_or_mistakes(text in "\\PC*|([0-9a-f:./;# \r\n-]|::|1\\.2\\.3\\.){0,80}") {
+            match parse_all(&text, Path::new("list"), 1_000) {
+                Ok(list) => prop_assert!(list.prefixes.len() <= 1_000),
+                Err(mistakes) => prop_assert!((1..=MOST_MISTAKES + 1).contains(&mistakes.len())),
+            }
+        }
     }
 }

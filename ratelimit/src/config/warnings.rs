@@ -101,7 +101,7 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
     }
     // In a clean report each rule of the file has become one of the policy.
     for (raw, rule) in raw.rules.iter().zip(&network.rules) {
-        find_in_match(raw, report);
+        find_in_match(raw, rule, report);
         find_in_ban(raw, rule, report);
         find_in_limit(raw, rule, report);
         find_in_key(raw, rule, report);
@@ -109,7 +109,14 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
     }
 }
 
-fn find_in_match(raw: &RawRule, report: &mut Report) {
+fn find_in_match(raw: &RawRule, rule: &Rule, report: &mut Report) {
+    let lists = raw.matches.iter().flat_map(|raw| [&raw.source, &raw.destination]);
+    for (raw, prefixes) in lists.zip([&rule.matches.sources, &rule.matches.destinations]) {
+        if let (Some(raw), Some([])) = (raw, prefixes.as_deref()) {
+            report
+                .warning(&raw.at, "has no prefix, because its files are empty: the rule is about no packet");
+        }
+    }
     if let Some(matches) = raw.matches.as_ref().filter(|matches| matches.is_empty) {
         report.warning(&matches.at, "is empty, so the rule is about every packet, as it is without `match`");
     }

@@ -176,7 +176,12 @@ impl Places {
         }
         self.refusals.retain(|name, _| all.iter().any(|interface| interface.name == *name));
         self.note(&wanted, &attached);
-        attachments(pins)
+        let now = attachments(pins)?;
+        // One may have gone since, and is told of as gone, so that another may get its index.
+        for index in self.known.values_mut() {
+            *index = index.filter(|index| now.iter().any(|attachment| attachment.index == *index));
+        }
+        Ok(now)
     }
 }
 

@@ -14,7 +14,7 @@ fn files_have_one_prefix_a_line() {
     let policy =
         policy(&network(&["allow: [10.0.0.0/8, {file: networks.txt}]", "deny: [{file: networks.txt}]"]));
     let network = policy.network.unwrap();
-    let shown = |list: &[ratelimit::policy::Prefix]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let shown = |list: &[Prefix]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(shown(&network.allow), ["10.0.0.0/8", "192.0.2.0/24", "2001:db8::1/128"]);
     assert_eq!(shown(&network.deny), ["192.0.2.0/24", "2001:db8::1/128"]);
     assert!(network.list_files().all(|path| path.ends_with("networks.txt")), "{:?}", network.lists);
@@ -178,6 +178,11 @@ fn a_condition_whose_file_is_empty_has_no_source_at_all() {
     let content = rule(&["match: {source: [{file: list.txt}]}"]);
     let (found, ..) = again(&content, "::1", "# nobody\n");
     assert_eq!(found.rules.first().unwrap().matches.sources, Some(Vec::new()));
+    let (_, warnings, _file) = again(&content, "::1", "# nobody\n");
+    assert!(
+        warnings[0].ends_with("has no prefix, because its files are empty: the rule is about no packet"),
+        "{warnings:?}"
+    );
     let (found, warnings, _file) = again(&content, "::1", "");
     assert_eq!(shown_prefixes(found.rules.first().unwrap().matches.sources.as_ref()), "::1/128");
     assert_eq!(warnings.len(), 1);

@@ -50,7 +50,6 @@ fn a_deny_file_that_becomes_empty_stays_in_force_and_the_rest_is_reloaded() {
         for line in [
             "lists       0 allowed, 3 denied, 0 banned\n",
             "            deny, /run/list.txt: 2 prefixes, from before: the file is empty now\n",
-            "            deny, in the configuration: 1 prefix\n",
         ] {
             assert!(shown.contains(line), "{shown}");
         }

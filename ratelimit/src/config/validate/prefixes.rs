@@ -60,9 +60,9 @@ impl<'c> Lists<'c> {
             match item {
                 RawPrefix::Inline(text) => inline.extend(parsed::<Prefix>(Some(text), report)),
                 RawPrefix::File(path) => {
-                    let Some((prefixes, whole)) = self.file(list, path, report) else { continue };
-                    self.warn_of_whole(list, path, &whole, report);
-                    all.extend(prefixes.iter().copied());
+                    let Some(file) = self.file(list, path, report) else { continue };
+                    self.warn_of_whole(list, path, &file.whole, report);
+                    all.extend(file.prefixes.iter().copied());
                 }
             }
         }
@@ -81,7 +81,7 @@ impl<'c> Lists<'c> {
         path: &Text,
         report: &mut Report,
     ) -> Option<Arc<PrefixList>> {
-        let (prefixes, _) = self.file(list?, path, report)?;
+        let File { prefixes, .. } = self.file(list?, path, report)?;
         self.matched += prefixes.len();
         if self.matched > MOST_MATCHED {
             let most = Thousands(MOST_MATCHED as u64);
@@ -95,23 +95,18 @@ impl<'c> Lists<'c> {
         Some(prefixes)
     }
 
-    fn file(
-        &mut self,
-        list: &List,
-        named: &Text,
-        report: &mut Report,
-    ) -> Option<(Arc<PrefixList>, Vec<(IpVersion, usize)>)> {
+    fn file(&mut self, list: &List, named: &Text, report: &mut Report) -> Option<File> {
         let path = self.directory.join(&named.text);
         let last = self.last;
         let known =
             self.read.entry(path.clone()).or_insert_with_key(|path| read(path, last, &named.at, report));
-        let File { prefixes, whole, is_kept } = known.clone()?;
+        let file = known.clone()?;
         let is_it = |part: &ListPart| part.list == *list && part.file.as_ref() == Some(&path);
         if !self.parts.iter().any(is_it) {
-            let prefixes = Arc::clone(&prefixes);
+            let (prefixes, is_kept) = (Arc::clone(&file.prefixes), file.is_kept);
             self.parts.push(ListPart { list: list.clone(), file: Some(path), prefixes, is_kept });
         }
-        Some((prefixes, whole))
+        Some(file)
     }
 
     /// As of an inline prefix that is everything.
