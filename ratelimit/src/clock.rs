@@ -1,4 +1,5 @@
-//! What time it is: nanoseconds since the Unix epoch, by a clock that goes forward evenly.
+//! What time it is: nanoseconds since the Unix epoch, by a clock that goes forward evenly, and by the system's, which may be
+//! set, to align windows to.
 //!
 //! The algorithms know no clock; whoever asks them brings the time from here, or passes one in.
 
@@ -16,12 +17,21 @@ use ratelimit_common::time::Nanos;
 pub trait Clock {
     /// The present, since the Unix epoch. It may stand still; if it steps back, nothing extra is admitted.
     fn now(&self) -> Nanos;
+
+    /// The same moment by the wall clock, which may be set. It is read when rules are put in force, to align windows to.
+    fn wall(&self) -> Nanos {
+        self.now()
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     #[inline]
     fn now(&self) -> Nanos {
         (**self).now()
+    }
+
+    fn wall(&self) -> Nanos {
+        (**self).wall()
     }
 }
 
@@ -38,10 +48,14 @@ impl MonotonicClock {
     /// A clock that agrees with the system's time now.
     #[must_use]
     pub fn new() -> Self {
-        let made = Instant::now();
-        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self { made, made_at: Nanos(u64::try_from(since_epoch.as_nanos()).unwrap_or(0)) }
+        Self { made: Instant::now(), made_at: system() }
     }
+}
+
+/// The system's time.
+fn system() -> Nanos {
+    let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    Nanos(u64::try_from(since_epoch.as_nanos()).unwrap_or(0))
 }
 
 impl Default for MonotonicClock {
@@ -57,39 +71,64 @@ impl Clock for MonotonicClock {
         let elapsed = elapsed.as_secs() * Nanos::SECOND.0 + u64::from(elapsed.subsec_nanos());
         Nanos(self.made_at.0.saturating_add(elapsed))
     }
+
+    fn wall(&self) -> Nanos {
+        system()
+    }
 }
 
 /// A clock that goes where it is told, also back. Its copies are the same clock.
 #[derive(Clone, Debug, Default)]
-pub struct FakeClock(Arc<AtomicU64>);
+pub struct FakeClock(Arc<Fake>);
+
+#[derive(Debug, Default)]
+struct Fake {
+    now: AtomicU64,
+    /// By how much the wall clock is ahead of it, as a wrapped number.
+    ahead: AtomicU64,
+}
 
 impl FakeClock {
     /// A clock that stands at `now`.
     #[must_use]
     pub fn new(now: Nanos) -> Self {
-        Self(Arc::new(AtomicU64::new(now.0)))
+        Self(Arc::new(Fake { now: AtomicU64::new(now.0), ahead: AtomicU64::new(0) }))
     }
 
     /// Moves it to `now`.
     pub fn set(&self, now: Nanos) {
-        self.0.store(now.0, Ordering::Release);
+        self.0.now.store(now.0, Ordering::Release);
     }
 
     /// Moves it forward.
     pub fn advance(&self, by: Nanos) {
-        self.0.fetch_add(by.0, Ordering::AcqRel);
+        self.0.now.fetch_add(by.0, Ordering::AcqRel);
     }
 
     /// Moves it back.
     pub fn step_back(&self, by: Nanos) {
-        self.0.fetch_sub(by.0, Ordering::AcqRel);
+        self.0.now.fetch_sub(by.0, Ordering::AcqRel);
+    }
+
+    /// Sets the wall clock forward, as people and NTP do, or a suspended machine that wakes up.
+    pub fn set_wall_forward(&self, by: Nanos) {
+        self.0.ahead.fetch_add(by.0, Ordering::AcqRel);
+    }
+
+    /// Sets the wall clock back.
+    pub fn set_wall_back(&self, by: Nanos) {
+        self.0.ahead.fetch_sub(by.0, Ordering::AcqRel);
     }
 }
 
 impl Clock for FakeClock {
     #[inline]
     fn now(&self) -> Nanos {
-        Nanos(self.0.load(Ordering::Acquire))
+        Nanos(self.0.now.load(Ordering::Acquire))
+    }
+
+    fn wall(&self) -> Nanos {
+        Nanos(self.now().0.wrapping_add(self.0.ahead.load(Ordering::Acquire)))
     }
 }
 
@@ -119,5 +158,8 @@ mod tests {
         assert_eq!(copy.now(), Nanos(80));
         copy.set(Nanos(7));
         assert_eq!(clock.now(), Nanos(7));
+        clock.set_wall_forward(Nanos(10));
+        copy.set_wall_back(Nanos(3));
+        assert_eq!((clock.now(), clock.wall()), (Nanos(7), Nanos(14)));
     }
 }

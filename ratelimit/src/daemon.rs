@@ -9,6 +9,7 @@ mod rights;
 mod running;
 mod signals;
 mod source;
+mod wall_clock;
 mod watch;
 
 use std::time::Duration;
@@ -25,6 +26,7 @@ use self::{
     reader::{Found, Reader, Reload},
     running::{Running, Started},
     signals::{Asked, Signals},
+    wall_clock::WallClock,
     watch::Stamps,
 };
 use crate::{
@@ -84,7 +86,7 @@ async fn serve_metrics(server: metrics::Server, metrics: Metrics, instance: Inst
     error!(?ended, "no more metrics");
 }
 
-/// How often prefix lengths that have no ban any more are taken out of the kernel's look-ups.
+/// How often prefix lengths that have no ban any more are taken out of the kernel's look-ups, and the clocks are compared.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// What a turn of the daemon's loop is about.
@@ -94,6 +96,7 @@ enum Event {
     Read(Box<Found>),
     LinksChanged,
     TrialOver,
+    ClockSet,
     Sweep,
     ControlEnded,
 }
@@ -116,6 +119,7 @@ async fn serve(
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();
+    let mut wall_clock = WallClock::watch();
     running.announce();
     give_memory_back();
     let mut sweep = time::interval(SWEEP);
@@ -128,6 +132,7 @@ async fn serve(
             () = links.changed() => Event::LinksChanged,
             () = running.retry() => Event::LinksChanged,
             () = running.trial_over() => Event::TrialOver,
+            () = wall_clock.was_set() => Event::ClockSet,
             _ = sweep.tick() => Event::Sweep,
             ended = &mut control, if has_control => {
                 error!(?ended, "the control socket: only signals end this daemon now");
@@ -153,7 +158,9 @@ async fn serve(
             }
             Event::LinksChanged => time_out_of_the_runtime(|| running.reconcile()),
             Event::TrialOver => running.note_trial(),
+            Event::ClockSet => time_out_of_the_runtime(|| running.follow_clock()),
             Event::Sweep => {
+                time_out_of_the_runtime(|| running.follow_clock());
                 if let Some(Err(error)) = bans.as_ref().map(|bans| bans.forget_lengths()) {
                     warn!(%error, "looking for bans that have ended");
                 }

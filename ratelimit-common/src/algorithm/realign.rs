@@ -94,13 +94,13 @@ fn forward(new: &Windows<'_>, old_left: i128, end: i128, moved: i128, counts: u6
     match limit.kind {
         Kind::Interval => forward_interval(new, old_left, end, moved, counts),
         Kind::Window if moved > 0 => new.state(moved, counts),
-        Kind::Window => new.state(new.first_from(end), 0),
+        Kind::Window => new.state(new.first_from(end - new.slack()), 0),
         // What is stored is the end of the window after the current one.
         _ if moved > new.window() || end <= new.window() => new.state(moved, counts),
         _ => {
             let half = limit.count_bits / 2;
             let previous = if moved > 0 { counts & window::low_bits(half) } else { 0 };
-            new.state(new.first_from(end), previous << half)
+            new.state(new.first_from(end - new.slack()), previous << half)
         }
     }
 }
@@ -111,13 +111,20 @@ fn forward_interval(new: &Windows<'_>, old_left: i128, end: i128, moved: i128, c
     let [amount, capacity] = [new.limit.amount.get(), new.limit.capacity].map(i128::from);
     let missing_after = |refills: i128| amount * refills + i128::from(counts);
     let missing = missing_after((end - old_left) / new.window());
-    let early = if new.left < old_left { amount.min(capacity) } else { 0 };
+    let early = if new.left + new.slack() < old_left { amount.min(capacity) } else { 0 };
     let left = missing_after((moved - new.left).div_euclid(new.window())).max(missing - capacity + early);
     if left <= 0 {
         return new.idle();
     }
     let (refills, rest) = ((left - 1) / amount, (left - 1) % amount);
     new.state(new.left + refills * new.window(), rest as u64 + 1)
+}
+
+/// By how much a window that a step forward begins may end sooner than the old one would have. Days should go on with days
+/// when the clock is set forward by two, and some milliseconds of drift.
+pub(super) const fn slack(window: Nanos) -> Nanos {
+    let part = window.0 / 60;
+    if part < Nanos::SECOND.0 { Nanos(part) } else { Nanos::SECOND }
 }
 
 /// A limit's windows, and times relative to the present in nanoseconds.
@@ -135,6 +142,10 @@ impl<'l> Windows<'l> {
 
     fn window(&self) -> i128 {
         self.limit.window.get().into()
+    }
+
+    fn slack(&self) -> i128 {
+        slack(self.limit.period()).0.into()
     }
 
     /// The first end that is not before `time`.

@@ -7,7 +7,7 @@
 
 use super::{
     Decision, asked,
-    realign::ClockStep,
+    realign::{ClockStep, slack},
     window::{self, Window},
 };
 use crate::{
@@ -189,13 +189,28 @@ impl WideState {
         [self.end.0, self.previous, self.current]
     }
 
+    /// When the window ends that it counts in.
+    #[must_use]
+    pub const fn end(&self) -> Nanos {
+        self.end
+    }
+
+    /// Whether nothing was counted.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.previous == 0 && self.current == 0
+    }
+
     /// The same after the wall clock was set, as [`realign`](super::realign::realign) does it with words: windows are of
     /// this length, and one of them begins so long before the table's time as `phase` says.
     #[must_use]
     pub fn realigned(self, step: ClockStep, window: Nanos, phase: Nanos, now: Now) -> Self {
-        let into = self.end.0.wrapping_add(phase.0).checked_rem(window.0).unwrap_or(0);
-        let next = Nanos(self.end.0.saturating_add(if into == 0 { 0 } else { window.0 - into }));
-        let ClockStep::Forward(by) = step else { return Self { end: next, ..self } };
+        let first_from = |time: u64| {
+            let into = time.wrapping_add(phase.0).checked_rem(window.0).unwrap_or(0);
+            Nanos(time.saturating_add(if into == 0 { 0 } else { window.0 - into }))
+        };
+        let ClockStep::Forward(by) = step else { return Self { end: first_from(self.end.0), ..self } };
+        let next = first_from(self.end.0.saturating_sub(slack(window).0));
         let moved = self.end.0.saturating_sub(by.0);
         match moved.saturating_add(window.0) {
             _ if moved > now.0.0 || self.end <= now.0 => Self { end: Nanos(moved), ..self },

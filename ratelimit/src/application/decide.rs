@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    store::{MemoryStore, Store as _, Zero},
+    store::{MemoryStore, Store as _},
 };
 
 /// What a decision takes.
@@ -27,7 +27,6 @@ pub(super) struct Bench<'s> {
     pub(super) store: &'s MemoryStore,
     pub(super) crossings: &'s Crossings,
     pub(super) registry: &'s Registry,
-    pub(super) zero: Zero,
     pub(super) clock: &'s (dyn Clock + Send + Sync),
 }
 
@@ -88,7 +87,7 @@ fn find_rules<'g>(domain: &'g DomainRules, request: &Request) -> Rules<'g> {
 
 impl<'s> Bench<'s> {
     fn now(&self) -> Now {
-        self.zero.since(self.clock.now())
+        self.generation.zero.since(self.clock.now())
     }
 
     fn court(&self) -> Court<'s> {
@@ -108,7 +107,7 @@ impl<'s> Bench<'s> {
         let replaces = |name: &String| rules.iter().flatten().any(|rule| rule.replaces.contains(name));
         let ask = |(index, descriptor): (usize, &Descriptor)| {
             let (rule, bucket) = match descriptor.limit {
-                Some(own) => (None, self.generation.window(own.requests_per_unit, own.unit?, self.zero)?),
+                Some(own) => (None, self.generation.window(own.requests_per_unit, own.unit?)?),
                 None => {
                     let rule = rules[index]?;
                     let is_replaced = rule.identity.name.as_ref().is_some_and(replaces);

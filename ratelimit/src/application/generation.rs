@@ -30,6 +30,8 @@ use crate::{
 pub(super) struct Generation {
     pub(super) book: Book,
     pub(super) limits: Limits,
+    /// Where its windows lie.
+    pub(super) zero: Zero,
     /// Those of limits that requests bring along, by unit.
     windows: Vec<(Nanos, Account)>,
     near: NearLimitRatio,
@@ -93,6 +95,7 @@ impl Generation {
         Ok(Self {
             book,
             limits,
+            zero,
             windows,
             near: policy.near_limit_ratio,
             quota_mode: policy.quota_mode,
@@ -107,9 +110,9 @@ impl Generation {
     }
 
     /// A limit that a request brought along.
-    pub(super) fn window(&self, requests: u32, unit: TimeUnit, zero: Zero) -> Option<Bucket> {
+    pub(super) fn window(&self, requests: u32, unit: TimeUnit) -> Option<Bucket> {
         let rate = RequestRate::window(requests, unit.length()).ok()?;
-        let limit = zero.align(rate.spec().build(Place::UserSpace).ok()?);
+        let limit = self.zero.align(rate.spec().build(Place::UserSpace).ok()?);
         let (_, account) = self.windows.iter().find(|(length, _)| *length == unit.length())?;
         Some(Bucket::new(&rate, limit, *account, self.near))
     }

@@ -8,9 +8,10 @@ use std::{
 };
 
 use nix::fcntl::OFlag;
-use ratelimit_common::time::Nanos;
+use ratelimit_common::time::{Nanos, Now};
 
 use crate::{
+    clock::{Clock, MonotonicClock},
     policy::application::StoreSettings,
     store::{
         MemoryStore, Zero,
@@ -66,7 +67,7 @@ pub enum StateError {
 pub fn check(settings: &StoreSettings) -> Result<(), StateError> {
     let Some(path) = &settings.state_file else { return Ok(()) };
     check_place(path)?;
-    Ok(read(path, settings.max_keys, Nanos(0)).map(drop)?)
+    Ok(read(path, settings.max_keys, &MonotonicClock::new()).map(drop)?)
 }
 
 /// Says what is wrong with the place of a state file, as far as that shows before it is written.
@@ -83,11 +84,11 @@ pub(super) fn check_place(path: &Path) -> Result<(), StateError> {
     if path.is_dir() { Err(StateError::IsDirectory) } else { Ok(()) }
 }
 
-/// The store that was saved, and its zero; `None` if there is no file.
+/// The store that was saved, and its zero, with windows as they were aligned then; `None` if there is no file.
 pub(super) fn read(
     path: &Path,
     max_keys: u64,
-    clock: Nanos,
+    clock: &(impl Clock + ?Sized),
 ) -> Result<Option<(MemoryStore, Zero)>, ReadError> {
     // What waits for a writer, or never ends, is none.
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
@@ -105,8 +106,11 @@ pub(super) fn read(
         return Err(ReadError::TooLarge);
     }
     let restored = MemoryStore::restore(&bytes, max_keys)?;
-    // After a clock that was set back, time goes on from where it was.
-    let zero = Zero::at(restored.clock.min(clock), restored.now);
+    // After a clock that was set back, time goes on from where it was, and so do windows, until they are aligned anew.
+    let (now, wall) = (clock.now(), clock.wall());
+    let away = wall.0.saturating_sub(restored.clock.0);
+    let present = Now(Nanos(restored.now.0.0.saturating_add(away)));
+    let zero = Zero::at(now, present, Nanos(restored.clock.0.saturating_add(away)));
     Ok(Some((restored.store, zero)))
 }
 

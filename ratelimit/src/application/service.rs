@@ -9,7 +9,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Guard};
-use ratelimit_common::{limit::LimitError, time::Nanos};
+use ratelimit_common::{algorithm::realign::ClockStep, limit::LimitError, time::Now};
 
 use super::{
     counters::{DomainCounts, Label, Registry, RuleCounts},
@@ -57,7 +57,6 @@ pub enum ServiceError {
 pub struct Service {
     store: MemoryStore,
     settings: StoreSettings,
-    zero: Zero,
     clock: Arc<dyn Clock + Send + Sync>,
     generation: ArcSwap<Generation>,
     crossings: Crossings,
@@ -97,15 +96,16 @@ impl Service {
             saved::check_place(path)
                 .map_err(|error| ServiceError::NoPlace { path: path.clone(), why: error.to_string() })?;
         }
-        let (store, zero) = match read_state(&settings, clock.now()) {
+        let (store, kept) = match read_state(&settings, &*clock) {
             Some(restored) => restored,
-            None => (MemoryStore::new(settings.max_keys)?, Zero::before(clock.now())),
+            None => (MemoryStore::new(settings.max_keys)?, Zero::before(&*clock)),
         };
         let registry = Registry::default();
+        let zero = kept.aligned(&*clock);
         let generation = Generation::new(policy, &store, zero, &registry)?;
+        store.realign(&generation.limits, kept, zero, zero.since(clock.now()));
         Ok(Self {
             store,
-            zero,
             clock,
             generation: ArcSwap::from_pointee(generation),
             crossings: Crossings::new(settings.max_keys),
@@ -140,17 +140,46 @@ impl Service {
             return Err(ServiceError::StoreChanged);
         }
         let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = Arc::new(Generation::new(policy, &self.store, self.zero, &self.registry)?);
+        let kept = self.zero();
+        let zero = kept.aligned(&*self.clock);
+        let step = kept.step_to(zero);
+        let generation = Arc::new(Generation::new(policy, &self.store, zero, &self.registry)?);
+        let realign = || self.store.realign(&generation.limits, kept, zero, self.now());
+        if step == Some(ClockStep::Back) {
+            realign();
+        }
         let old = self.generation.swap(Arc::clone(&generation));
-        if generation.has_buckets {
-            // What the old rules still charge is clamped too, if they come to an end soon.
+        if generation.has_buckets || step.is_some() {
+            // What the old rules still charge is mended too, if they come to an end soon.
             let in_use = || Arc::strong_count(&old) > 1;
             (0..MOST_WAITS).take_while(|_| in_use()).for_each(|_| std::thread::yield_now());
-            self.store.clamp(&generation.limits, self.zero.since(self.clock.now()));
+        }
+        match step {
+            Some(ClockStep::Forward(_)) => realign(),
+            Some(ClockStep::Back) => self.store.settle(&generation.limits, self.now()),
+            None => {}
+        }
+        if generation.has_buckets {
+            self.store.clamp(&generation.limits, self.now());
         }
         drop(old);
         self.registry.retain_used();
         Ok(())
+    }
+
+    /// Whether windows lie elsewhere by the wall clock now, because it was set: [`Self::reload`] moves them.
+    #[must_use]
+    pub fn has_moved_windows(&self) -> bool {
+        let kept = self.zero();
+        kept.aligned(&*self.clock) != kept
+    }
+
+    fn zero(&self) -> Zero {
+        self.generation.load().zero
+    }
+
+    fn now(&self) -> Now {
+        self.zero().since(self.clock.now())
     }
 
     /// Saves what is counted, if there is a file for it: for a clean stop, after the last request.
@@ -159,8 +188,8 @@ impl Service {
     /// The file can't be written; the one from before is as it was.
     pub fn save(&self) -> Result<(), SaveError> {
         let Some(path) = &self.settings.state_file else { return Ok(()) };
-        let clock = self.clock.now();
-        saved::write(path, &self.store.save(self.zero.since(clock), clock))
+        let now = self.now();
+        saved::write(path, &self.store.save(now, self.zero().wall_at(now)))
     }
 
     /// What was counted under each label.
@@ -202,7 +231,7 @@ impl Service {
     /// How many buckets are in use now. It looks at all of them.
     #[must_use]
     pub fn keys_in_use(&self) -> u64 {
-        self.store.in_use(self.zero.since(self.clock.now()))
+        self.store.in_use(self.now())
     }
 
     /// What is in force and what it has done, with at most so many rules and as many domains.
@@ -264,7 +293,6 @@ impl InForce<'_> {
                 store: &service.store,
                 crossings: &service.crossings,
                 registry: &service.registry,
-                zero: service.zero,
                 clock: &*service.clock,
             },
             request,
@@ -273,9 +301,9 @@ impl InForce<'_> {
 }
 
 /// What was saved before. A file that can't be read must not keep the daemon from starting.
-fn read_state(settings: &StoreSettings, now: Nanos) -> Option<(MemoryStore, Zero)> {
+fn read_state(settings: &StoreSettings, clock: &(dyn Clock + Send + Sync)) -> Option<(MemoryStore, Zero)> {
     let path = settings.state_file.as_ref()?;
-    saved::read(path, settings.max_keys, now).unwrap_or_else(|error| {
+    saved::read(path, settings.max_keys, clock).unwrap_or_else(|error| {
         let path = path.display();
         tracing::warn!(error = %Shown(error), path = %Shown(path), "state file not read; all counts start at zero");
         None

@@ -148,6 +148,22 @@ impl Packets {
         Ok(())
     }
 
+    /// Moves windows to where they lie by the wall clock, if that was set; says whether it was. Rules whose trial has failed
+    /// stay out of force.
+    ///
+    /// # Errors
+    /// Why they stay where they are.
+    pub fn follow_clock(&mut self) -> Result<bool, String> {
+        let in_one_line = |error: Error| in_one_line(&error);
+        let has_failed = self.dataplane.trial().map_err(in_one_line)? == Trial::Failed;
+        if has_failed || !self.dataplane.has_moved_windows().map_err(in_one_line)? {
+            return Ok(false);
+        }
+        let network = self.network.clone();
+        self.replace(&network, None, None)?;
+        Ok(true)
+    }
+
     /// The trial that a new generation is on: the same, as long as it lasts; a new one after one that failed.
     fn trial_now(&self) -> Result<Option<OnTrial>, Error> {
         let Some(trial) = self.trial else { return Ok(None) };

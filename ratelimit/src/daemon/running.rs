@@ -185,6 +185,23 @@ impl Running {
         })
     }
 
+    /// Moves windows to where they lie by the wall clock, if that was set.
+    pub fn follow_clock(&mut self) {
+        let requests = self.requests.as_ref().zip(self.policy.application.as_ref());
+        let requests = requests.map_or(Ok(false), |(layer, application)| layer.follow_clock(application));
+        let packets = self.packets.as_mut().map_or(Ok(false), Packets::follow_clock);
+        let all = [requests.map_err(|error| error.to_string()), packets];
+        if all.contains(&Ok(true)) {
+            info!("the clock was set: windows are aligned to it now");
+        }
+        for error in all.into_iter().filter_map(Result::err) {
+            error!(
+                "the clock was set, but windows stay where they are, until it works in a minute or with a reload: {}",
+                ShownLines(&error)
+            );
+        }
+    }
+
     /// Returns when the trial is over, whichever way it went.
     pub async fn trial_over(&self) {
         match &self.packets {

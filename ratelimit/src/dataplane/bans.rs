@@ -129,9 +129,8 @@ impl Bans {
         check("change bans")?;
         let pins = Pins::new(instance)?;
         let state = read_state(&pins)?.ok_or(Error::NotAttached { instance: instance.to_string() })?;
-        let facts = state.facts()?;
         let maps = pins.maps();
-        Self::map(pins, &maps, facts.secret, facts.made_at)
+        Self::map(pins, &maps, state.secret(), state.made_at())
     }
 
     /// Those in the maps of a directory, of which these are the facts.

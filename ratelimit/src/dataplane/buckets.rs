@@ -81,18 +81,27 @@ impl Buckets {
 
     /// Makes no bucket emptier than empty, after limits have become smaller.
     pub(super) fn clamp(&self, rules: &[Rule], now: Now) {
+        self.change_all(rules, |rule, state| algorithm::clamp(&rule.limit, state, now));
+    }
+
+    /// Replaces the state of each bucket of these rules by what `change` makes of it.
+    pub(super) fn change_all(&self, rules: &[Rule], change: impl Fn(&Rule, u64) -> u64) {
         for (index, [key, state]) in (0..).zip(self.0.slots()) {
-            let before = state.load(Ordering::Acquire);
-            let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
-            let Some(number) = key.map(|key| Rule::number_of(key.tag())) else { continue };
-            let Some(rule) = rules.iter().find(|rule| rule.number == number) else { continue };
-            if before == BUSY {
-                continue;
-            }
-            let after = algorithm::clamp(&rule.limit, before, now);
-            if after != before {
-                // Whoever charged it meanwhile has judged by the new limit.
-                let _ = state.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed);
+            for _ in 0..TRIES {
+                let before = state.load(Ordering::Acquire);
+                let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
+                let Some(number) = key.map(|key| Rule::number_of(key.tag())) else { break };
+                let Some(rule) = rules.iter().find(|rule| rule.number == number) else { break };
+                // Somebody is at it.
+                if before == BUSY {
+                    continue;
+                }
+                let after = change(rule, before);
+                let is_done = after == before
+                    || state.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                if is_done {
+                    break;
+                }
             }
         }
     }

@@ -61,8 +61,7 @@ impl Earlier {
         if self.is_empty() {
             return Ok(());
         }
-        let facts = state.facts()?;
-        let to = Bans::map(pins.clone(), &pins.maps(), facts.secret, facts.made_at)?;
+        let to = Bans::map(pins.clone(), &pins.maps(), state.secret(), state.made_at())?;
         for (path, notes) in &mut self.0 {
             let Some(found) = notes else { continue };
             match found.bans(pins, path).and_then(|from| carry(&from, &to)) {

@@ -13,7 +13,10 @@ pub fn monotonic() -> Result<Nanos, Error> {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Time since the Unix epoch.
+/// What tells the time since the Unix epoch: the system's clock, or a test's.
+pub type WallClock = fn() -> Result<Nanos, Error>;
+
+/// Time since the Unix epoch, by a clock that people and programs set.
 pub(super) fn unix() -> Result<Nanos, Error> {
     read(ClockId::CLOCK_REALTIME)
 }

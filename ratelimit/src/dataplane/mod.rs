@@ -33,10 +33,12 @@ mod state;
 mod status;
 mod system;
 mod trial;
+mod windows;
 
 pub use self::{
     attach::Attachment,
     bans::{BanError, BanInForce, BanStatus, Banned, Bans, around},
+    clock::WallClock,
     counters::Count,
     denied::DeniedCount,
     error::Error,

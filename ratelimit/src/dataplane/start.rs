@@ -6,6 +6,7 @@ use std::path::Path;
 use ratelimit_common::{
     table::SLOTS,
     time::{Nanos, Now},
+    wire,
 };
 use tracing::warn;
 
@@ -14,7 +15,9 @@ use super::{
     attach::{self, Outcome},
     buckets::Buckets,
     carry::Earlier,
-    check, check_kernel, clock, counters, denied, list_sizes, lists,
+    check, check_kernel,
+    clock::{self, WallClock},
+    counters, denied, list_sizes, lists,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
     places::{Missing, Places},
@@ -32,6 +35,7 @@ use crate::{
 pub struct Claim {
     pins: Pins,
     lock: Lock,
+    wall: WallClock,
 }
 
 /// What is to be in force.
@@ -59,7 +63,14 @@ impl Claim {
         check_kernel()?;
         let pins = Pins::with_bpffs(instance)?;
         let lock = pins.lock().map_err(|error| with_process(&pins, error))?;
-        Ok(Self { pins, lock })
+        Ok(Self { pins, lock, wall: clock::unix })
+    }
+
+    /// With another wall clock than the system's, for tests that set it.
+    #[must_use]
+    pub const fn with_wall_clock(mut self, wall: WallClock) -> Self {
+        self.wall = wall;
+        self
     }
 
     /// Loads the rules and attaches them, adopting what an earlier daemon of the instance left. `control` is where this one
@@ -70,7 +81,7 @@ impl Claim {
     pub fn start(mut self, wanted: &Wanted<'_>, control: &Path) -> Result<Dataplane, Error> {
         let daemon = Daemon { process: std::process::id(), control: absolute(control) };
         let mut places = Places::default();
-        let started = put_in_force(&self.pins, &mut places, wanted, &daemon, None)?;
+        let started = put_in_force(&self, &mut places, wanted, &daemon, None)?;
         if !self.lock.is_current(&self.pins) {
             return Err(Error::TakenOff { instance: self.pins.instance().to_string() });
         }
@@ -112,7 +123,7 @@ pub struct Changes {
 struct Started {
     generation: Generation,
     compiled: Compiled,
-    rules: Vec<RuleInForce>,
+    state: State,
     buckets: Buckets,
     attachments: Vec<Attachment>,
     is_adopted: bool,
@@ -150,10 +161,19 @@ impl Dataplane {
     /// Something is missing, or refused. What was in force before is in force still.
     pub fn replace(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
         self.still_mine()?;
-        let pins = &self.claim.pins;
         let old = &mut self.in_force;
-        self.in_force = put_in_force(pins, &mut self.places, wanted, &self.daemon, Some(old))?;
+        self.in_force = put_in_force(&self.claim, &mut self.places, wanted, &self.daemon, Some(old))?;
         Ok(())
+    }
+
+    /// Whether windows lie elsewhere by the wall clock now, because it was set: [`Self::replace`] moves them.
+    ///
+    /// # Errors
+    /// A clock can't be read.
+    pub fn has_moved_windows(&self) -> Result<bool, Error> {
+        let Started { state, compiled, .. } = &self.in_force;
+        let has_windows = compiled.limits.iter().any(|rule| rule.limit.has_windows());
+        Ok(has_windows && state.clone().align(self.claim.wall)?.is_some())
     }
 
     /// Attaches to interfaces that have come back, and forgets those that are gone.
@@ -198,7 +218,7 @@ impl Dataplane {
     /// # Errors
     /// A pin can't be removed.
     pub fn detach(self) -> Result<(), Error> {
-        let Claim { pins, lock } = &self.claim;
+        let Claim { pins, lock, .. } = &self.claim;
         if lock.is_current(pins) { pins.remove_all() } else { Ok(()) }
     }
 
@@ -216,7 +236,7 @@ impl Dataplane {
     }
 
     pub(super) fn rules(&self) -> &[RuleInForce] {
-        &self.in_force.rules
+        self.in_force.state.in_force.as_ref().map_or(&[], |noted| &noted.rules)
     }
 
     pub(super) fn now(&self) -> Result<Now, Error> {
@@ -225,12 +245,13 @@ impl Dataplane {
 }
 
 fn put_in_force(
-    pins: &Pins,
+    claim: &Claim,
     places: &mut Places,
     wanted: &Wanted<'_>,
     daemon: &Daemon,
     old: Option<&mut Started>,
 ) -> Result<Started, Error> {
+    let Claim { pins, wall, .. } = claim;
     let sets = wanted.network.table.slots() / SLOTS as u32;
     let kept = kept_state(pins, sets)?;
     let mut earlier = Earlier::find(pins)?;
@@ -252,7 +273,8 @@ fn put_in_force(
         observes.then(|| Network { rules: wanted.network.rules.observing(), ..wanted.network.clone() });
     let network = observing.as_ref().unwrap_or(wanted.network);
     let assignment = state.assign(network)?;
-    let mut compiled = compile(network, &state.facts()?, &assignment.numbers);
+    let moved = state.align(*wall)?;
+    let mut compiled = compile(network, &state.facts(), &assignment.numbers);
     compiled.globals.is_on_trial = wanted.trial_end.is_some().into();
     pins.create()?;
     let mut generation = Generation::load(&compiled, sets, Some(&pins.maps()))?;
@@ -264,16 +286,19 @@ fn put_in_force(
     // Before anything is attached, the notes say that this daemon does so: a crash in between leaves no number with two
     // owners, and nobody takes what was in force before for what is.
     (state.is_starting, state.daemon) = (true, Some(daemon.clone()));
-    write_state(&mut generation, &state)?;
+    write_state(&mut generation, &state.before(moved))?;
     earlier.carry_bans(pins, &state)?;
     let goes_on =
         !wanted.is_new_trial && old.as_ref().is_some_and(|old| old.compiled.globals.is_on_trial != 0);
     let trial_before = trial::replace_end(&mut generation, wanted.trial_end, goes_on)?;
     let old = old.map(|old| &mut old.generation);
+    let now = since(&compiled)?;
+    moved.inspect(|moved| moved.before_switch(&buckets, &compiled.limits, now));
     let attached = attach::attach(generation.program()?, pins, &targets, old);
     let Outcome { attachments, refused } = match attached {
         Ok(outcome) => outcome,
         Err(error) => {
+            moved.inspect(|moved| moved.take_back(&buckets, &compiled.limits, now));
             trial::replace_end(&mut generation, trial_before, false)?;
             (state.is_starting, state.daemon) = (false, None);
             write_state(&mut generation, before.as_ref().unwrap_or(&state))?;
@@ -288,15 +313,16 @@ fn put_in_force(
     for (place, error) in &refused {
         targets.get(*place).into_iter().for_each(|target| places.note_refusal(target.name(), error));
     }
-    buckets.clamp(&compiled.limits, since(&compiled)?);
     // Numbers that are free from now on must not be in use by a processor that has not come to the end of its packet.
     raw::wait_for_running_programs();
     // Those that the earlier program has made meanwhile.
     earlier.carry_bans(pins, &state)?;
+    let now = since(&compiled)?;
+    moved.inspect(|moved| moved.after_switch(&buckets, &compiled.limits, now));
+    let noted = in_force(network, wanted, &assignment.numbers)?;
+    buckets.clamp(&changed(&compiled.limits, before.as_ref(), &noted), now);
     state.retire(&assignment.numbers);
     (state.observes, state.is_starting) = (observes, false);
-    let noted = in_force(network, wanted, &assignment.numbers)?;
-    let rules = noted.rules.clone();
     state.in_force = Some(noted);
     write_state(&mut generation, &state)?;
     if let Err(error) = lists::pin(&generation, pins) {
@@ -305,7 +331,22 @@ fn put_in_force(
     if let Err(error) = pins.remove_other_layouts() {
         warn!(%error, "maps of another version are left");
     }
-    Ok(Started { generation, compiled, rules, buckets, attachments, is_adopted, observes })
+    Ok(Started { generation, compiled, state, buckets, attachments, is_adopted, observes })
+}
+
+/// The rules whose limits may be others than before. Those of the rest may be emptier than empty, after a wall clock that
+/// was set back: a refill that came comes again.
+fn changed(limits: &[wire::Rule], before: Option<&State>, noted: &InForce) -> Vec<wire::Rule> {
+    let before = before.and_then(|state| state.in_force.as_ref()).map_or(&[][..], |before| &before.rules);
+    let limits_as = |rule: &RuleInForce| {
+        let same =
+            |old: &RuleInForce| (old.number, &old.limit, &old.key) == (rule.number, &rule.limit, &rule.key);
+        before.iter().any(same)
+    };
+    let stays = |limit: &&wire::Rule| {
+        noted.rules.iter().any(|rule| u64::from(rule.number) == limit.counters && limits_as(rule))
+    };
+    limits.iter().filter(|limit| !stays(limit)).copied().collect()
 }
 
 fn since(compiled: &Compiled) -> Result<Now, Error> {

@@ -3,13 +3,18 @@
 use std::path::PathBuf;
 
 use ratelimit_common::{
+    algorithm::realign::ClockStep,
     table::Secret,
     time::Nanos,
     wire::{META_BYTES, RULE_NUMBERS},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{DeniedCount, Error, ListSize, clock};
+use super::{
+    DeniedCount, Error, ListSize,
+    clock::{self, WallClock},
+    windows::Moved,
+};
 use crate::{
     compile::{self, Owner, TableFacts},
     config,
@@ -21,6 +26,9 @@ use crate::{
 pub(super) struct State {
     /// Nanoseconds on CLOCK_MONOTONIC.
     made_at: u64,
+    /// The same moment in nanoseconds since the Unix epoch, by the clock as windows are aligned to it.
+    #[serde(default)]
+    made_at_unix: Option<u64>,
     random: [u64; 4],
     pub sets: u32,
     /// Which rule has which number in the table and the counters.
@@ -77,7 +85,7 @@ pub struct InForce {
 }
 
 /// A rule as outputs show it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleInForce {
     /// Its number.
     pub number: u32,
@@ -130,6 +138,7 @@ impl State {
         random.iter_mut().zip(words).for_each(|(number, word)| *number = u64::from_ne_bytes(*word));
         Ok(Self {
             made_at: clock::monotonic()?.0,
+            made_at_unix: None,
             random,
             sets,
             numbers: Vec::new(),
@@ -159,14 +168,48 @@ impl State {
         Ok(bytes)
     }
 
-    pub(super) fn facts(&self) -> Result<TableFacts, Error> {
-        let age = clock::monotonic()?.0.saturating_sub(self.made_at);
-        Ok(TableFacts {
-            made_at: Nanos(self.made_at),
-            made_at_unix: Nanos(clock::unix()?.0.saturating_sub(age)),
-            secret: Secret::new(self.random),
+    /// When the table was made, on the clock that packets are judged by.
+    pub(super) const fn made_at(&self) -> Nanos {
+        Nanos(self.made_at)
+    }
+
+    pub(super) fn secret(&self) -> Secret {
+        Secret::new(self.random)
+    }
+
+    /// The table's facts by the alignment that is kept.
+    pub(super) fn facts(&self) -> TableFacts {
+        TableFacts {
+            made_at: self.made_at(),
+            made_at_unix: Nanos(self.made_at_unix.unwrap_or_default()),
+            secret: self.secret(),
             sets: self.sets,
-        })
+        }
+    }
+
+    /// Compares the wall clock with the alignment that is kept, and changes that if the clock was set.
+    pub(super) fn align(&mut self, wall: WallClock) -> Result<Option<Moved>, Error> {
+        let made_at = self.made_at_by(wall)?;
+        let Some(kept) = self.made_at_unix else {
+            self.made_at_unix = Some(made_at);
+            return Ok(None);
+        };
+        let step = ClockStep::of(i128::from(made_at) - i128::from(kept));
+        if step.is_some() {
+            self.made_at_unix = Some(made_at);
+        }
+        Ok(step.map(|step| Moved { step, from: Nanos(kept) }))
+    }
+
+    /// The same notes with windows where they were before.
+    pub(super) fn before(&self, moved: Option<Moved>) -> Self {
+        let made_at_unix = moved.map_or(self.made_at_unix, |moved| Some(moved.from.0));
+        Self { made_at_unix, ..self.clone() }
+    }
+
+    fn made_at_by(&self, wall: WallClock) -> Result<u64, Error> {
+        let age = clock::monotonic()?.0.saturating_sub(self.made_at);
+        Ok(wall()?.0.saturating_sub(age))
     }
 
     /// Gives each rule its number: the one it had if it can go on with its buckets, else one that nobody has. Numbers of

@@ -91,12 +91,13 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         clock: C,
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<Self, LimiterError> {
-        let zero = Zero::before(clock.now());
+        let zero = Zero::before(&clock);
         Self::at(store, clock, zero, rules)
     }
 
     /// The limiter for other rules that goes on with the same buckets and clock. Buckets of rules that keep name, algorithm
-    /// and window keep their state; none is left emptier than empty by its new limit.
+    /// and window keep their state; none is left emptier than empty by its new limit. If the system's time was set, windows
+    /// are aligned to it again, so that no key gets more than its limit, and one limit for a step forward.
     ///
     /// When no more requests go to the old limiter, [`Self::clamp`] does that again for those that it charged meanwhile.
     ///
@@ -109,7 +110,7 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         self.with_rules_and_clock(rules, self.clock.clone())
     }
 
-    /// The same with another clock, so that windows align to the Unix epoch again after the system's time was set.
+    /// The same with another clock.
     ///
     /// # Errors
     /// A limit that no bucket can hold, or two rules of one name.
@@ -118,15 +119,24 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         rules: impl IntoIterator<Item = Rule>,
         clock: C,
     ) -> Result<Self, LimiterError> {
-        let zero = Zero::at(clock.now(), self.zero.since(self.clock.now()));
+        let present = self.zero.since(self.clock.now());
+        // By the new clock's zero, with windows where they are.
+        let kept = Zero::at(clock.now(), present, self.zero.wall_at(present));
+        let zero = kept.aligned(&clock);
         let limiter = Self::at(Arc::clone(&self.store), clock, zero, rules)?;
-        limiter.clamp();
+        limiter.store.realign(&limiter.limits, kept, zero, present);
+        // A bucket that is emptier than empty because the clock was set back stays so, unless its limit is another one.
+        if !limiter.rules().eq(self.rules()) {
+            limiter.store.clamp(&limiter.limits, present);
+        }
         Ok(limiter)
     }
 
     /// Leaves no bucket emptier than empty: after a limit has shrunk, what was taken beyond it is forgotten.
     pub fn clamp(&self) {
-        self.store.clamp(&self.limits, self.zero.since(self.clock.now()));
+        let now = self.zero.since(self.clock.now());
+        self.store.settle(&self.limits, now);
+        self.store.clamp(&self.limits, now);
     }
 
     fn at(

@@ -100,6 +100,18 @@ impl Layer {
         Overview::new(config, Arc::clone(&self.service), &self.servers, self.since.clone())
     }
 
+    /// Moves windows to where they lie by the wall clock, if that was set; says whether it was. `application` is in force.
+    ///
+    /// # Errors
+    /// They can't be moved.
+    pub fn follow_clock(&self, application: &Application) -> Result<bool, LayerError> {
+        let was_set = self.service.has_moved_windows();
+        if was_set {
+            self.service.reload(application)?;
+        }
+        Ok(was_set)
+    }
+
     /// Adds what is counted to a registry.
     pub fn register(&self, registry: &mut Registry) {
         let (service, stats) = (Arc::clone(&self.service), Arc::clone(self.servers.stats()));

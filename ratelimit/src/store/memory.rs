@@ -23,7 +23,10 @@ use std::{
 
 use foldhash::{SharedSeed, fast::FoldHasher};
 use ratelimit_common::{
-    algorithm,
+    algorithm::{
+        self,
+        realign::{realign, settle as settle_window},
+    },
     limit::Kind,
     table::{self, Attempt, Request, SLOTS, Secret},
     time::Now,
@@ -36,7 +39,7 @@ use self::{
     wide::Wide,
 };
 use super::{
-    Account, Answer, Charge, Enrolment, KeyHash, Limits, Store,
+    Account, Answer, Charge, Enrolment, KeyHash, Limits, Store, Zero,
     tags::{Owner, Tags},
 };
 
@@ -200,6 +203,18 @@ impl Store for MemoryStore {
         }
         // What was charged in this instant is all that there is, so all of it can be told apart.
         self.undo(limits, &charge, charge.now);
+    }
+
+    fn realign(&self, limits: &Limits, from: Zero, to: Zero, now: Now) {
+        let Some(step) = from.step_to(to) else { return };
+        self.grid.update_each(limits, |limit, state| {
+            realign(&from.align(*limit), &to.align(*limit), step, state, now)
+        });
+        self.wide.realign(step, |window| to.phase(window), now);
+    }
+
+    fn settle(&self, limits: &Limits, now: Now) {
+        self.grid.update_all(limits, |limit, state| settle_window(limit, state, now));
     }
 
     fn clamp(&self, limits: &Limits, now: Now) {

@@ -103,6 +103,13 @@ pub trait Store {
     /// Gives back `charge.cost` units, as far as the bucket, or its current window, has taken as many.
     fn refund(&self, limits: &Limits, charge: &Charge<'_>);
 
+    /// Moves windows after the wall clock was set: `limits` and `to` are aligned to it as it is, `from` as it was. Before new
+    /// limits come if it was set back, after the old ones are gone if forward.
+    fn realign(&self, limits: &Limits, from: Zero, to: Zero, now: Now);
+
+    /// Moves windows that the old limits have begun meanwhile, after they are gone.
+    fn settle(&self, limits: &Limits, now: Now);
+
     /// Makes no bucket emptier than empty, after limits have shrunk.
     fn clamp(&self, limits: &Limits, now: Now);
 }

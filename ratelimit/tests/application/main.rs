@@ -5,6 +5,7 @@
 mod answers;
 mod bounds;
 mod chapter;
+mod clock;
 mod counting;
 mod files;
 mod labels;

@@ -8,6 +8,7 @@ mod ban_commands;
 mod bans;
 mod bytes;
 mod captures;
+mod clock;
 mod concurrency;
 mod counters;
 mod daemon;

@@ -122,6 +122,12 @@ impl Grid {
         self.tally.live_evictions.load(Ordering::Relaxed)
     }
 
+    /// [`Self::update_all`] for what must not be done twice: nothing moves meanwhile.
+    pub fn update_each(&self, limits: &Limits, change: impl Fn(&Limit, u64) -> u64) {
+        let _growing = self.tally.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.update_all(limits, change);
+    }
+
     /// Replaces the state of each bucket that has a limit by what `change` makes of it.
     pub fn update_all(&self, limits: &Limits, change: impl Fn(&Limit, u64) -> u64) {
         let (mut number, mut backoff) = (0, Backoff::default());

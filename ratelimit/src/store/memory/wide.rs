@@ -13,7 +13,7 @@ use std::sync::{
 };
 
 use ratelimit_common::{
-    algorithm::{Decision, sliding_window_log},
+    algorithm::{Decision, realign::ClockStep, sliding_window_log},
     limit::{Kind, LOG_MOST},
     time::{Nanos, Now},
 };
@@ -95,6 +95,15 @@ impl Wide {
             if has_room && shard.get(identity).is_none() {
                 self.insert(&mut shard, identity, bucket);
             }
+        }
+    }
+
+    /// Moves counters' windows after the wall clock was set; `phase` says where those of a length lie now.
+    pub fn realign(&self, step: ClockStep, phase: impl Fn(Nanos) -> Nanos, now: Now) {
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.change_all(|bucket| bucket.realign(step, &phase, now));
+            shard.iter().for_each(|(_, bucket)| self.note_counter(bucket));
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use ratelimit_common::{
     algorithm::{
         Decision,
+        realign::ClockStep,
         sliding_window_counter::WideState,
         sliding_window_log::{self, Entries},
     },
@@ -98,8 +99,25 @@ impl Bucket {
             reset => Nanos(reset.0.saturating_add(rest.0)),
         };
         self.idle_at = Nanos(now.0.0.saturating_add(until_idle.0));
+        if until_idle.0 == 0
+            && let State::Counter(counter) = &mut self.state
+        {
+            *counter = WideState::default();
+        }
         self.share = share(decision.used(), decision.limit());
         decision
+    }
+
+    /// Moves a counter's window after the wall clock was set. A log counts back from the present. A counter is idle a window
+    /// after its own has ended, so that tells how long that is.
+    pub(super) fn realign(&mut self, step: ClockStep, phase: impl Fn(Nanos) -> Nanos, now: Now) {
+        let State::Counter(counter) = &mut self.state else { return };
+        let window = Nanos(self.idle_at.0.saturating_sub(counter.end().0));
+        if counter.is_empty() || window.0 == 0 {
+            return;
+        }
+        *counter = counter.realigned(step, window, phase(window), now);
+        self.idle_at = Nanos(counter.end().0.saturating_add(window.0));
     }
 
     /// Decides, and stays as it is.

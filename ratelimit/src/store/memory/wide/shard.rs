@@ -71,6 +71,13 @@ impl Shard {
         Some(decision)
     }
 
+    /// Changes all buckets, which may make them go sooner or later.
+    pub(super) fn change_all(&mut self, change: impl Fn(&mut Bucket)) {
+        self.buckets.values_mut().for_each(|held| change(&mut held.bucket));
+        let identities: Vec<u64> = self.buckets.keys().copied().collect();
+        identities.into_iter().for_each(|identity| self.changed(identity));
+    }
+
     pub(super) fn insert(&mut self, identity: u64, bucket: Bucket) {
         let (end, rank) = (bucket.idle_at, bucket.rank());
         self.ends.push(Reverse((end, identity)));
