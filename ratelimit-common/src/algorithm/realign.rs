@@ -78,6 +78,13 @@ pub fn settle(limit: &Limit, state: u64, now: Now) -> u64 {
     windows.state(windows.first_from(end.0.into()), state & window::low_bits(limit.count_bits))
 }
 
+/// Whether a state is in use, or can be again after a wall clock that was set back: for those who keep states elsewhere.
+#[must_use]
+pub fn can_return(limit: &Limit, state: u64, now: Now) -> bool {
+    let longer = if limit.has_windows() { limit.period().to_ticks().0 } else { 0 };
+    !super::is_idle(state, now) || !super::is_idle(state.saturating_add(longer), now)
+}
+
 /// Whether an idle state has counted this; a reset one has any bits there.
 fn is_plausible(limit: &Limit, counts: u64) -> bool {
     let half = limit.count_bits / 2;

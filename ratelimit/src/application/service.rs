@@ -188,8 +188,9 @@ impl Service {
     /// The file can't be written; the one from before is as it was.
     pub fn save(&self) -> Result<(), SaveError> {
         let Some(path) = &self.settings.state_file else { return Ok(()) };
-        let now = self.now();
-        saved::write(path, &self.store.save(now, self.zero().wall_at(now)))
+        let generation = self.generation.load();
+        let now = generation.zero.since(self.clock.now());
+        saved::write(path, &self.store.save(&generation.limits, now, generation.zero.wall_at(now)))
     }
 
     /// What was counted under each label.

@@ -154,3 +154,15 @@ fn a_clock_that_was_set_back_while_nobody_ran_gives_no_day_again() {
         assert_eq!(lab.one(key).reset_after, Nanos::from_secs(28 * HOUR), "{key}");
     }
 }
+
+#[test]
+fn a_day_that_ended_before_the_state_was_saved_is_the_current_one_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let lab = start(&path, Nanos(MIDNIGHT.0 - Nanos::from_secs(HOUR).0));
+    assert_eq!(lab.passes("fixed", 20), 10);
+    lab.advance(HOUR + 600);
+    lab.service.save().unwrap();
+    let lab = start(&path, Nanos(MIDNIGHT.0 - Nanos::from_secs(600).0));
+    assert_eq!((lab.passes("fixed", 20), lab.one("fixed").reset_after), (0, Nanos::from_secs(600)));
+}

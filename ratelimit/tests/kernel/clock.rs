@@ -10,7 +10,7 @@ use std::{
 use nix::time::{ClockId, clock_gettime};
 use ratelimit::{
     config,
-    dataplane::{Claim, Dataplane, Error, Wanted},
+    dataplane::{Claim, Dataplane, Error, Trial, Wanted},
     policy::{InstanceName, Network},
 };
 use ratelimit_common::time::Nanos;
@@ -44,9 +44,10 @@ fn begin_at(hour: u64) {
 
 /// One rule for all packets, in force.
 struct Limited {
-    link: Link,
+    _link: Link,
     client: UdpSocket,
     network: Network,
+    trial_end: Option<Nanos>,
     dataplane: Option<Dataplane>,
     sent: u64,
 }
@@ -57,7 +58,7 @@ impl Limited {
         let client = link.sender(CLIENT);
         let path = daemon::config(&[], &[&format!("{{name: every, {limit}}}")]);
         let network = config::load(&path).unwrap().network.unwrap();
-        let mut limited = Self { link, client, network, dataplane: None, sent: 0 };
+        let mut limited = Self { _link: link, client, network, trial_end: None, dataplane: None, sent: 0 };
         limited.start();
         limited
     }
@@ -66,11 +67,13 @@ impl Limited {
     fn start(&mut self) {
         self.dataplane = None;
         let claim = Claim::take(&InstanceName::default()).unwrap().with_wall_clock(wall);
-        self.dataplane = Some(claim.start(&wanted(&self.network), Path::new("/run/none.sock")).unwrap());
+        self.dataplane =
+            Some(claim.start(&wanted(&self.network, None), Path::new("/run/none.sock")).unwrap());
     }
 
     fn reload(&mut self) {
-        self.dataplane.as_mut().unwrap().replace(&wanted(&self.network)).unwrap();
+        let wanted = wanted(&self.network, self.trial_end);
+        self.dataplane.as_mut().unwrap().replace(&wanted).unwrap();
     }
 
     fn has_moved_windows(&self) -> bool {
@@ -92,12 +95,12 @@ impl Limited {
     }
 }
 
-fn wanted(network: &Network) -> Wanted<'_> {
+fn wanted(network: &Network, trial_end: Option<Nanos>) -> Wanted<'_> {
     Wanted {
         network,
         config: Path::new("/run/ratelimit.yaml"),
         observes: None,
-        trial_end: None,
+        trial_end,
         is_new_trial: false,
     }
 }
@@ -157,6 +160,8 @@ fn a_clock_that_was_set_moves_no_token_bucket_no_ban_and_no_trial() {
     isolated(|| {
         begin_at(18);
         let mut limited = Limited::new("rate: 10/d");
+        limited.trial_end = Some(Nanos(monotonic() + HOUR));
+        limited.reload();
         assert_eq!(limited.passes(15), 10);
         daemon::run(&["ban", "10.9.0.1", "--for", "1h"]);
         for by in [2 * DAY, (3 * DAY).wrapping_neg()] {
@@ -168,7 +173,8 @@ fn a_clock_that_was_set_moves_no_token_bucket_no_ban_and_no_trial() {
             let bans = daemon::run(&["bans", "--output", "json"]);
             let left = serde_json::from_str::<serde_json::Value>(&bans).unwrap()[0]["seconds_left"].as_u64();
             assert!(left.is_some_and(|left| (3_000..=3_600).contains(&left)), "{bans}");
+            let trial = limited.dataplane.as_ref().unwrap().trial().unwrap();
+            assert!(matches!(trial, Trial::Left(left) if (HOUR / 2..=HOUR).contains(&left.0)), "{trial:?}");
         }
-        assert!(limited.link.client.enter(|| true));
     });
 }

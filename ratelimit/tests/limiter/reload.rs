@@ -100,19 +100,45 @@ fn more_rules_than_tags_keep_their_buckets_apart() {
 
 #[test]
 fn another_clock_aligns_windows_anew() {
-    let (old, _clock) = limiter([rule("rule", "fixed_window,rate=10/m")], 1000);
+    let rules = || [rule("rule", "fixed_window,rate=10/m")];
+    let (old, _clock) = limiter(rules(), 1000);
     old.check("key", 4);
     // The system's time was an hour and ten seconds behind.
     let clock = FakeClock::new(Nanos(START.0 + 3_610 * SECOND.0));
-    let new = old.with_rules_and_clock([rule("rule", "fixed_window,rate=10/m")], clock.clone()).unwrap();
-    let reset = new.check("key", 0).reset_after();
-    assert_eq!(reset, Nanos(60 * SECOND.0 - clock.now().0 % (60 * SECOND.0)));
+    let ahead = old.with_rules_and_clock(rules(), clock.clone()).unwrap();
+    let left = Nanos(60 * SECOND.0 - clock.now().0 % (60 * SECOND.0));
+    assert_eq!(ahead.check("fresh", 0).reset_after(), left);
+    // A window that has begun by that lasts until the old one would have ended.
+    let decision = ahead.check("key", 10);
+    assert!(decision.allowed());
+    assert_eq!(decision.reset_after(), Nanos(left.0 + 60 * SECOND.0));
     // Nor does a clock that was years ahead make time stand still.
     let clock = FakeClock::new(Nanos(5 * SECOND.0));
-    let new = old.with_rules_and_clock([rule("rule", "fixed_window,rate=10/m")], clock.clone()).unwrap();
-    assert_eq!(new.check("key", 0).reset_after(), Nanos(55 * SECOND.0));
-    clock.advance(Nanos(55 * SECOND.0));
-    assert_eq!(new.check("key", 0).remaining(), 10);
+    let behind = ahead.with_rules_and_clock(rules(), clock.clone()).unwrap();
+    assert_eq!(behind.check("fresh", 0).reset_after(), Nanos(55 * SECOND.0));
+    assert!(!behind.check("key", 1).allowed());
+    clock.advance(Nanos(115 * SECOND.0));
+    assert_eq!(behind.check("key", 0).remaining(), 10);
+}
+
+#[test]
+fn rules_that_come_after_the_system_s_time_was_set_follow_it_without_another_limit() {
+    for text in
+        ["fixed_window,rate=5/d", "sliding_window_counter,rate=5/d", "token_bucket,rate=5/d,refill=interval"]
+    {
+        let (first, clock) = limiter([rule("rule", text)], 1000);
+        assert!(first.check("key", 5).allowed());
+        clock.set_wall_back(Nanos(6 * 3_600 * SECOND.0));
+        let mut next = first.with_rules([rule("rule", text)]).unwrap();
+        for _ in 0..3 {
+            assert!(!next.check("key", 1).allowed(), "{text}");
+            next = next.with_rules([rule("rule", text)]).unwrap();
+        }
+        clock.set_wall_forward(Nanos(2 * 86_400 * SECOND.0));
+        assert!(!next.check("key", 1).allowed(), "{text}");
+        let next = next.with_rules([rule("rule", text)]).unwrap();
+        assert!(next.check("key", 5).allowed() && !next.check("key", 1).allowed(), "{text}");
+    }
 }
 
 #[test]

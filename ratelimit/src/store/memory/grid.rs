@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 use ratelimit_common::{
-    algorithm,
+    algorithm::{self, realign::can_return},
     limit::Limit,
     table::{self, Home, Key, LEAST_SETS, Position, SLOTS, Tag},
     time::Now,
@@ -87,14 +87,18 @@ impl Grid {
         Some(grid)
     }
 
-    /// All buckets in use, with the number of sets that they are in. What is charged meanwhile may be in it or not.
-    pub fn save(&self, now: Now) -> (u64, Vec<SavedBucket>) {
+    /// All buckets in use, or that can be again, with the number of sets that they are in. What is charged meanwhile may be in
+    /// it or not.
+    pub fn save(&self, limits: &Limits, now: Now) -> (u64, Vec<SavedBucket>) {
         let sets = self.sets();
         let mut buckets = Vec::new();
         for (number, set) in self.reserve.iter().take(sets as usize).enumerate() {
             for (index, slot) in set.0.iter().enumerate() {
                 let (key, state) = (slot.key.load(Ordering::SeqCst), slot.state.load(Ordering::SeqCst));
-                if key != table::EMPTY && state != table::BUSY && !algorithm::is_idle(state, now) {
+                let limit = Key::of_slot(key, number as u64).and_then(|key| limits.of(&key));
+                let matters =
+                    limit.map_or(!algorithm::is_idle(state, now), |limit| can_return(limit, state, now));
+                if key != table::EMPTY && state != table::BUSY && matters {
                     buckets.push(SavedBucket { place: (number * SLOTS + index) as u64, key, state });
                 }
             }

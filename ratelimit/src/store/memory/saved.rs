@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use ratelimit_common::time::{Nanos, Now};
 
 use super::{
-    MemoryStore, Secrets, Tags,
+    Limits, MemoryStore, Secrets, Tags,
     grid::{Grid, SavedBucket},
     most_sets,
     wide::{SavedState, SavedWide, Wide},
@@ -59,9 +59,10 @@ pub const fn most_bytes(max_keys: u64) -> u64 {
 }
 
 impl MemoryStore {
-    /// All that it holds, at its time `now` when the clock says `clock`.
+    /// All that it holds, at its time `now` when the clock says `clock`. `limits` tell which buckets matter again if that was
+    /// set back when they are restored.
     #[must_use]
-    pub fn save(&self, now: Now, clock: Nanos) -> Vec<u8> {
+    pub fn save(&self, limits: &Limits, now: Now, clock: Nanos) -> Vec<u8> {
         let mut writer = Writer(MAGIC.to_vec());
         writer.numbers([clock.0, now.0.0]);
         writer.numbers(self.secrets.random);
@@ -69,7 +70,7 @@ impl MemoryStore {
         let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner).save();
         writer.numbers([tags.len() as u64]);
         tags.into_iter().for_each(|row| writer.numbers(row));
-        let (sets, buckets) = self.grid.save(now);
+        let (sets, buckets) = self.grid.save(limits, now);
         writer.numbers([sets, buckets.len() as u64]);
         for SavedBucket { place, key, state } in buckets {
             writer.numbers([place, key, state]);
