@@ -15,8 +15,8 @@ const OF_REQUESTS: [&str; 2] = ["RateLimitRequest", "RateLimitDescriptor"];
 /// The units of time, which have no strings, and where they are.
 const UNITS: (&str, &str) = (".envoy.type.v3", "crate::server::proto::wire::units");
 
-/// Writes a module for each package, and `ratelimit-protos.bin`, to `out_dir`; and the same of requests whose strings need
-/// not be text to `out_dir/wire`.
+/// Writes a module for each package, and `ratelimit-protos.bin`, to `out_dir`; and the same of requests whose strings
+/// need not be text to `out_dir/wire`.
 pub fn compile(package_dir: &Path, out_dir: &Path) -> Result<()> {
     let root = package_dir.join(ROOT);
     println!("cargo::rerun-if-changed={}", root.display());

@@ -67,7 +67,8 @@ impl<F, C: Clock, S: Store> RateLimitLayer<ByKey<F, C, S>> {
 
 impl<F> RateLimitLayer<ByDescriptors<F>> {
     /// By the rules of a service, which is asked what `describe` makes of each request. What it makes nothing of is not
-    /// limited; what the service can't make sense of is denied, unless [`ByDescriptors::on_request_error`] says otherwise.
+    /// limited; what the service can't make sense of is denied, unless [`ByDescriptors::on_request_error`] says
+    /// otherwise.
     #[must_use]
     pub fn by_descriptors(service: Arc<Service>, describe: F) -> Self {
         Self::new(ByDescriptors::new(service, describe))

@@ -1,5 +1,5 @@
-//! `fuzz`: random frames through the parser, and random requests to the servers, for as long as wanted; needs `cargo-fuzz` and
-//! a nightly compiler.
+//! `fuzz`: random frames through the parser, and random requests to the servers, for as long as wanted; needs
+//! `cargo-fuzz` and a nightly compiler.
 
 use std::{fs, path::Path, process::Command};
 

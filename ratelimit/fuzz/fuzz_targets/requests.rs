@@ -1,5 +1,5 @@
-//! Whatever clients choose of a request is judged, over gRPC, HTTP, Unix sockets and tower: it passes with room left, is denied
-//! with all limits used up, and never gets an error.
+//! Whatever clients choose of a request is judged, over gRPC, HTTP, Unix sockets and tower: it passes with room left,
+//! is denied with all limits used up, and never gets an error.
 #![no_main]
 
 use std::cell::RefCell;

@@ -1,8 +1,8 @@
 //! What is asked: a domain, descriptors, and what the request costs.
 //!
-//! Gateways let a request pass that they get an error for. So errors are about what the one who asks has written, and never
-//! about what a client can choose: keys, values and costs of any size are judged, and what is more than can be judged is
-//! denied.
+//! Gateways let a request pass that they get an error for. So errors are about what the one who asks has written, and
+//! never about what a client can choose: keys, values and costs of any size are judged, and what is more than can be
+//! judged is denied.
 
 use crate::policy::application::TimeUnit;
 

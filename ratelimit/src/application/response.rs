@@ -31,7 +31,8 @@ pub type Statuses = SmallVec<[Status; MOST_INLINE]>;
 pub struct Response {
     /// Whether it may go on.
     pub code: Code,
-    /// One for each descriptor, in order; of a request with more than [`super::MOST_DESCRIPTORS`], for the first of them.
+    /// One for each descriptor, in order; of a request with more than [`super::MOST_DESCRIPTORS`], for the first of
+    /// them.
     pub statuses: Statuses,
     /// Which descriptor's limit stands for all in headers: if denied, the one to be waited for longest, where of quotas the one
     /// with the shortest wait counts; else that with the least left. `None` if no limit applies.

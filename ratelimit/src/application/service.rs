@@ -119,7 +119,8 @@ impl Service {
     /// Decides about a request, and counts it.
     ///
     /// # Errors
-    /// It makes no sense, which is for whoever asks to mend: no client can bring it about by a value. Nothing was counted then.
+    /// It makes no sense, which is for whoever asks to mend: no client can bring it about by a value. Nothing was
+    /// counted then.
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
         self.in_force().decide(request)
     }

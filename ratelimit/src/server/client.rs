@@ -16,10 +16,10 @@ const FORWARDED: HeaderName = http::header::FORWARDED;
 /// The client of a request that came from `peer` with these headers, through `trusted_hops` proxies, the peer included.
 ///
 /// `None` if it can't be told: if there are fewer hops in the headers, if the one that counts is no address, or if both
-/// headers are there and name different clients, since the proxies write one of them, and whoever sent the other one means to
-/// deceive. The peer is not taken for the client then, since it is a proxy, whose address may have more rights than a client's.
-/// Without proxies the client is the peer, which has no address on a Unix socket. An IPv4 address is never in the form that
-/// IPv6 has for it, and an IPv6 address has no zone.
+/// headers are there and name different clients, since the proxies write one of them, and whoever sent the other one
+/// means to deceive. The peer is not taken for the client then, since it is a proxy, whose address may have more rights
+/// than a client's. Without proxies the client is the peer, which has no address on a Unix socket. An IPv4 address is
+/// never in the form that IPv6 has for it, and an IPv6 address has no zone.
 #[must_use]
 pub fn client(headers: &HeaderMap, peer: Option<IpAddr>, trusted_hops: u8) -> Option<IpAddr> {
     let by_peer = peer.map(|address| address.to_canonical());

@@ -31,7 +31,8 @@ use crate::{
 /// Bytes that are shown of an entry. It counts as a whole.
 const MOST_SHOWN: usize = 1 << 10;
 
-/// What is asked. Bytes that are no text count, as U+FFFD: otherwise one of them would take a request out of its limits.
+/// What is asked. Bytes that are no text count, as U+FFFD: otherwise one of them would take a request out of its
+/// limits.
 ///
 /// # Errors
 /// What the service knows nothing of.

@@ -4,8 +4,8 @@
 /// The files' descriptors, as reflection serves them.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ratelimit-protos.bin"));
 
-/// Requests as they come: what is text in the public messages is bytes here, since a string of protobuf's that is no text
-/// would make the whole message unreadable.
+/// Requests as they come: what is text in the public messages is bytes here, since a string of protobuf's that is no
+/// text would make the whole message unreadable.
 pub(super) mod wire {
     pub use super::envoy::r#type::v3 as units;
 

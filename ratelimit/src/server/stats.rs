@@ -71,8 +71,8 @@ impl Stats {
         self.refused_requests.fetch_add(1, Relaxed);
     }
 
-    /// Counts a question that could not be judged. The first of each kind is logged: where gateways, and not their clients, are
-    /// the reason, all are denied.
+    /// Counts a question that could not be judged. The first of each kind is logged: where gateways, and not their
+    /// clients, are the reason, all are denied.
     pub(super) fn unjudged(&self, why: Unjudged) {
         if self.unjudged[why as usize].fetch_add(1, Relaxed) == 0 {
             warn!(reason = why.name(), "a question was denied unjudged, as all like it will be: {why}");

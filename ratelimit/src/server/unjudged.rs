@@ -1,5 +1,5 @@
-//! Questions that can't be judged: they are answered all the same, and denied, since gateways let a request pass that they get
-//! an error for.
+//! Questions that can't be judged: they are answered all the same, and denied, since gateways let a request pass that
+//! they get an error for.
 
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes};

@@ -12,8 +12,8 @@ use crate::{policy::Prefix, server::client};
 /// The address of the client behind trusted proxies, or the network around it.
 ///
 /// It needs to know who is connected: with axum serve `into_make_service_with_connect_info::<SocketAddr>()`; tonic's
-/// own server says so itself. All requests whose client can't be told share one key, `None`: those that nobody says the peer's
-/// address of, as on a Unix socket, and those for which the trusted proxies name no address.
+/// own server says so itself. All requests whose client can't be told share one key, `None`: those that nobody says the
+/// peer's address of, as on a Unix socket, and those for which the trusted proxies name no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
     /// How many proxies in front add the address of who speaks to them.

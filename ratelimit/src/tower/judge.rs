@@ -109,8 +109,8 @@ pub struct ByDescriptors<F> {
     on_request_error: OnRequestError,
 }
 
-/// What becomes of a request that the service is asked about in a way that makes no sense, as without a domain. No client can
-/// bring that about by a value: the function that describes requests is to be mended.
+/// What becomes of a request that the service is asked about in a way that makes no sense, as without a domain. No
+/// client can bring that about by a value: the function that describes requests is to be mended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnRequestError {
     /// It is denied.

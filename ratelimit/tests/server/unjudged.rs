@@ -1,5 +1,5 @@
-//! No byte, value or cost that a client can choose makes an error of a question, since gateways let pass what they get an
-//! error for: it is judged, or denied where it can't be.
+//! No byte, value or cost that a client can choose makes an error of a question, since gateways let pass what they get
+//! an error for: it is judged, or denied where it can't be.
 
 use std::{fs, os::unix::net::UnixStream};
 

@@ -1,5 +1,5 @@
-//! Costs in JSON. A client may choose them, as the length of what it sends, so a number that is none of a cost makes no error:
-//! it is more than any limit lets through.
+//! Costs in JSON. A client may choose them, as the length of what it sends, so a number that is none of a cost makes no
+//! error: it is more than any limit lets through.
 
 use std::fmt;
 

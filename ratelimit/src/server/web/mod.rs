@@ -110,8 +110,8 @@ fn denied_unjudged(state: &State, route: Route, why: Unjudged) -> Response {
     no_answer(state, route, why)
 }
 
-/// The answer to a question that can't be judged: it is denied as one over its limits, since programs let pass what they get an
-/// error for.
+/// The answer to a question that can't be judged: it is denied as one over its limits, since programs let pass what
+/// they get an error for.
 fn no_answer(state: &State, route: Route, why: Unjudged) -> Response {
     let in_force = state.in_force();
     let settings = in_force.settings();

@@ -1,5 +1,5 @@
-//! A body as text, whatever it is. One byte of a client's that is no text, in a body that is right otherwise, must not take a
-//! request out of its limits.
+//! A body as text, whatever it is. One byte of a client's that is no text, in a body that is right otherwise, must not
+//! take a request out of its limits.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,10 @@ const REPLACEMENT: &str = "\\ufffd";
 
 /// A body with U+FFFD for bytes that are no UTF-8, and for escapes of JSON that are halves of a character.
 pub fn of(body: &[u8]) -> Cow<'_, str> {
-    match String::from_utf8_lossy(body) {
-        Cow::Borrowed(text) => without_halves(text),
-        Cow::Owned(text) => Cow::Owned(without_halves(&text).into_owned()),
+    // Nearly all are text, and looked at as a whole, that is seen fastest.
+    match str::from_utf8(body) {
+        Ok(text) => without_halves(text),
+        Err(_) => Cow::Owned(without_halves(&String::from_utf8_lossy(body)).into_owned()),
     }
 }
 

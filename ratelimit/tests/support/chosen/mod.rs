@@ -1,6 +1,6 @@
-//! Questions of which a client has chosen every byte that it can, and what must come of them: with room left they pass and
-//! are charged, with all limits used up they are denied, and no question is answered with an error. For the property test
-//! and the fuzz target, which make the bytes.
+//! Questions of which a client has chosen every byte that it can, and what must come of them: with room left they pass
+//! and are charged, with all limits used up they are denied, and no question is answered with an error. For the
+//! property test and the fuzz target, which make the bytes.
 
 mod question;
 mod side;

@@ -90,7 +90,7 @@ impl Question {
         let count = 1 + usize::from(bytes.byte()) % FACTS.len();
         let values = (0..count).map(|_| bytes.text(most)).collect();
         let address = |bytes: &mut Bytes<'_>| {
-            let name = if bytes.byte() % 2 == 0 { "x-forwarded-for" } else { "forwarded" };
+            let name = if bytes.byte().is_multiple_of(2) { "x-forwarded-for" } else { "forwarded" };
             (name, bytes.text(1_000))
         };
         let addresses = (0..bytes.byte() % 4).map(|_| address(&mut bytes)).collect();
