@@ -1,6 +1,6 @@
 //! The wall clock is set while requests are judged, and while nobody runs.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use ratelimit::{
     application::Service,
@@ -129,8 +129,8 @@ fn steps_under_a_second_are_ignored_until_they_add_up() {
 }
 
 /// A daemon with a state file that begins when the wall clock says so.
-fn start(path: &PathBuf, wall: Nanos) -> Lab {
-    let store = StoreSettings { max_keys: 1_000, state_file: Some(path.clone()) };
+fn start(path: &Path, wall: Nanos) -> Lab {
+    let store = StoreSettings { max_keys: 1_000, state_file: Some(path.to_owned()) };
     let clock = FakeClock::new(wall);
     let service = Service::with_clock(&Application { store, ..policy() }, Arc::new(clock.clone())).unwrap();
     Lab { service, clock }
