@@ -95,12 +95,12 @@ fn many_are_banned_from_a_file_or_none_if_a_line_is_wrong() {
     isolated(|| {
         let _link = Link::silent();
         let _daemon = Daemon::start(&config(&[], &[EVERY]));
-        fs::write("/run/bad", "10.9.0.1\n# fine\n10.9.0.1/8\n\n  nonsense # why\n").unwrap();
+        fs::write("/run/bad", "10.9.0.1\n# fine\n10.9.0.0 /8\n\n  nonsense # why\n").unwrap();
         fs::write("/run/all", "10.9.0.1\n0.0.0.0/0\n").unwrap();
         for (file, expected) in [
             (
                 "/run/bad",
-                &["/run/bad:3: `10.9.0.1/8`: has bits set", "/run/bad:5: `nonsense`: not an IP"][..],
+                &["/run/bad:3: `10.9.0.0 /8`: there is something", "/run/bad:5: `nonsense`: not an IP"][..],
             ),
             ("/run/all", &["/run/all:2: 0.0.0.0/0 is everybody"]),
             ("/run/none", &["/run/none: no such file"]),

@@ -284,7 +284,7 @@ fn long_lists_from_files_allow_and_deny() {
         assert_eq!((packets("allowed"), packets("denied"), rule(&status, "every")), (8, 10, (5, 5)));
         assert_eq!((status.allow, status.deny), (100_001, 100_003));
         // A list that is emptied is no list that denies, and the other way round.
-        fs::write("/run/allow.txt", "").unwrap();
+        fs::write("/run/allow.txt", "# nobody\n").unwrap();
         run(&["reload"]);
         raw.send(&frames::udp("10.19.13.62".parse().unwrap()));
         let status = judged(29);
