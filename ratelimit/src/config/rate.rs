@@ -62,7 +62,12 @@ pub fn parse_rate_of_any(text: &str) -> Result<(Rate, Unit), RateError> {
 }
 
 fn parts(text: &str) -> Result<(&str, &str), RateError> {
-    text.split_once('/').ok_or_else(|| RateError::Shape(text.to_owned()))
+    let (amount, per) = text.split_once('/').ok_or_else(|| RateError::Shape(text.to_owned()))?;
+    // That is YAML's, for numbers that stand alone.
+    if amount.contains('_') {
+        return Err(RateError::Amount(CountError::NotANumber(amount.to_owned())));
+    }
+    Ok((amount, per))
 }
 
 fn of_rate(error: CountError) -> RateError {
