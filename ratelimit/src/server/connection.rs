@@ -23,6 +23,7 @@ use super::{
     deadline, grpc,
     held::Held,
     limits,
+    linger::Lingering,
     state::State,
     stats::Stats,
     unjudged::Unjudged,
@@ -139,6 +140,7 @@ where
 {
     let protocol = site.answerer.protocol();
     let activity = Activity::new();
+    let io = Lingering::new(io, Arc::clone(&activity));
     let io = TokioIo::new(Noted::new(io, Arc::clone(&activity)));
     let (builder, ending) = (builder(protocol), site.ending());
     let client = Arc::new(Client { peer, site });

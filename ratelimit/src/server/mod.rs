@@ -14,6 +14,7 @@ mod grpc;
 mod held;
 mod layer;
 mod limits;
+mod linger;
 mod listen;
 mod message;
 mod overview;

@@ -38,6 +38,27 @@ fn is_served(fixture: &Fixture) {
 }
 
 #[test]
+fn who_is_refused_while_it_sends_gets_the_answer() {
+    let fixture = Fixture::new("auth: {domain: edge, descriptors: [{client: '{client_address}'}]}");
+    let megabyte = "x".repeat(1 << 20);
+    let head = format!("GET /v1/auth HTTP/1.1\r\nhost: test\r\na: {megabyte}\r\n\r\n");
+    let body = String::from_utf8(request("POST", "/v1/auth", &[], megabyte.as_bytes())).unwrap();
+    for (bytes, status) in [(&head, "HTTP/1.1 431"), (&body, "HTTP/1.1 200")] {
+        let mut stream = TcpStream::connect(fixture.http()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (begun, rest) = bytes.split_at(512 << 10);
+        stream.write_all(begun.as_bytes()).unwrap();
+        let mut answer = vec![0; status.len()];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), status);
+        // As a proxy that writes all before it reads; and nothing that it has not read yet is lost.
+        stream.write_all(rest.as_bytes()).unwrap();
+        stream.read_to_end(&mut answer).unwrap();
+    }
+    is_served(&fixture);
+}
+
+#[test]
 fn huge_headers_and_bodies_are_refused() {
     let fixture = Fixture::new("");
     let megabyte = "x".repeat(1 << 20);
