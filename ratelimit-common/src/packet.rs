@@ -19,10 +19,8 @@ use core::{
 
 use network_types::{eth::EthHdr, vlan::VlanHdr};
 
-use self::{
-    network::{read_v4, read_v6},
-    transport::read_transport,
-};
+pub use self::network::Chain;
+use self::network::{read_v4, read_v6};
 use crate::verifier::{be16, opaque};
 
 /// A frame's bytes, from the Ethernet header on; reads outside give nothing.
@@ -33,6 +31,11 @@ pub trait Frame {
     fn length(&self) -> u64;
     /// The `N` bytes at `offset`, if all of them are in the frame.
     fn read_far<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+    /// [`Chain::follow`]: a call of its own in the kernel.
+    #[inline(always)]
+    fn follow(&self, chain: &mut Chain) -> bool {
+        chain.follow(self)
+    }
     /// Whether anybody asks for more than the source address: if not, what else there is may be left as if the packet had
     /// none of it.
     const IS_READ_WHOLE: bool = true;
@@ -231,16 +234,29 @@ const SERVICE_TAG: u16 = 0x88a8;
 /// [`NotIp`] if there are no addresses to judge it by.
 #[inline(always)]
 pub fn parse<F: Frame + ?Sized>(frame: &F) -> Result<Packet, NotIp> {
-    let mut vlans = [NO_VLAN; 2];
-    let not_ip = |vlans| NotIp { vlans, hides: 0 };
-    let Some(ethernet) = frame.read::<{ EthHdr::LEN }>(0) else { return Err(not_ip(vlans)) };
+    let mut packet = Packet::EMPTY;
+    let (kind, offset) =
+        read_link(frame, &mut packet.vlans).map_err(|hides| NotIp { vlans: packet.vlans, hides })?;
+    if read_packet(frame, kind, offset, &mut packet) {
+        return Ok(packet);
+    }
+    Err(NotIp { vlans: packet.vlans, hides: 0 })
+}
+
+/// The type of the packet, as in an Ethernet header, and where it begins. Notes the ids of its tags, if anybody asks.
+///
+/// # Errors
+/// There is no such packet: whether the frame hides one, as [`NotIp::hides`].
+#[inline(always)]
+pub fn read_link<F: Frame + ?Sized>(frame: &F, vlans: &mut [u64; 2]) -> Result<(u16, usize), Flag> {
+    let Some(ethernet) = frame.read::<{ EthHdr::LEN }>(0) else { return Err(0) };
     let (mut kind, mut offset) = (be16::<{ offset_of!(EthHdr, ether_type) }, _>(ethernet), EthHdr::LEN);
     let mut empty = 0;
-    for vlan in &mut vlans {
+    for vlan in vlans {
         if !is_tag(kind) {
             break;
         }
-        let Some(tag) = frame.read::<{ VlanHdr::LEN }>(offset) else { return Err(not_ip(vlans)) };
+        let Some(tag) = frame.read::<{ VlanHdr::LEN }>(offset) else { return Err(0) };
         let id = vlan_id(tag);
         empty |= less(id, 1);
         if F::IS_READ_WHOLE {
@@ -250,17 +266,23 @@ pub fn parse<F: Frame + ?Sized>(frame: &F) -> Result<Packet, NotIp> {
     }
     if is_tag(kind) {
         let third = frame.read::<{ VlanHdr::LEN }>(offset).map_or(1, vlan_id);
-        return Err(NotIp { vlans, hides: empty | less(third, 1) });
+        return Err(empty | less(third, 1));
     }
-    let network = match kind {
-        IPV4 => read_v4(frame, offset),
-        IPV6 => read_v6(frame, offset),
+    Ok((kind, offset))
+}
+
+/// Reads a packet of a type that begins at an offset into one that is empty but for its tags; false if there are no
+/// addresses to judge it by.
+#[inline(always)]
+pub fn read_packet<F: Frame + ?Sized>(frame: &F, kind: u16, offset: usize, packet: &mut Packet) -> bool {
+    let transport = match kind {
+        IPV4 => read_v4(frame, offset, packet),
+        IPV6 => read_v6(frame, offset, packet),
         _ => None,
     };
-    match network {
-        Some(network) => Ok(read_transport(frame, &network, vlans)),
-        None => Err(not_ip(vlans)),
-    }
+    let Some(transport) = transport else { return false };
+    transport.read(frame, packet);
+    true
 }
 
 #[inline(always)]

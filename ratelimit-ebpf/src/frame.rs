@@ -8,7 +8,10 @@ use aya_ebpf::{
     helpers::generated::{bpf_xdp_get_buff_len, bpf_xdp_load_bytes},
     programs::XdpContext,
 };
-use ratelimit_common::packet::{self, Flag, Frame, Packet};
+use ratelimit_common::{
+    packet::{self, Chain, Flag, Frame, Packet},
+    verifier::opaque,
+};
 
 use crate::dry_run;
 
@@ -44,6 +47,11 @@ impl<const WHOLE: bool> Frame for XdpFrame<WHOLE> {
     }
 
     #[inline(always)]
+    fn follow(&self, chain: &mut Chain) -> bool {
+        follow(self.context.cast(), chain) != 0
+    }
+
+    #[inline(always)]
     fn read<const N: usize>(&self, offset: usize) -> Option<&[u8; N]> {
         let address = address(self.start + offset);
         // SAFETY: no packet lies at address zero.
@@ -74,31 +82,52 @@ impl<const WHOLE: bool> Frame for XdpFrame<WHOLE> {
 /// then `packet` has its VLAN tags.
 #[inline(always)]
 pub fn parse_whole(context: *mut xdp_md, packet: &mut Packet) -> Result<(), Flag> {
-    match parse_into(context, packet) {
-        IS_IP => Ok(()),
-        hides => Err(hides),
+    match read_link(context, packet) {
+        place if place < NO_PLACE => match read_packet(context, packet, place) {
+            0 => Err(0),
+            _ => Ok(()),
+        },
+        hides => Err(opaque(hides) & 1),
     }
 }
 
-const IS_IP: u64 = 2;
+// Functions with symbols, so that each is verified once, not once for each way through the one before; side by side, so
+// that they share their stack.
 
-/// A function with a symbol, so that it is verified once for all who call it. Returns [`IS_IP`], or whether what is not IP
-/// hides something.
+/// Not where a packet begins, but whether the frame hides one is the lowest bit.
+const NO_PLACE: u64 = 1 << 32;
+
+/// Returns the type of the packet, and where it begins in the lowest 16 bits.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn parse_into(context: *mut xdp_md, packet: *mut Packet) -> u64 {
+extern "C" fn read_link(context: *mut xdp_md, packet: *mut Packet) -> u64 {
     // SAFETY: the caller's, or null, which it never is.
-    let Some(packet) = (unsafe { packet.as_mut() }) else { return 0 };
-    match packet::parse(&XdpFrame::<true>::new(&XdpContext::new(context))) {
-        Ok(found) => {
-            *packet = found;
-            IS_IP
-        }
-        Err(not_ip) => {
-            packet.vlans = not_ip.vlans;
-            not_ip.hides
-        }
+    let Some(packet) = (unsafe { packet.as_mut() }) else { return NO_PLACE };
+    match packet::read_link(&XdpFrame::<true>::new(&XdpContext::new(context)), &mut packet.vlans) {
+        Ok((kind, offset)) => u64::from(kind) << 16 | offset as u64,
+        Err(hides) => NO_PLACE | hides,
     }
+}
+
+/// Returns 0 if it is not IP.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn read_packet(context: *mut xdp_md, packet: *mut Packet, place: u64) -> u64 {
+    // SAFETY: as above.
+    let Some(packet) = (unsafe { packet.as_mut() }) else { return 0 };
+    // The mask tells the verifier how far it may be.
+    let offset = opaque(place) as usize & 0xff;
+    let frame = XdpFrame::<true>::new(&XdpContext::new(context));
+    packet::read_packet(&frame, (place >> 16) as u16, offset, packet).into()
+}
+
+/// Whether there may be a further extension header.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn follow(context: *mut xdp_md, chain: *mut Chain) -> u64 {
+    // SAFETY: as above.
+    let Some(chain) = (unsafe { chain.as_mut() }) else { return 0 };
+    chain.follow(&XdpFrame::<true>::new(&XdpContext::new(context))).into()
 }
 
 /// The same address, which the compiler must not compute a second time: the verifier would not know that one to be checked.

@@ -39,6 +39,9 @@ const IS_SAMPLE: u64 = 1 << 32;
 /// Beside the number of a reason: a rule that observes would have dropped it; once it is drawn, it is a sample of these.
 const IS_OBSERVED: u64 = 1 << 33;
 
+/// Beside the number of a reason: the packet could be read.
+const IS_IP: u64 = 1 << 34;
+
 /// Beside the number of a reason, from this bit on: how many packets a sample stands for.
 const WEIGHT: u32 = 40;
 
@@ -64,13 +67,12 @@ pub fn look(ctx: &XdpContext, reason: Reason, found: &Found, is_sample: bool) {
 #[repr(C)]
 struct Seen {
     now: u64,
-    /// The number of its reason, whether it is about what would have been dropped, and how many packets it stands for.
+    /// The number of its reason, whether it is about what would have been dropped, whether it
+    /// could be read, and how many packets it stands for.
     what: u64,
     bytes: u64,
     /// The bits of the rules that denied it.
     denied: u64,
-    /// 1 if the packet could be read.
-    is_ip: u64,
     /// The index of its interface.
     interface: u64,
 }
@@ -91,8 +93,8 @@ extern "C" fn look_closely(context: *mut xdp_md, what: u64, bytes: u64, denied: 
     // SAFETY: the caller's context.
     let interface = unsafe { (*context).ingress_ifindex }.into();
     let mut packet = Packet::EMPTY;
-    let is_ip = frame::parse_whole(context, &mut packet).is_ok().into();
-    let seen = Seen { now, what, bytes, denied, is_ip, interface };
+    let what = if frame::parse_whole(context, &mut packet).is_ok() { what | IS_IP } else { what };
+    let seen = Seen { now, what, bytes, denied, interface };
     let is_drop = Reason::of(what & 0xffff_ffff).is_some_and(Reason::is_drop);
     if what >> WEIGHT != 0 {
         weigh(&packet, &seen, is_drop.into());
@@ -109,7 +111,7 @@ extern "C" fn look_closely(context: *mut xdp_md, what: u64, bytes: u64, denied: 
 extern "C" fn weigh(packet: *const Packet, seen: *const Seen, is_drop: u64) -> u64 {
     // SAFETY: the caller's, or null, which they never are.
     let (Some(packet), Some(seen)) = (unsafe { (packet.as_ref(), seen.as_ref()) }) else { return 0 };
-    let packet = if seen.is_ip == 0 { None } else { Some(packet) };
+    let packet = if seen.what & IS_IP == 0 { None } else { Some(packet) };
     sketch::count(packet, seen.now, is_drop, seen.what >> WEIGHT, seen.bytes);
     0
 }
@@ -189,7 +191,7 @@ extern "C" fn write(packet: *const Packet, seen: *const Seen) -> u64 {
         interface: seen.interface as u32,
         reason: seen.what as u32,
         rule: first_rule(seen.denied),
-        is_ip: seen.is_ip as u32,
+        is_ip: (seen.what & IS_IP != 0).into(),
     });
     entry.submit(0);
     count_event(|counters| counters.written += 1)

@@ -5,75 +5,42 @@ use core::mem::offset_of;
 use network_types::ip::{Ipv4Hdr, Ipv6Hdr};
 
 use super::{
-    Address, FIRST, Flag, Frame, LATER, NO_PROTOCOL, UNKNOWN_PROTOCOL, WHOLE, less, number,
-    transport::TRANSPORT_NEEDED,
+    Address, FIRST, Flag, Frame, LATER, Packet, UNKNOWN_PROTOCOL, WHOLE, less, number,
+    transport::{TRANSPORT_NEEDED, Transport},
 };
 use crate::verifier::{be16, be32, be64, opaque};
 
-/// What the IP header and those behind it say.
-pub(super) struct Network {
-    pub source: Address,
-    pub destination: Address,
-    pub protocol: u64,
-    /// Where the transport begins, and where the bytes of the packet end; 0 if the transport can't be reached.
-    pub transport: usize,
-    pub end: u64,
-    pub fragment: u64,
-    pub malformed: Flag,
-    pub is_neighbour_discovery: Flag,
-}
-
-impl Network {
-    /// Of a packet of which nobody asks for more, and in which nothing is broken.
-    #[inline(always)]
-    fn unread(source: Address) -> Self {
-        Self {
-            source,
-            destination: Address { bits: [0; 2], family: source.family },
-            protocol: NO_PROTOCOL,
-            transport: 0,
-            end: 0,
-            fragment: opaque(WHOLE),
-            malformed: opaque(0),
-            is_neighbour_discovery: 0,
-        }
-    }
-}
-
+/// `None` if it is no such header.
 #[inline(always)]
-pub(super) fn read_v4<F: Frame + ?Sized>(frame: &F, offset: usize) -> Option<Network> {
+pub(super) fn read_v4<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut Packet) -> Option<Transport> {
     let header: &[u8; Ipv4Hdr::LEN] = frame.read(offset)?;
     if header[0] >> 4 != 4 {
         return None;
     }
-    let source =
+    packet.source =
         Address { bits: [bits_v4::<{ offset_of!(Ipv4Hdr, src_addr) }>(header), 0], family: opaque(0) };
-    let there =
-        (frame.length() - offset as u64).min(u64::from(be16::<{ offset_of!(Ipv4Hdr, tot_len) }, _>(header)));
+    let total = u64::from(be16::<{ offset_of!(Ipv4Hdr, tot_len) }, _>(header));
+    let there = (frame.length() - offset as u64).min(total);
     if !F::IS_READ_WHOLE && header[0] == 0x45 && there >= (Ipv4Hdr::LEN + TRANSPORT_NEEDED) as u64 {
-        return Some(Network::unread(source));
+        return Some(Transport::unread(packet));
     }
     let length = u64::from(header[0] & 0xf) * 4;
-    let total = u64::from(be16::<{ offset_of!(Ipv4Hdr, tot_len) }, _>(header));
     // A total length of zero is how the kernel marks packets too large for the field.
     let malformed = less(length, Ipv4Hdr::LEN as u64) | (less(total, length) & less(0, total));
     let position = u64::from(be16::<{ offset_of!(Ipv4Hdr, frags) }, _>(header));
-    let destination = if F::IS_READ_WHOLE { bits_v4::<{ offset_of!(Ipv4Hdr, dst_addr) }>(header) } else { 0 };
+    if F::IS_READ_WHOLE {
+        packet.destination.bits[0] = bits_v4::<{ offset_of!(Ipv4Hdr, dst_addr) }>(header);
+    }
+    packet.protocol = header[offset_of!(Ipv4Hdr, proto)].into();
+    packet.fragment = fragment(position & 0x1fff, position >> 13 & 1);
+    packet.malformed = malformed;
     let end = end(frame, offset as u64, total);
-    Some(Network {
-        source,
-        destination: Address { bits: [destination, 0], family: source.family },
-        protocol: header[offset_of!(Ipv4Hdr, proto)].into(),
-        transport: offset + length as usize,
-        end: end & malformed.wrapping_sub(1),
-        fragment: fragment(position & 0x1fff, position >> 13 & 1),
-        malformed,
-        is_neighbour_discovery: 0,
-    })
+    Some(Transport { at: offset + length as usize, end: end & malformed.wrapping_sub(1) })
 }
 
+/// `None` if it is no such header.
 #[inline(always)]
-pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize) -> Option<Network> {
+pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut Packet) -> Option<Transport> {
     let header: &[u8; Ipv6Hdr::LEN] = frame.read(offset)?;
     if header[0] >> 4 != 6 {
         return None;
@@ -82,53 +49,49 @@ pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize) -> Option<Net
     let is_neighbour_discovery = u64::from(next) == number::ICMPV6
         && hop_limit == 255
         && frame.read::<1>(offset + Ipv6Hdr::LEN).is_some_and(|kind| (133..=137).contains(&kind[0]));
+    packet.is_neighbour_discovery = is_neighbour_discovery.into();
     let payload = u64::from(be16::<{ offset_of!(Ipv6Hdr, payload_len) }, _>(header));
-    let family = opaque(1);
     const SOURCE: usize = offset_of!(Ipv6Hdr, src_addr);
     const DESTINATION: usize = offset_of!(Ipv6Hdr, dst_addr);
     let source = [be64::<SOURCE, _>(header), be64::<{ SOURCE + 8 }, _>(header)];
-    let destination = if F::IS_READ_WHOLE {
-        [be64::<DESTINATION, _>(header), be64::<{ DESTINATION + 8 }, _>(header)]
-    } else {
-        [0; 2]
-    };
-    let source = Address { bits: source, family };
-    let destination = Address { bits: destination, family };
-    let mut chain = Chain {
-        next: next.into(),
-        at: offset + Ipv6Hdr::LEN,
-        // Zero if an option has the length, or the kernel: see above.
-        end: end(frame, (offset + Ipv6Hdr::LEN) as u64, payload),
-        fragment: WHOLE,
-        is_lost: 0,
-        malformed: 0,
-    };
-    if is_extension(chain.next) {
-        for _ in 0..MOST_EXTENSIONS {
-            if !chain.follow(frame) {
-                break;
-            }
-        }
-        chain.is_lost |= Flag::from(is_extension(chain.next));
+    packet.source = Address { bits: source, family: opaque(1) };
+    packet.destination.family = packet.source.family;
+    if F::IS_READ_WHOLE {
+        packet.destination.bits = [be64::<DESTINATION, _>(header), be64::<{ DESTINATION + 8 }, _>(header)];
     }
-    Some(Network {
-        source,
-        destination,
-        // A later fragment says what it is of, but the host goes by the first one.
-        protocol: if chain.is_lost == 0 && chain.fragment != LATER { chain.next } else { UNKNOWN_PROTOCOL },
-        transport: chain.at,
-        end: if chain.is_lost == 0 { chain.end } else { 0 },
-        fragment: chain.fragment,
-        malformed: chain.malformed,
-        is_neighbour_discovery: is_neighbour_discovery.into(),
-    })
+    let at = offset + Ipv6Hdr::LEN;
+    // Zero if an option has the length, or the kernel: see above.
+    let end = end(frame, at as u64, payload);
+    if is_extension(next.into()) {
+        return Some(follow_all(frame, Chain::new(next, at, end), packet));
+    }
+    packet.protocol = next.into();
+    Some(Transport { at, end })
+}
+
+/// What is behind extension headers.
+#[inline(always)]
+fn follow_all<F: Frame + ?Sized>(frame: &F, mut chain: Chain, packet: &mut Packet) -> Transport {
+    for _ in 0..MOST_EXTENSIONS {
+        if !frame.follow(&mut chain) {
+            break;
+        }
+    }
+    chain.is_lost |= Flag::from(is_extension(chain.next));
+    (packet.fragment, packet.malformed) = (chain.fragment, chain.malformed);
+    // A later fragment says what it is of, but the host goes by the first one.
+    packet.protocol =
+        if chain.is_lost == 0 && chain.fragment != LATER { chain.next } else { UNKNOWN_PROTOCOL };
+    Transport { at: chain.offset(), end: if chain.is_lost == 0 { chain.end } else { 0 } }
 }
 
 /// The most extension headers that are followed.
 const MOST_EXTENSIONS: usize = 8;
 
 /// A walk along IPv6 extension headers.
-struct Chain {
+#[derive(Debug)]
+#[repr(C)]
+pub struct Chain {
     next: u64,
     at: usize,
     end: u64,
@@ -138,13 +101,19 @@ struct Chain {
 }
 
 impl Chain {
+    #[inline(always)]
+    fn new(next: u8, at: usize, end: u64) -> Self {
+        Self { next: next.into(), at, end, fragment: WHOLE, is_lost: 0, malformed: 0 }
+    }
+
     /// Steps over one extension header, if there is one that can be stepped over.
     #[inline(always)]
-    fn follow<F: Frame + ?Sized>(&mut self, frame: &F) -> bool {
+    pub fn follow<F: Frame + ?Sized>(&mut self, frame: &F) -> bool {
         if !is_extension(self.next) || self.fragment == LATER {
             return false;
         }
-        let header = if self.at as u64 + 4 <= self.end { frame.read_far::<4>(self.at) } else { None };
+        let at = self.offset();
+        let header = if at as u64 + 4 <= self.end { frame.read_far::<4>(at) } else { None };
         let Some([next, length, high, low]) = header else { return self.lose() };
         let length = match self.next {
             number::FRAGMENT => {
@@ -159,13 +128,18 @@ impl Chain {
             number::AUTHENTICATION => (length as usize + 2) * 4,
             _ => (length as usize + 1) * 8,
         };
-        // A header is at most 2,048 bytes long; the mask tells the verifier.
-        self.at = opaque((self.at + length) as u64) as usize & 0x7fff;
+        self.at = at + length;
         self.next = next.into();
         if self.at as u64 > self.end {
             return self.lose();
         }
         true
+    }
+
+    /// Where the next header begins: eight of at most 2,048 bytes are below the mask, which tells the verifier.
+    #[inline(always)]
+    fn offset(&self) -> usize {
+        opaque(self.at as u64) as usize & 0x7fff
     }
 
     #[inline(always)]

@@ -3,47 +3,49 @@
 use network_types::tcp::TcpHdr;
 
 use super::{
-    Frame, ICMPV6_TYPE, LATER, NO_FLAGS, NO_PORT, NO_TYPE, Packet, UNKNOWN_FLAGS, UNKNOWN_PORT,
-    UNKNOWN_PROTOCOL, UNKNOWN_TYPE, less, network::Network, number,
+    Frame, ICMPV6_TYPE, LATER, Packet, UNKNOWN_FLAGS, UNKNOWN_PORT, UNKNOWN_PROTOCOL, UNKNOWN_TYPE, WHOLE,
+    less, number,
 };
+use crate::verifier::opaque;
 
-/// What rules can ask of the transport.
-#[inline(always)]
-pub(super) fn read_transport<F: Frame + ?Sized>(frame: &F, network: &Network, vlans: [u64; 2]) -> Packet {
-    let mut packet = Packet {
-        source: network.source,
-        destination: network.destination,
-        vlans,
-        protocol: network.protocol,
-        source_port: NO_PORT,
-        destination_port: NO_PORT,
-        tcp_flags: NO_FLAGS,
-        icmp_type: NO_TYPE,
-        fragment: network.fragment,
-        malformed: network.malformed,
-        is_neighbour_discovery: network.is_neighbour_discovery,
-    };
-    let protocol = network.protocol;
-    let has_ports = has_ports(protocol);
-    let has_type = protocol == number::ICMP || protocol == number::ICMPV6;
-    if network.fragment == LATER || !(has_ports || has_type || protocol == UNKNOWN_PROTOCOL) {
-        return packet;
+/// Where the transport begins, and where the bytes of the packet end; 0 if the transport can't be reached.
+pub(super) struct Transport {
+    pub at: usize,
+    pub end: u64,
+}
+
+impl Transport {
+    /// Of a packet of which nobody asks for more than its source, and in which nothing is broken.
+    #[inline(always)]
+    pub(super) fn unread(packet: &mut Packet) -> Self {
+        (packet.fragment, packet.malformed) = (opaque(WHOLE), opaque(0));
+        Self { at: 0, end: 0 }
     }
-    let there = network.end.saturating_sub(network.transport as u64);
-    // A chain of headers that is only too long is not broken.
-    let needed = match protocol {
-        number::TCP => TRANSPORT_NEEDED as u64,
-        UNKNOWN_PROTOCOL => 0,
-        _ => 4,
-    };
-    packet.malformed |= less(there, needed);
-    if F::IS_READ_WHOLE {
-        packet.read_ports(frame, network.transport, there);
-        if protocol == number::TCP || protocol == UNKNOWN_PROTOCOL {
-            packet.read_flags(frame, network.transport, there);
+
+    /// Reads what rules can ask of it into the packet, whose protocol is known.
+    #[inline(always)]
+    pub(super) fn read<F: Frame + ?Sized>(self, frame: &F, packet: &mut Packet) {
+        let protocol = packet.protocol;
+        let has_ports = has_ports(protocol);
+        let has_type = protocol == number::ICMP || protocol == number::ICMPV6;
+        if packet.fragment == LATER || !(has_ports || has_type || protocol == UNKNOWN_PROTOCOL) {
+            return;
+        }
+        let there = self.end.saturating_sub(self.at as u64);
+        // A chain of headers that is only too long is not broken.
+        let needed = match protocol {
+            number::TCP => TRANSPORT_NEEDED as u64,
+            UNKNOWN_PROTOCOL => 0,
+            _ => 4,
+        };
+        packet.malformed |= less(there, needed);
+        if F::IS_READ_WHOLE {
+            packet.read_ports(frame, self.at, there);
+            if protocol == number::TCP || protocol == UNKNOWN_PROTOCOL {
+                packet.read_flags(frame, self.at, there);
+            }
         }
     }
-    packet
 }
 
 impl Packet {
