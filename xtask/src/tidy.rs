@@ -1,7 +1,8 @@
 //! `tidy`: checks what a program can check of the invariants (ARCHITECTURE.md) and the house rules (CONTRIBUTING.md), in
 //! every file that git knows or would add.
 //!
-//! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them.
+//! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them. `object` checks
+//! the XDP program as it was built.
 
 use std::fmt;
 use std::fs;
@@ -11,6 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::command;
 
+mod object;
 mod rules;
 mod source;
 
@@ -18,7 +20,7 @@ mod source;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     path: String,
-    /// From 1.
+    /// From 1; of a function in the object, the instruction, from 0.
     line: usize,
     rule: String,
 }
@@ -38,6 +40,7 @@ pub fn run() -> Result<()> {
             findings.extend(rules::check_file(path, &text));
         }
     }
+    findings.extend(object::check()?);
     for finding in &findings {
         println!("{finding}");
     }

@@ -18,6 +18,7 @@ mod elsewhere;
 mod key;
 #[cfg(all(test, loom))]
 mod loom;
+mod position;
 mod split;
 
 use self::key::SECOND;
@@ -25,6 +26,7 @@ pub use self::{
     choose::{nearest_to_fresh, share_used, survey},
     elsewhere::{holders_in, is_elsewhere},
     key::{Key, LEAST_SETS, Secret, Tag},
+    position::Position,
     split::split,
 };
 use crate::{algorithm, limit::Limit, time::Now, verifier::opaque};
@@ -390,27 +392,4 @@ const fn given_back(before: u64, fresh: u64) -> u64 {
     let is_recent = before > 0 && before <= idle && idle - before < 1 << 32;
     let next = if is_recent { before - 1 } else { idle };
     if next == before { next ^ 1 } else { next }
-}
-
-/// Where a slot lies among the 16 of a home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    second: bool,
-    index: usize,
-}
-
-impl Position {
-    /// The slot's number, below twice [`SLOTS`].
-    #[must_use]
-    #[inline(always)]
-    pub const fn rank(self) -> usize {
-        if self.second { SLOTS + self.index } else { self.index }
-    }
-
-    /// The slot with a number.
-    #[must_use]
-    #[inline(always)]
-    pub const fn of_rank(rank: usize) -> Self {
-        Self { second: rank >= SLOTS, index: rank % SLOTS }
-    }
 }
