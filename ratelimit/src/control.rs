@@ -4,6 +4,7 @@
 mod listen;
 mod peer;
 mod routes;
+mod served;
 mod socket;
 
 use std::{
@@ -30,10 +31,11 @@ pub use self::listen::listen;
 use self::peer::{Peer, peer};
 pub use self::{
     routes::{Kernel, Layers, MOST_RULES},
+    served::{of_another, served},
     socket::{ControlSocket, check_place as check_socket_place, remove_left_over},
 };
 use crate::{
-    dataplane::{BanStatus, BucketStatus},
+    dataplane::{ADVICE, BanStatus, BucketStatus},
     policy::InstanceName,
     server::LayerStatus,
 };
@@ -96,7 +98,7 @@ pub enum ControlError {
     )]
     NoPlace,
     /// No daemon answers there.
-    #[error("{path}: no daemon answers there ({source}); name its socket with `--control PATH`", path = path.display())]
+    #[error("{path}: no daemon answers there ({source}): {ADVICE}", path = path.display())]
     Nobody {
         /// The socket.
         path: PathBuf,

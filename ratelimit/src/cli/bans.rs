@@ -1,5 +1,6 @@
 //! `ratelimit ban`, `unban`, `bans` and `confirm`: they change what the kernel looks at, and need no daemon.
 
+mod masked;
 mod named;
 
 use std::{collections::HashSet, fmt, path::PathBuf};
@@ -8,7 +9,10 @@ use clap::Args;
 use ratelimit_common::time::Nanos;
 use serde_json::json;
 
-use self::named::{Named, failure};
+use self::{
+    masked::Masked,
+    named::{Named, failure},
+};
 use super::{
     InstanceArgs, answer_with,
     failure::Failure,
@@ -28,7 +32,7 @@ use crate::{
 pub struct Ban {
     /// Addresses or prefixes.
     #[arg(required_unless_present = "file", value_name = "ADDR[/LEN]")]
-    prefixes: Vec<Prefix>,
+    prefixes: Vec<Masked>,
     /// Those in a file, too: an address, prefix or range (192.0.2.1-192.0.2.9) a line, # and ; begin comments; `-` is the
     /// standard input. If a line is wrong, nobody is banned.
     #[arg(long, short, value_name = "FILE")]
@@ -40,7 +44,7 @@ pub struct Ban {
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
-    instance: InstanceArgs,
+    pub instance: InstanceArgs,
 }
 
 impl Ban {
@@ -50,6 +54,7 @@ impl Ban {
     /// The instance is not attached, or a prefix can't be banned.
     pub fn run(self, output: Output) -> Result<(), Failure> {
         let Self { prefixes, file, length, replace, instance } = self;
+        let prefixes = prefixes.into_iter().map(|prefix| prefix.prefix(output)).collect();
         let named = Named::new(prefixes, file.as_deref())?;
         let bans = Bans::open(&instance.instance).map_err(Failure::failed)?;
         // All or none of what is wrong in itself.
@@ -124,7 +129,7 @@ fn warnings(bans: &[BanStatus]) -> impl Iterator<Item = String> {
 pub struct Unban {
     /// Addresses or prefixes, as they were banned.
     #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file"])]
-    prefixes: Vec<Prefix>,
+    prefixes: Vec<Masked>,
     /// Those in a file, too, as `ban` takes it; `-` is the standard input.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -132,7 +137,7 @@ pub struct Unban {
     #[arg(long, conflicts_with_all = ["prefixes", "file"])]
     all: bool,
     #[command(flatten)]
-    instance: InstanceArgs,
+    pub instance: InstanceArgs,
 }
 
 impl Unban {
@@ -141,7 +146,8 @@ impl Unban {
     /// # Errors
     /// The instance is not attached, or one was not banned.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let named = Named::new(self.prefixes, self.file.as_deref())?;
+        let prefixes = self.prefixes.into_iter().map(|prefix| prefix.prefix(output)).collect();
+        let named = Named::new(prefixes, self.file.as_deref())?;
         let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
         let all = bans.list().map_err(Failure::failed)?;
         let prefixes = if self.all { all.iter().map(|ban| ban.prefix).collect() } else { named.prefixes() };
@@ -180,9 +186,9 @@ fn missing_bans<'p>(
 pub struct List {
     /// Only those that have something of this address or prefix.
     #[arg(value_name = "ADDR[/LEN]")]
-    prefix: Option<Prefix>,
+    prefix: Option<Masked>,
     #[command(flatten)]
-    instance: InstanceArgs,
+    pub instance: InstanceArgs,
 }
 
 impl List {
@@ -194,7 +200,7 @@ impl List {
         let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
         let mut all = bans.list().map_err(Failure::failed)?;
         let mut nobody = "nobody is banned\n".to_owned();
-        if let Some(asked) = self.prefix {
+        if let Some(asked) = self.prefix.map(|prefix| prefix.prefix(output)) {
             all.retain(|ban| ban.prefix.contains(&asked) || asked.contains(&ban.prefix));
             nobody = format!("nobody in {asked} is banned\n");
         }
@@ -216,7 +222,7 @@ impl List {
 #[derive(Debug, Args)]
 pub struct Confirm {
     #[command(flatten)]
-    instance: InstanceArgs,
+    pub instance: InstanceArgs,
 }
 
 impl Confirm {

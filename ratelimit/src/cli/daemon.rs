@@ -21,10 +21,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct DaemonArgs {
     #[command(flatten)]
-    instance: InstanceArgs,
-    /// The daemon's control socket, if it is not where the daemon has noted it.
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
+    pub instance: InstanceArgs,
 }
 
 /// How long loading rules may take.
@@ -36,6 +33,10 @@ impl DaemonArgs {
         let path = self.path(instance).map_err(Failure::failed)?;
         control::ask(&path, instance, what, asked, patience).map_err(|error| match error {
             ControlError::Refused(why) => Failure::failed(why),
+            ControlError::Nobody { .. } if is_without_daemon(instance) => Failure::failed(format_args!(
+                "no daemon serves instance `{instance}`, whose limits are in force without one: {}",
+                instead_of(what)
+            )),
             other => Failure::failed(other),
         })
     }
@@ -58,8 +59,25 @@ impl DaemonArgs {
     fn path(&self, instance: &InstanceName) -> Result<PathBuf, ControlError> {
         // Without the rights to look at its notes it may still answer.
         let noted = || dataplane::daemon(instance).ok().and_then(|(noted, _)| noted);
-        let known = self.control.clone().or_else(|| noted().map(|daemon| daemon.control));
+        let known = self.instance.control.clone().or_else(|| noted().map(|daemon| daemon.control));
         known.map_or_else(|| control::default_path(instance), Ok)
+    }
+}
+
+/// Whether limits are in force that a daemon has left.
+fn is_without_daemon(instance: &InstanceName) -> bool {
+    dataplane::daemon(instance).is_ok_and(|(noted, is_running)| noted.is_some() && !is_running)
+}
+
+/// What does as well what only a daemon can be asked for.
+fn instead_of(what: &str) -> &'static str {
+    match what {
+        "observe" => {
+            "`ratelimit run --config FILE` goes on with them and can then switch, with `action: observe` a rule observes from \
+             its start on, and `ratelimit detach` lets everything pass at once"
+        }
+        "reload" => "`ratelimit run --config FILE` puts the file in force, and goes on with the buckets",
+        _ => "`ratelimit run --config FILE` goes on with them, and can then be asked",
     }
 }
 
@@ -71,7 +89,7 @@ pub struct Reload {
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     revert_after: Option<Nanos>,
     #[command(flatten)]
-    daemon: DaemonArgs,
+    pub daemon: DaemonArgs,
 }
 
 impl Reload {
@@ -120,7 +138,7 @@ pub struct Observe {
     #[arg(value_enum)]
     switch: Switch,
     #[command(flatten)]
-    daemon: DaemonArgs,
+    pub daemon: DaemonArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -155,7 +173,7 @@ pub struct Bucket {
     #[arg(long)]
     reset: bool,
     #[command(flatten)]
-    daemon: DaemonArgs,
+    pub daemon: DaemonArgs,
 }
 
 impl Bucket {

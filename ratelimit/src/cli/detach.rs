@@ -24,10 +24,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Detach {
     #[command(flatten)]
-    instance: InstanceArgs,
-    /// The daemon's control socket, if it is not where the daemon has noted it.
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
+    pub instance: InstanceArgs,
 }
 
 /// How long a daemon may be between having its instance and having its socket, or the other way round.
@@ -84,7 +81,7 @@ impl Detach {
 
     /// Where the daemon is asked.
     fn path(&self, instance: &InstanceName, noted: Option<Daemon>) -> Result<PathBuf, ControlError> {
-        let known = self.control.clone().or(noted.map(|daemon| daemon.control));
+        let known = self.instance.control.clone().or(noted.map(|daemon| daemon.control));
         known.map_or_else(|| control::default_path(instance), Ok)
     }
 }

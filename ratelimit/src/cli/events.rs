@@ -16,7 +16,8 @@ use super::{
     output::{self, Output, complain},
 };
 use crate::{
-    control, dataplane,
+    control,
+    dataplane::{self, ADVICE},
     events::Description,
     policy::{InstanceName, RuleName},
     text::Shown,
@@ -27,10 +28,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Events {
     #[command(flatten)]
-    instance: InstanceArgs,
-    /// The daemon's control socket, if it is not where the daemon has noted it.
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
+    pub instance: InstanceArgs,
     /// Stop after so many.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -116,15 +114,14 @@ impl Events {
 
     /// Where the daemon is asked.
     fn path(&self, instance: &InstanceName) -> Result<PathBuf, Failure> {
-        if let Some(path) = &self.control {
+        if let Some(path) = &self.instance.control {
             return Ok(path.clone());
         }
         match dataplane::daemon(instance).map_err(Failure::failed)? {
             (Some(daemon), true) => Ok(daemon.control),
             (_, true) => control::default_path(instance).map_err(Failure::failed),
             (_, false) => Err(Failure::failed(format_args!(
-                "no daemon serves instance `{instance}`, and events come through it: start it with `ratelimit run --config \
-                 FILE`"
+                "no daemon serves instance `{instance}`, and events come through it: {ADVICE}"
             ))),
         }
     }

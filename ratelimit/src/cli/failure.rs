@@ -43,6 +43,14 @@ impl Failure {
         Self { status: WRONG_USAGE, message: lines.join("\n"), has_places: true }
     }
 
+    /// With more to say, if it could not be done.
+    pub fn and(mut self, more: &str) -> Self {
+        if self.status == FAILED {
+            self.message += more;
+        }
+        self
+    }
+
     /// Says so.
     pub fn report(self, output: Output) -> ExitCode {
         match output {

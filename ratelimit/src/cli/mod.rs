@@ -6,6 +6,7 @@ mod daemon;
 mod detach;
 mod events;
 mod failure;
+mod instance;
 pub mod output;
 mod rules;
 mod run;
@@ -17,11 +18,15 @@ pub mod validate;
 
 use std::{fmt::Display, path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use self::{failure::Failure, output::Output};
-use crate::{policy::InstanceName, text::ShownLines};
+use self::{
+    failure::Failure,
+    instance::{InstanceArgs, Use},
+    output::Output,
+};
+use crate::text::ShownLines;
 
 /// Limits how fast each client may use this host.
 #[derive(Debug, Parser)]
@@ -62,19 +67,46 @@ enum Command {
     Detach(detach::Detach),
 }
 
-/// Which instance a command is about.
-#[derive(Debug, Args)]
-struct InstanceArgs {
-    /// The instance, if the configuration names one.
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    instance: InstanceName,
+impl Command {
+    /// Which instance it is about, and what it does with it; `None` if it is about none.
+    const fn instance(&mut self) -> Option<(&mut InstanceArgs, Use)> {
+        Some(match self {
+            Self::Status(status) => (&mut status.instance, Use::Show),
+            Self::Ban(ban) => (&mut ban.instance, Use::Other),
+            Self::Unban(unban) => (&mut unban.instance, Use::Other),
+            Self::Bans(bans) => (&mut bans.instance, Use::Other),
+            Self::Bucket(bucket) => (&mut bucket.daemon.instance, Use::Other),
+            Self::Observe(observe) => (&mut observe.daemon.instance, Use::Other),
+            Self::Reload(reload) => (&mut reload.daemon.instance, Use::Other),
+            Self::Confirm(confirm) => (&mut confirm.instance, Use::Other),
+            Self::Rules(rules) => (&mut rules.daemon.instance, Use::Other),
+            Self::Top(top) => (&mut top.instance, Use::Other),
+            Self::Events(events) => (&mut events.instance, Use::Other),
+            Self::Detach(detach) => (&mut detach.instance, Use::Remove),
+            Self::Run(_) | Self::Validate { .. } | Self::Simulate(_) | Self::Check(_) => return None,
+        })
+    }
 }
 
 impl Cli {
     /// Does what the arguments say.
     #[must_use]
-    pub fn run(self) -> ExitCode {
+    pub fn run(mut self) -> ExitCode {
         start_logging();
+        let found =
+            self.command.instance().map(|(instance, what)| instance.find(what).map(|()| instance.clone()));
+        let output = self.output;
+        match found.transpose() {
+            Ok(instance) => self.run_for(instance),
+            Err(failure) => failure.report(output),
+        }
+    }
+
+    fn run_for(self, instance: Option<InstanceArgs>) -> ExitCode {
+        let advise = |failure| match &instance {
+            Some(instance) => instance.advise(failure),
+            None => failure,
+        };
         let done = match self.command {
             Command::Run(run) => run.run(),
             Command::Validate { files, merge_domains } => {
@@ -97,7 +129,7 @@ impl Cli {
             Command::Events(events) => events.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
         };
-        done.map_or_else(|failure| failure.report(self.output), |()| ExitCode::SUCCESS)
+        done.map_or_else(|failure| advise(failure).report(self.output), |()| ExitCode::SUCCESS)
     }
 }
 

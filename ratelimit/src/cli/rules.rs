@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Rules {
     #[command(flatten)]
-    daemon: DaemonArgs,
+    pub daemon: DaemonArgs,
 }
 
 /// The answer: each part is there if the instance has that layer.

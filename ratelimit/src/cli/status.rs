@@ -29,10 +29,7 @@ const MOST_RULES: usize = 100;
 #[derive(Debug, Args)]
 pub struct Show {
     #[command(flatten)]
-    instance: InstanceArgs,
-    /// The daemon's control socket, if it is not where the daemon has noted it.
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
+    pub instance: InstanceArgs,
 }
 
 /// Whether an instance may still have a daemon for which the kernel has nothing.
@@ -89,7 +86,7 @@ impl Show {
     /// The process that answers for an instance that has nothing in the kernel, and where.
     fn daemon_without_network(&self) -> Option<(i32, PathBuf)> {
         let default = || control::default_path(&self.instance.instance).ok();
-        let path = self.control.clone().or_else(default)?;
+        let path = self.instance.control.clone().or_else(default)?;
         Some((control::daemon(&path)?, path))
     }
 
@@ -99,7 +96,7 @@ impl Show {
         let (noted, is_running) = dataplane::daemon(instance)?;
         let noted = noted.filter(|_| is_running);
         let process = noted.as_ref().map(|daemon| daemon.process.cast_signed());
-        let path = self.control.clone().or(noted.map(|daemon| daemon.control));
+        let path = self.instance.control.clone().or(noted.map(|daemon| daemon.control));
         let path = path.or_else(|| control::default_path(instance).ok()).filter(|_| is_running);
         let answering = path.as_deref().and_then(control::daemon);
         // What it has in the kernel is told even if it does not answer.

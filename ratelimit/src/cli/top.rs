@@ -32,7 +32,7 @@ const MOST_SECONDS: u64 = 3_600;
 #[derive(Debug, Args)]
 pub struct Top {
     #[command(flatten)]
-    instance: InstanceArgs,
+    pub instance: InstanceArgs,
     /// What sources are sorted by.
     #[arg(long, value_enum, default_value_t)]
     by: By,

@@ -95,7 +95,10 @@ impl ControlSocket {
             .layer(DefaultBodyLimit::max(MOST_REQUEST))
             .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
             .with_state(daemon);
-        let routes = Router::new().nest("/v1/instances/{instance}", routes);
+        let name = json!({"instance": instance.as_str()});
+        let routes = Router::new()
+            .nest("/v1/instances/{instance}", routes)
+            .route("/v1/instance", routing::get(async || Json(name)));
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         loop {
             // More wait until one of these ends; those who say nothing for a while are let go.
@@ -132,7 +135,10 @@ async fn only_this_instance(
     if *instance == *daemon.instance {
         return next.run(request).await;
     }
-    let error = format!("this is the socket of instance `{}`; nothing is changed", daemon.instance);
+    let instance = &daemon.instance;
+    let error = format!(
+        "this is the socket of instance `{instance}`, and nothing is changed: name it with `--instance {instance}`"
+    );
     refused(StatusCode::NOT_FOUND, error)
 }
 

@@ -59,7 +59,7 @@ pub enum Error {
         process: Option<u32>,
     },
     /// Nothing is attached and nothing is pinned.
-    #[error("instance `{instance}` is not attached: start it with `ratelimit run --config FILE`")]
+    #[error("instance `{instance}` is not attached: {ADVICE}")]
     NotAttached {
         /// The instance.
         instance: String,
@@ -192,6 +192,10 @@ pub enum Error {
         source: io::Error,
     },
 }
+
+/// What to do about an instance that is not there, or whose daemon is not: the same wherever that is found out.
+pub const ADVICE: &str = "start it with `ratelimit run --config FILE`, or name another with `--instance NAME` or \
+    `--control PATH`";
 
 impl Error {
     /// A refusal by the kernel: with what its verifier said last, or else with all its causes, in one line.

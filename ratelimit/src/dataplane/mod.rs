@@ -41,7 +41,7 @@ pub use self::{
     clock::WallClock,
     counters::Count,
     denied::DeniedCount,
-    error::Error,
+    error::{ADVICE, Error},
     events::{Events, interface_name, unix_offset},
     features::{Feature, check_kernel, refuse_without},
     list_sizes::{ListSize, sizes as list_sizes},
@@ -81,6 +81,14 @@ fn pins_to_detach(instance: &InstanceName) -> Result<Pins, Error> {
     check("take limits off")?;
     let pins = Pins::new(instance)?;
     if pins.exist()? { Ok(pins) } else { Err(Error::NotAttached { instance: instance.to_string() }) }
+}
+
+/// The names of the instances that are attached, or about to be.
+///
+/// # Errors
+/// This user may not look.
+pub fn instances() -> std::io::Result<Vec<String>> {
+    Pins::instances()
 }
 
 /// The daemon that serves an instance, as far as its notes tell, and whether it still does.

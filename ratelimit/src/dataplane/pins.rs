@@ -85,6 +85,16 @@ impl Pins {
         holder.file_name().into_string().ok()
     }
 
+    /// The names of all that have a directory.
+    pub(super) fn instances() -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(Path::new(BPFFS).join(ROOT)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Ok(names.filter(|name| name.parse::<InstanceName>().is_ok()).collect())
+    }
+
     pub(super) const fn instance(&self) -> &InstanceName {
         &self.instance
     }

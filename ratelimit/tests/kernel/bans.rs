@@ -79,7 +79,9 @@ fn ipv6_bans_of_any_length_are_listed_as_they_were_made() {
         assert_eq!((reason(&status, "banned").packets, reason(&status, "allowed").packets), (4, 1));
         run(&["unban", "--all"]);
         assert_eq!(status_bans(), 0);
-        for (wrong, expected) in [("::/0", "everybody"), ("10.0.0.1/8", "did you mean")] {
+        for (wrong, expected) in
+            [("::/0", "everybody"), ("10.0.0.1/0", "everybody"), ("10.0.0.1/33", "too long")]
+        {
             let refused = output(&mut command(&["ban", wrong]));
             assert_eq!(refused.status.code(), Some(2));
             assert!(text(&refused).1.contains(expected));

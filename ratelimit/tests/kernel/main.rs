@@ -31,6 +31,7 @@ mod limits;
 mod list_files;
 mod matching;
 mod metrics;
+mod naming;
 mod net;
 mod offline;
 mod packets;

@@ -1,0 +1,97 @@
+//! Which instance a command is about: one that is named, or that is found at a control socket; and which there are, for who has
+//! named none of them.
+
+use std::{collections::BTreeSet, fs, io, path::PathBuf};
+
+use clap::Args;
+
+use super::failure::Failure;
+use crate::{
+    control::{self, ControlError},
+    dataplane,
+    policy::InstanceName,
+};
+
+/// Which instance.
+#[derive(Clone, Debug, Args)]
+pub struct InstanceArgs {
+    /// The instance, if the configuration names one [default: default]
+    #[arg(long = "instance", value_name = "NAME")]
+    named: Option<InstanceName>,
+    /// Its daemon's control socket, if it is not where the daemon has noted it; without --instance it says which instance is
+    /// meant.
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// What both come to, once it is found.
+    #[arg(skip)]
+    pub instance: InstanceName,
+}
+
+/// What a command does with the instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It tells of it, also that its daemon does not answer.
+    Show,
+    /// It takes it off, for which a socket alone is not enough: that of another instance is named by mistake too easily.
+    Remove,
+    /// It does something else.
+    Other,
+}
+
+impl InstanceArgs {
+    /// Finds the instance that is meant.
+    ///
+    /// # Errors
+    /// Nobody answers at the socket that is named, or another instance than the one that is named.
+    pub fn find(&mut self, what: Use) -> Result<(), Failure> {
+        self.instance = self.named.clone().unwrap_or_default();
+        let Some(path) = &self.control else { return Ok(()) };
+        let is_enough = what != Use::Remove;
+        match control::served(path) {
+            Ok(served) if served == self.instance => Ok(()),
+            Ok(served) if is_enough && self.named.is_none() => {
+                self.instance = served;
+                Ok(())
+            }
+            // Whoever is to be taken off is looked for first.
+            Ok(_) if !is_enough && self.named.is_some() => Ok(()),
+            Ok(served) => Err(Failure::failed(control::of_another(path, &served))),
+            Err(error @ (ControlError::Refused(_) | ControlError::Broken(_))) => Err(Failure::failed(error)),
+            // The command goes on without, or says so itself.
+            Err(_) if self.named.is_some() || what == Use::Remove => Ok(()),
+            Err(_) if what == Use::Show && is_there(&self.instance) => Ok(()),
+            Err(error) => Err(Failure::failed(error)),
+        }
+    }
+
+    /// Adds to why a command has failed which instances there are, if this is none of them.
+    pub fn advise(&self, failure: Failure) -> Failure {
+        let Ok(known) = known() else { return failure };
+        if known.is_empty() || known.contains(self.instance.as_str()) {
+            return failure;
+        }
+        let names: Vec<String> = known.iter().take(MOST_NAMES).map(|name| format!("`{name}`")).collect();
+        failure.and(&format!("; there are: {}", names.join(", ")))
+    }
+}
+
+/// More are not listed.
+const MOST_NAMES: usize = 20;
+
+fn is_there(instance: &InstanceName) -> bool {
+    known().is_ok_and(|known| known.contains(instance.as_str()))
+}
+
+/// The instances that are attached, and those whose daemons answer where daemons do unless their configurations say otherwise.
+fn known() -> io::Result<BTreeSet<String>> {
+    let mut known: BTreeSet<String> = dataplane::instances()?.into_iter().collect();
+    let sockets = control::default_path(&InstanceName::default()).ok();
+    let files = sockets.as_deref().and_then(std::path::Path::parent).map(fs::read_dir);
+    let files = files.into_iter().flatten().flatten().filter_map(|file| Some(file.ok()?.path()));
+    let answering = files.filter(|path| control::daemon(path).is_some());
+    known.extend(answering.filter_map(|path| {
+        let name = path.file_name()?.to_str()?.strip_suffix(".sock")?;
+        name.parse::<InstanceName>().ok().map(|name| name.to_string())
+    }));
+    Ok(known)
+}

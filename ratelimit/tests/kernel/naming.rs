@@ -1,0 +1,150 @@
+//! Which instance commands are about, by its name or by its daemon's socket, and what they say if there is none.
+
+use std::path::Path;
+
+use ratelimit::dataplane::ADVICE;
+
+use crate::{
+    daemon::{Daemon, command, config, config_at, output, run, text},
+    net::{Link, ip, isolated},
+};
+
+const EVERY: &str = "{name: every, rate: 1/h, burst: 50}";
+const SOCKET: &str = "/run/web.sock";
+
+/// All commands that are about an instance, with what they need besides.
+const ALL: [&[&str]; 13] = [
+    &["status"],
+    &["rules"],
+    &["ban", "10.9.9.9"],
+    &["bans"],
+    &["unban", "--all"],
+    &["bucket", "10.9.9.9"],
+    &["observe", "on"],
+    &["reload"],
+    &["confirm"],
+    &["top", "--once"],
+    &["events"],
+    &["events", "--rule", "every"],
+    &["detach"],
+];
+
+/// The instances `default` and `web`, the latter with a socket of its own.
+fn two() -> (Daemon, Daemon) {
+    ip("link add other0 type veth peer name other1");
+    let daemon = Daemon::start(&config(&[], &[EVERY]));
+    let top = format!("instance: web\ncontrol: {SOCKET}");
+    let mut start = command(&["run", "--interface", "other0", "--config"]);
+    let mut web = Daemon::spawn(start.arg(config_at("/run/web.yaml", &top, &[], &[EVERY])));
+    web.wait_for("limiting");
+    (daemon, web)
+}
+
+fn failure(arguments: &[&str], more: &[&str]) -> String {
+    let output = output(&mut command(&[arguments, more].concat()));
+    let (_, said) = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?} {more:?}: {said}");
+    said
+}
+
+#[test]
+fn a_socket_tells_which_instance_is_meant() {
+    isolated(|| {
+        let _link = Link::silent();
+        let (_default, _web) = two();
+        let at_socket = |arguments: &[&str]| run(&[arguments, &["--control", SOCKET]].concat());
+        assert!(at_socket(&["status"]).starts_with("instance    web\n"));
+        for command in ALL.iter().filter(|command| !["detach", "events", "unban"].contains(&command[0])) {
+            at_socket(command);
+        }
+        assert_eq!(run(&["bans"]), "nobody is banned\n");
+        assert!(run(&["bans", "--instance", "web"]).contains("10.9.9.9/32"));
+        assert!(
+            at_socket(&["status"]).contains("only observe") && !run(&["status"]).contains("only observe")
+        );
+        at_socket(&["unban", "10.9.9.9"]);
+
+        let named = format!("{SOCKET}: this is the socket of instance `web`: name it with `--instance web`");
+        for command in ALL.iter().filter(|command| command[0] != "detach") {
+            let said = failure(command, &["--control", SOCKET, "--instance", "default"]);
+            assert!(said.contains(&named), "{command:?}: {said}");
+        }
+        // A socket alone takes nothing off.
+        assert!(failure(&["detach"], &["--control", SOCKET]).contains(&named));
+        run(&["status"]);
+        run(&["detach", "--control", SOCKET, "--instance", "web"]);
+        run(&["detach"]);
+    });
+}
+
+#[test]
+fn an_instance_that_is_not_there_gets_the_same_advice_from_all_commands() {
+    isolated(|| {
+        let _link = Link::silent();
+        for command in ALL {
+            let said = failure(command, &[]);
+            assert!(said.contains(ADVICE) && !said.contains("there are"), "{command:?}: {said}");
+        }
+        let (_default, _web) = two();
+        for command in ALL {
+            let said = failure(command, &["--instance", "nope"]);
+            let expected = format!("{ADVICE}; there are: `default`, `web`");
+            assert!(said.contains("nope") && said.trim_end().ends_with(&expected), "{command:?}: {said}");
+        }
+        for command in ALL.iter().filter(|command| command[0] != "status") {
+            let said = failure(command, &["--control", "/run/nope.sock"]);
+            assert!(
+                said.contains("/run/nope.sock: no daemon") && said.contains(ADVICE),
+                "{command:?}: {said}"
+            );
+        }
+        let shown = run(&["status", "--control", "/run/nope.sock"]);
+        assert!(shown.contains("nobody answers at /run/nope.sock"), "{shown}");
+        run(&["detach", "--instance", "web"]);
+        run(&["detach"]);
+        let said = failure(&["status"], &["--control", "/run/nope.sock"]);
+        assert!(said.contains("/run/nope.sock: no daemon") && said.contains(ADVICE), "{said}");
+    });
+}
+
+#[test]
+fn what_only_a_daemon_can_do_is_told_how_to_be_done_without() {
+    isolated(|| {
+        let _link = Link::silent();
+        Daemon::start(&config(&[], &[EVERY])).kill();
+        for (command, expected) in [
+            (&["observe", "on"][..], "`ratelimit detach` lets everything pass"),
+            (&["observe", "off"], "`ratelimit run --config FILE` goes on with them"),
+            (&["reload"], "`ratelimit run --config FILE` puts the file in force"),
+            (&["bucket", "10.9.9.9"], "can then be asked"),
+        ] {
+            let said = failure(command, &[]);
+            let why = "no daemon serves instance `default`, whose limits are in force without one";
+            assert!(said.contains(why) && said.contains(expected), "{said}");
+        }
+        run(&["detach"]);
+        assert!(!Path::new("/sys/fs/bpf/ratelimit").exists());
+    });
+}
+
+#[test]
+fn prefixes_that_are_typed_with_an_address_are_masked_and_that_is_said() {
+    isolated(|| {
+        let _link = Link::silent();
+        let _daemon = Daemon::start(&config(&[], &[EVERY]));
+        let said = "ratelimit: 2001:db8::7/64 has bits beyond its length: taken as 2001:db8::/64\n";
+        for (what, expected) in [
+            ("ban", "banned 2001:db8::/64 for 10m0s"),
+            ("bans", "2001:db8::/64"),
+            ("unban", "unbanned 2001:db8::/64"),
+        ] {
+            let done = output(&mut command(&[what, "2001:db8::7/64"]));
+            let (answer, warned) = text(&done);
+            assert!(done.status.success() && answer.contains(expected), "{answer}");
+            assert_eq!(warned, said);
+        }
+        let json = output(&mut command(&["ban", "2001:db8::7/64", "--output", "json"]));
+        let (answer, warned) = text(&json);
+        assert!(answer.contains(r#""prefix":"2001:db8::/64""#) && warned.is_empty(), "{answer} {warned}");
+    });
+}
