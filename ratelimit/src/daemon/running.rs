@@ -230,7 +230,12 @@ impl Running {
     /// # Errors
     /// Why it stays as it was.
     pub fn observe(&mut self, observes: bool) -> Result<Value, String> {
-        self.packets.as_mut().ok_or(NO_PACKETS)?.observe(observes)
+        let Some(packets) = &mut self.packets else {
+            return Err(format!(
+                "{NO_PACKETS}; `application.shadow_mode` lets every request pass, by a reload"
+            ));
+        };
+        packets.observe(observes)
     }
 
     /// A source's buckets.

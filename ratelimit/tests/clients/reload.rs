@@ -102,6 +102,16 @@ fn a_daemon_without_network_has_a_status_and_rules() {
 }
 
 #[test]
+fn what_is_about_packets_alone_says_what_there_is_for_requests() {
+    let daemon = Daemon::start(&rules(1), AUTH);
+    let mut observe = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    let said =
+        observe.args(["observe", "on", "--control"]).arg(daemon.path("control.sock")).output().unwrap();
+    let error = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.code() == Some(1) && error.contains("`application.shadow_mode`"), "{error}");
+}
+
+#[test]
 fn a_daemon_without_network_is_detached() {
     let daemon = Daemon::start(&rules(1000), AUTH);
     let mut detach = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
