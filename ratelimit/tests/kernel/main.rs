@@ -12,6 +12,7 @@ mod clock;
 mod concurrency;
 mod counters;
 mod daemon;
+mod debug_log;
 mod errors;
 mod events;
 mod flood;

@@ -179,9 +179,14 @@ fn module_files(printed: &str) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    //! Reading what modprobe prints.
+    //! Reading what modprobe prints, and what the guest and its listener must agree on.
 
     use super::*;
+
+    #[test]
+    fn the_guest_says_its_status_as_it_is_expected() {
+        assert!(INIT.contains(&format!("echo \"{STATUS}$?\"")), "{INIT}");
+    }
 
     #[test]
     fn built_in_modules_need_no_file() {
