@@ -236,8 +236,8 @@ pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     Attempt::Done { allowed, before: state, after: state, is_new }
 }
 
-/// Gives a key the state that `change` makes of the one it had, or of a fresh one, and a slot if it has none; true when done.
-/// For states that are no limit's.
+/// Gives a key the state that `change` makes of the one it had, or of a fresh one, and a slot if it has none; true when
+/// done. For states that are no limit's.
 #[inline(always)]
 pub fn put<T: Table>(table: &T, key: &Key, now: Now, change: impl Fn(u64) -> u64) -> bool {
     let Some(home) = table.home(key) else { return false };

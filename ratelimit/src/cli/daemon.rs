@@ -73,8 +73,8 @@ fn is_without_daemon(instance: &InstanceName) -> bool {
 fn instead_of(what: &str) -> &'static str {
     match what {
         "observe" => {
-            "`ratelimit run --config FILE` goes on with them and can then switch, with `action: observe` a rule observes from \
-             its start on, and `ratelimit detach` lets everything pass at once"
+            "`ratelimit run --config FILE` goes on with them and can then switch, a rule with `action: observe` observes \
+             from its start on, and `ratelimit detach` lets everything pass at once"
         }
         "reload" => "`ratelimit run --config FILE` puts the file in force, and goes on with the buckets",
         _ => "`ratelimit run --config FILE` goes on with them, and can then be asked",

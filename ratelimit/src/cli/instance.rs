@@ -1,5 +1,5 @@
-//! Which instance a command is about: one that is named, or that is found at a control socket; and which there are, for who has
-//! named none of them.
+//! Which instance a command is about: one that is named, or that is found at a control socket; and which there are, for
+//! who has named none of them.
 
 use std::{collections::BTreeSet, fs, io, path::PathBuf};
 
@@ -18,8 +18,8 @@ pub struct InstanceArgs {
     /// The instance, if the configuration names one [default: default]
     #[arg(long = "instance", value_name = "NAME")]
     named: Option<InstanceName>,
-    /// Its daemon's control socket, if it is not where the daemon has noted it; without --instance it says which instance is
-    /// meant.
+    /// Its daemon's control socket, if it is not where the daemon has noted it; without --instance it says which
+    /// instance is meant.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// What both come to, once it is found.
@@ -32,7 +32,8 @@ pub struct InstanceArgs {
 pub enum Use {
     /// It tells of it, also that its daemon does not answer.
     Show,
-    /// It takes it off, for which a socket alone is not enough: that of another instance is named by mistake too easily.
+    /// It takes it off, for which a socket alone is not enough: that of another instance is named by mistake too
+    /// easily.
     Remove,
     /// It does something else.
     Other,
@@ -82,7 +83,8 @@ fn is_there(instance: &InstanceName) -> bool {
     known().is_ok_and(|known| known.contains(instance.as_str()))
 }
 
-/// The instances that are attached, and those whose daemons answer where daemons do unless their configurations say otherwise.
+/// The instances that are attached, and those whose daemons answer where daemons do unless their configurations say
+/// otherwise.
 fn known() -> io::Result<BTreeSet<String>> {
     let mut known: BTreeSet<String> = dataplane::instances()?.into_iter().collect();
     let sockets = control::default_path(&InstanceName::default()).ok();

@@ -147,7 +147,8 @@ impl Bans {
         })
     }
 
-    /// Drops everything of a prefix from now on for `length`. A longer ban that it has already stays as it is, unless `replaces`.
+    /// Drops everything of a prefix from now on for `length`. A longer ban that it has already stays as it is, unless
+    /// `replaces`.
     ///
     /// # Errors
     /// The prefix or the length can't be, or the table is too busy.

@@ -49,8 +49,8 @@ fn mount_at(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Locks the kernel's own empty directory: of two daemons that mount, the second would hide what the first pins. Whoever else
-/// locks it must not keep a daemon from its start for long.
+/// Locks the kernel's own empty directory: of two daemons that mount, the second would hide what the first pins.
+/// Whoever else locks it must not keep a daemon from its start for long.
 fn turn(mut directory: File) -> Option<Flock<File>> {
     for _ in 0..TRIES {
         match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {

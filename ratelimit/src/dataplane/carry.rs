@@ -1,5 +1,5 @@
-//! What is carried over from the maps of another version, whose layout is not this one's: the bans, and whether all rules
-//! only observe. Buckets and counters start anew.
+//! What is carried over from the maps of another version, whose layout is not this one's: the bans, and whether all
+//! rules only observe. Buckets and counters start anew.
 
 use std::{
     os::fd::AsFd as _,
@@ -53,7 +53,8 @@ impl Earlier {
         self.0.iter().filter_map(|(_, notes)| notes.as_ref()).any(|notes| notes.observes)
     }
 
-    /// Makes the bans in force again in the maps of this version, with what they have left; what is there and longer stays.
+    /// Makes the bans in force again in the maps of this version, with what they have left; what is there and longer
+    /// stays.
     ///
     /// # Errors
     /// This version's maps can't be used.

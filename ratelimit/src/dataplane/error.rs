@@ -24,8 +24,8 @@ pub enum Error {
     },
     /// The kernel can't do what the XDP program needs.
     #[error(
-        "this kernel, {kernel}, lacks what the XDP program needs: {}. `ratelimit` is tested from Linux 6.1 on, which has all \
-         of it, as do older kernels whose makers have added it",
+        "this kernel, {kernel}, lacks what the XDP program needs: {}. `ratelimit` is tested from Linux 6.1 on, which \
+         has all of it, as do older kernels whose makers have added it",
         listed(missing)
     )]
     LacksFeatures {
@@ -153,8 +153,9 @@ pub enum Error {
     Object(&'static str),
     /// The kernel's verifier refuses the program.
     #[error(
-        "the kernel refuses the XDP program: {source}{}; if you report it, add the configuration, Linux {kernel}, ratelimit \
-         {} and the whole log of the verifier, which `RUST_LOG=info,verifier=trace ratelimit run --config FILE` prints",
+        "the kernel refuses the XDP program: {source}{}; if you report it, add the configuration, Linux {kernel}, \
+         ratelimit {} and the whole log of the verifier, which `RUST_LOG=info,verifier=trace ratelimit run --config \
+         FILE` prints",
         said(last_lines),
         env!("CARGO_PKG_VERSION")
     )]

@@ -1,6 +1,6 @@
 //! What the XDP program asks of a kernel, and whether this one has it: asked by trying, not by its number, because
-//! distributions take features over into older kernels. Each question is a program of a few instructions, a map of a page or
-//! a request that can't be fulfilled; none of them changes anything.
+//! distributions take features over into older kernels. Each question is a program of a few instructions, a map of a
+//! page or a request that can't be fulfilled; none of them changes anything.
 
 use std::io;
 
@@ -87,7 +87,8 @@ const EXCHANGE: [u64; 6] = [
     PASS[1],
 ];
 
-/// An instruction, as memory has it; `registers`: the destination in the low half of a byte, the source in the high one.
+/// An instruction, as memory has it; `registers`: the destination in the low half of a byte, the source in the high
+/// one.
 const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> u64 {
     let (offset, immediate) = (offset.to_ne_bytes(), immediate.to_ne_bytes());
     u64::from_ne_bytes([

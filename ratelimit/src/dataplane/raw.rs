@@ -1,5 +1,6 @@
-//! Requests to the kernel that aya lacks: a pinned link is taken off its interface at once, whoever holds it open; a wait
-//! until no processor runs a program that has been replaced; and requests that only tell whether a kernel knows them.
+//! Requests to the kernel that aya lacks: a pinned link is taken off its interface at once, whoever holds it open; a
+//! wait until no processor runs a program that has been replaced; and requests that only tell whether a kernel knows
+//! them.
 
 use std::{
     ffi::CString,

@@ -168,7 +168,8 @@ fn the_first_denied_packet_can_ban_and_long_prefixes_are_listed() {
 fn a_rule_does_not_shorten_a_ban() {
     isolated(|| {
         let link = Link::new(&["10.1.0.2"]);
-        let rule_text = "{name: small, match: {protocol: udp}, rate: 1/h, burst: 1, ban: {after: 1, within: 1s, for: 10m}}";
+        let rule_text = "{name: small, match: {protocol: udp}, rate: 1/h, burst: 1, \
+             ban: {after: 1, within: 1s, for: 10m}}";
         let _daemon = Daemon::start(&config(&[], &[rule_text]));
         run(&["ban", "10.1.0.2", "--for", "7d30m"]);
         // As if the packets had been on their way through the rules when the ban was made: it is not looked up.

@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, symlink},
     path::PathBuf,
     process::Command,
+    sync::Arc,
 };
 
 use aya::sys::BpfHelper;
@@ -278,6 +279,7 @@ fn of_a_program_that_is_refused_the_verifiers_last_words_are_shown() {
         object[start as usize..][..8].copy_from_slice(&[0xbf, 0x90, 0, 0, 0, 0, 0, 0]);
         let said = offline::load_object(&object).unwrap_err().to_string();
         println!("{said}");
+        assert!(!said.contains("(bf) r0 = r9"), "{said}");
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         for expected in [
             "refuses the XDP program: Permission denied",
@@ -288,6 +290,14 @@ fn of_a_program_that_is_refused_the_verifiers_last_words_are_shown() {
             assert!(said.contains(expected), "no {expected:?} in {said}");
         }
         assert!(said.len() < 1_500, "{said}");
+
+        // All of it, down to single instructions, is logged if somebody wants it.
+        let log = Arc::new(fs::File::create("/run/log").unwrap());
+        let subscriber =
+            tracing_subscriber::fmt().with_env_filter("info,verifier=trace").with_writer(log).finish();
+        tracing::subscriber::with_default(subscriber, || offline::load_object(&object).unwrap_err());
+        let logged = fs::read_to_string("/run/log").unwrap();
+        assert!(logged.contains("(bf) r0 = r9") && logged.contains("R9 !read_ok"), "{logged}");
     });
 }
 
