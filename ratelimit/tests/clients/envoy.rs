@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    http::Answer,
+    http::{Answer, request},
     process::{Daemon, Process, accepts, free_address, from_readme, get, program, until},
     stops::StopsAtEnd,
 };
@@ -253,7 +253,7 @@ fn the_configuration_that_users_start_from_works() {
     }
     // A machine that runs all tests may be slow.
     assert!(text.contains("timeout: 0.05s"));
-    let file = daemon.write("envoy.yaml", &text.replace("timeout: 0.05s", "timeout: 5s"));
+    let file = daemon.write("envoy.yaml", &text.replace("timeout: 0.05s", "timeout: 30s"));
     let mut command = Command::new(program("RATELIMIT_ENVOY"));
     command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "error", "--config-path"]);
     let _envoy = Process::start(command.arg(file).stdout(Stdio::null()).stderr(Stdio::null()));
@@ -270,6 +270,7 @@ fn the_configuration_that_users_start_from_works() {
     }
     let without = (0..6).map(|index| if index % 2 == 0 { get(edge, "/", &[]) } else { get_bytes(edge, b"") });
     assert_eq!(without.map(|answer| answer.status).collect::<Vec<_>>(), [200, 200, 200, 200, 200, 429]);
+    assert_eq!(passes_at_once(edge, 600), 5, "more at once than a connection to the daemon takes");
     // Another user each time, so that only the limit of the path decides; it has room for ten.
     let mut users = 0..;
     let mut policy = |path: &str| {
@@ -281,6 +282,14 @@ fn the_configuration_that_users_start_from_works() {
     // The user has four left of five, so that the path has less from the seventh request on.
     let policies: Vec<String> = paths.iter().cycle().take(10).map(|path| policy(path)).collect();
     assert!(policies.last().unwrap().starts_with("\"search\""), "{policies:?}");
+}
+
+/// How many of so many requests of one user pass that are all there before the first is answered.
+fn passes_at_once(edge: SocketAddr, count: usize) -> usize {
+    let request = request("GET", "/", &[("x-user", "many")], b"");
+    let mut streams: Vec<TcpStream> = (0..count).map(|_| TcpStream::connect(edge).unwrap()).collect();
+    streams.iter_mut().for_each(|stream| stream.write_all(&request).unwrap());
+    streams.into_iter().filter(|stream| Answer::read(stream, b"").status == 200).count()
 }
 
 /// With a user that need not be text.
