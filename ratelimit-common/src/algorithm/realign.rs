@@ -85,14 +85,10 @@ pub fn can_return(limit: &Limit, state: u64, now: Now) -> bool {
     !super::is_idle(state, now) || !super::is_idle(state.saturating_add(longer), now)
 }
 
-/// Whether an idle state has counted this; a reset one has any bits there.
+/// Whether a refill can have brought this; a bucket that was made full by hand has any bits there. A window's capacity says
+/// nothing, because limits that share buckets differ in it.
 fn is_plausible(limit: &Limit, counts: u64) -> bool {
-    let half = limit.count_bits / 2;
-    match limit.kind {
-        Kind::Interval => counts <= limit.amount.get(),
-        Kind::Window => limit.counts_denied() || counts <= limit.capacity,
-        _ => limit.counts_denied() || (counts >> half).max(counts & window::low_bits(half)) <= limit.capacity,
-    }
+    limit.kind != Kind::Interval || counts <= limit.amount.get()
 }
 
 /// A state in use that ended at `end` and ends at `moved` by the clock that was set forward.
