@@ -81,8 +81,14 @@ pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 
         & tables.row(Dimension::DestinationPort, packet.destination_port)
         & tables.row(Dimension::TcpFlags, packet.tcp_flags)
         & tables.row(Dimension::IcmpType, packet.icmp_type)
-        & tables.row(Dimension::Length, if wire_length < 65_535 { wire_length } else { 65_535 })
         & vlans
-        & tables.source(&packet.source)
+        & matching_source(tables, &packet.source, wire_length)
         & tables.destination(&packet.destination)
+}
+
+/// The same where no rule asks for more than the source address and the length.
+#[inline(always)]
+pub fn matching_source(tables: &impl Tables, source: &Address, wire_length: u64) -> u64 {
+    tables.row(Dimension::Length, if wire_length < 65_535 { wire_length } else { 65_535 })
+        & tables.source(source)
 }

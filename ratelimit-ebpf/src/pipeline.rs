@@ -2,7 +2,7 @@
 
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
-    classify::{Tables as _, matching},
+    classify::{matching, matching_source},
     lists::Listed,
     packet::{self, Address, Packet},
     wire::Reason,
@@ -100,10 +100,13 @@ extern "C" fn examine_source(context: *mut xdp_md, found: *mut Found) -> u64 {
         return Reason::Reverted as u64;
     }
     match packet::parse(&XdpFrame::<false>::new(&XdpContext::new(context))) {
-        Ok(packet) => examine_parsed(&packet, found, || match packet.source {
-            _ if globals().classifies == 0 => globals().rules,
-            Address { bits: [high, low], family } => classify_source(high, low, family),
-        }),
+        Ok(packet) => {
+            let bytes = found.subject.bytes;
+            examine_parsed(&packet, found, || match packet.source {
+                _ if globals().classifies == 0 => globals().rules,
+                Address { bits: [high, low], family } => classify_source(high, low, family, bytes),
+            })
+        }
         Err(not_ip) => Reason::of_not_ip(not_ip.hides) as u64,
     }
 }
@@ -161,9 +164,9 @@ extern "C" fn classify(packet: *const Packet, bytes: u64) -> u64 {
     unsafe { packet.as_ref() }.map_or(0, |packet| matching(&Maps, packet, bytes))
 }
 
-/// Of rules that ask for nothing else.
+/// Of rules that ask for nothing but the source and the length.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn classify_source(high: u64, low: u64, family: u64) -> u64 {
-    Maps.source(&Address { bits: [high, low], family })
+extern "C" fn classify_source(high: u64, low: u64, family: u64, bytes: u64) -> u64 {
+    matching_source(&Maps, &Address { bits: [high, low], family }, bytes)
 }
