@@ -88,12 +88,14 @@ pub fn run(kernel: Kernel, choice: Choice<'_>) -> Result<Outcome> {
 }
 
 /// Programs that make and run a guest, and Debian's packages of them.
-pub const PROGRAMS: [(&str, &str); 5] = [
+pub const PROGRAMS: [(&str, &str); 7] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
     ("depmod", "kmod"),
     ("modprobe", "kmod"),
+    ("ip", "iproute2"),
+    ("setpriv", "util-linux"),
 ];
 
 /// Why the tier can't run on this machine, if it can't.

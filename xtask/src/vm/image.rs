@@ -20,7 +20,7 @@ pub const STATUS: &str = "guest: the tests ended with status ";
 const STARTED: [&str; 5] = ["ip", "setpriv", "prlimit", "script", "wg"];
 
 /// Kinds of network devices that tests make. The kernel loads what they depend on.
-const MODULES: [&str; 14] = [
+const MODULES: [&str; 15] = [
     "veth",
     "dummy",
     "ifb",
@@ -35,6 +35,7 @@ const MODULES: [&str; 14] = [
     "8021q",
     "bonding",
     "tun",
+    "vxlan",
 ];
 
 const INIT: &str = include_str!("init.sh");
@@ -134,8 +135,10 @@ impl Root {
     fn tests(&self, program: &TestProgram, tests: &[String]) -> Result<()> {
         for file in [&program.tests, &program.binary] {
             self.program(file, file)?;
-            // Debug information would take longer to unpack than the tests to run.
-            command::quietly(Command::new("strip").arg(self.place(file)))?;
+            // Debug information takes memory, and seconds to unpack.
+            if command::find_program("strip").is_some() {
+                command::quietly(Command::new("strip").arg(self.place(file)))?;
+            }
         }
         let package = command::workspace().join("ratelimit");
         self.copy(&package.join("Cargo.toml"), &package.join("Cargo.toml"))?;
