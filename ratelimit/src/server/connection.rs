@@ -226,7 +226,10 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(limits::HEADERS)
-        .max_concurrent_streams(limits::STREAMS)
+        .max_concurrent_streams(match protocol {
+            Protocol::Grpc => limits::GRPC_STREAMS,
+            Protocol::Http => limits::STREAMS,
+        })
         .max_pending_accept_reset_streams(limits::TAKEN_BACK)
         .initial_stream_window_size(limits::WINDOWS.0)
         .initial_connection_window_size(limits::WINDOWS.1)

@@ -10,6 +10,9 @@ pub const BODY: usize = 1 << 20;
 pub const HEADERS: u32 = 64 << 10;
 /// Requests at once on one HTTP/2 connection.
 pub const STREAMS: u32 = 100;
+/// The same over gRPC. Gateways begin as many as their circuit breaker lets, by default 1,024, before they hear of a limit,
+/// do not ask again about those that are refused, and let them pass.
+pub const GRPC_STREAMS: u32 = 2_000;
 /// Requests that an HTTP/2 client may have taken back before anybody looked at them. More are an attack, and end the connection;
 /// so many come from a proxy whose requests time out several times while this machine stands still.
 pub const TAKEN_BACK: usize = 1_000;

@@ -207,6 +207,30 @@ async fn health_and_reflection_answer() {
     assert!(names.contains(&name) && names.contains(&"grpc.health.v1.Health"), "{names:?}");
 }
 
+#[tokio::test]
+async fn as_many_at_once_as_a_gateway_begins_on_a_new_connection_are_answered() {
+    const MANY: usize = 1_500;
+    let fixture = Fixture::new("");
+    let stream = TokioIo::new(tokio::net::TcpStream::connect(fixture.grpc()).await.unwrap());
+    let builder = http2::Builder::new(TokioExecutor::new()).initial_max_send_streams(MANY).clone();
+    let (mut sender, connection) = builder.handshake(stream).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let message = framed(&request(vec![descriptor(&[("user", "burst")])]).encode_to_vec());
+    let answers: Vec<_> = (0..MANY)
+        .map(|_| {
+            let request = hyper::Request::post(format!("http://test{PATH}"));
+            sender.send_request(request.body(Full::new(message.clone())).unwrap())
+        })
+        .collect();
+    let mut passed = 0;
+    for answer in answers {
+        let body = answer.await.unwrap().into_body().collect().await.unwrap().to_bytes();
+        passed += usize::from(RateLimitResponse::decode(&body[5..]).unwrap().overall_code() == Code::Ok);
+    }
+    assert_eq!(passed, 2);
+    connection.abort();
+}
+
 pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// A message as gRPC has it in a body.
