@@ -156,16 +156,17 @@ fn plain_name(symbol: &str) -> &str {
     if !symbol.starts_with("_R") {
         return symbol;
     }
-    let names = symbol.match_indices(|character: char| character.is_ascii_digit()).filter_map(|(at, _)| {
-        if symbol[..at].ends_with(|before: char| before.is_ascii_digit()) {
-            return None;
-        }
-        let digits = symbol[at..].bytes().take_while(u8::is_ascii_digit).count();
-        let length = symbol[at..at + digits].parse::<usize>().ok()?;
-        let name = symbol.get(at + digits..)?.get(..length)?;
-        name.starts_with(|first: char| first.is_ascii_lowercase()).then_some(name)
-    });
-    names.last().unwrap_or(symbol)
+    let mut names =
+        symbol.match_indices(|character: char| character.is_ascii_digit()).filter_map(|(at, _)| {
+            if symbol[..at].ends_with(|before: char| before.is_ascii_digit()) {
+                return None;
+            }
+            let digits = symbol[at..].bytes().take_while(u8::is_ascii_digit).count();
+            let length = symbol[at..at + digits].parse::<usize>().ok()?;
+            let name = symbol.get(at + digits..)?.get(..length)?;
+            name.starts_with(|first: char| first.is_ascii_lowercase()).then_some(name)
+        });
+    names.next_back().unwrap_or(symbol)
 }
 
 #[cfg(test)]
