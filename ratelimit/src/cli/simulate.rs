@@ -47,7 +47,8 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE", requires = "config", conflicts_with_all = ["limits", "file", "engine"])]
     access_log: Option<PathBuf>,
     /// With --limit, the arrivals, a line each: SECONDS [KEY [COST]], SECONDS decimal and ascending (Unix times are fine),
-    /// COST 1 if not given. With --config, an Ethernet capture, pcap or pcapng. The standard input if not given, or `-`.
+    /// COST 1 if not given. With --config, a capture, pcap or pcapng, of Ethernet or of packets without it (raw IP, Linux
+    /// cooked). The standard input if not given, or `-`.
     #[arg(value_name = "RECORDING")]
     file: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! Captures: Ethernet frames and their times from pcap and pcapng files.
+//! Captures: frames and their times from pcap and pcapng files. Packets that were captured without an Ethernet header get
+//! one, whose bytes do not count: so rules meet all captures in one form.
 
 use std::io::Read;
 
@@ -12,9 +13,9 @@ pub struct CapturedFrame {
     pub number: u64,
     /// Since the Unix epoch.
     pub time: Nanos,
-    /// How long it was on the wire.
+    /// How long it was on the wire; of one that was captured without an Ethernet header, the packet's length.
     pub wire_length: u64,
-    /// As much of it as was captured.
+    /// As much of it as was captured, from an Ethernet header on.
     pub bytes: Vec<u8>,
 }
 
@@ -25,7 +26,9 @@ pub enum CaptureError {
     #[error("not a capture; pcap and pcapng files are read")]
     NotACapture,
     /// Frames of another kind.
-    #[error("link type {0}: only Ethernet (1) can be judged")]
+    #[error(
+        "link type {0}: Ethernet (1), raw IP (101, 228, 229) and Linux cooked captures (113, 276) can be judged"
+    )]
     LinkType(i32),
     /// The file ends within a frame.
     #[error("ends within frame {0}")]
@@ -52,16 +55,19 @@ pub struct Capture {
     reader: Box<dyn PcapReaderIterator + Send>,
     /// Nanoseconds in a unit of the older format's fractions.
     fraction: u64,
-    /// How an interface of the newer format counts time.
-    interfaces: Vec<Clock>,
+    /// What frames of the older format begin with.
+    link: LinkType,
+    /// The interfaces of the newer format.
+    interfaces: Vec<Interface>,
     frames: u64,
     room: usize,
     last: Nanos,
 }
 
-/// Units in a second, and seconds to add.
+/// What its frames begin with, and how it counts time: units in a second, and seconds to add.
 #[derive(Clone, Copy)]
-struct Clock {
+struct Interface {
+    link: LinkType,
     resolution: u64,
     offset: i64,
 }
@@ -80,7 +86,15 @@ impl Capture {
     pub fn new(file: impl Read + Send + 'static) -> Result<Self, CaptureError> {
         let room = 1 << 16;
         let reader = create_reader(room, file).map_err(|_| CaptureError::NotACapture)?;
-        Ok(Self { reader, fraction: 1_000, interfaces: Vec::new(), frames: 0, room, last: Nanos(0) })
+        Ok(Self {
+            reader,
+            fraction: 1_000,
+            link: LinkType::Ethernet,
+            interfaces: Vec::new(),
+            frames: 0,
+            room,
+            last: Nanos(0),
+        })
     }
 
     /// The next frame, if there is one.
@@ -93,7 +107,7 @@ impl Capture {
                 Ok((length, block)) => {
                     let step = match block {
                         PcapBlockOwned::LegacyHeader(header) => {
-                            check_link(header.network)?;
+                            self.link = LinkType::of(header.network)?;
                             self.fraction = if header.is_nanosecond_precision() { 1 } else { 1_000 };
                             Step::Other
                         }
@@ -102,7 +116,7 @@ impl Capture {
                             let nanos = u64::from(block.ts_usec) * self.fraction;
                             let time = u64::from(block.ts_sec) * Nanos::SECOND.0 + nanos;
                             self.last = Nanos(time);
-                            Step::Frame(frame(self.frames, self.last, block.origlen, block.data))
+                            Step::Frame(self.link.frame(self.frames, self.last, block.origlen, block.data))
                         }
                         PcapBlockOwned::NG(block) => {
                             read_block(&block, &mut self.interfaces, &mut self.frames, &mut self.last)?
@@ -144,29 +158,31 @@ impl Capture {
 
 fn read_block(
     block: &Block<'_>,
-    interfaces: &mut Vec<Clock>,
+    interfaces: &mut Vec<Interface>,
     frames: &mut u64,
     last: &mut Nanos,
 ) -> Result<Step, CaptureError> {
     match block {
         Block::SectionHeader(_) => interfaces.clear(),
         Block::InterfaceDescription(interface) => {
-            check_link(interface.linktype)?;
+            let link = LinkType::of(interface.linktype)?;
             let resolution = resolution(interface.if_tsresol)?;
-            interfaces.push(Clock { resolution, offset: interface.ts_offset() });
+            interfaces.push(Interface { link, resolution, offset: interface.ts_offset() });
         }
         Block::EnhancedPacket(packet) => {
             *frames += 1;
-            let clock = interfaces.get(packet.if_id as usize).ok_or(CaptureError::Broken(*frames))?;
-            *last = clock.nanos(u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low));
+            let interface = interfaces.get(packet.if_id as usize).ok_or(CaptureError::Broken(*frames))?;
+            *last = interface.nanos(u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low));
             let bytes = packet.data.get(..packet.caplen as usize).ok_or(CaptureError::Broken(*frames))?;
-            return Ok(Step::Frame(frame(*frames, *last, packet.origlen, bytes)));
+            return Ok(Step::Frame(interface.link.frame(*frames, *last, packet.origlen, bytes)));
         }
         Block::SimplePacket(packet) => {
             *frames += 1;
             let there = packet.data.len().min(packet.origlen as usize);
             let bytes = packet.data.get(..there).unwrap_or_default();
-            return Ok(Step::Frame(frame(*frames, *last, packet.origlen, bytes)));
+            // They are of the first interface.
+            let interface = interfaces.first().ok_or(CaptureError::Broken(*frames))?;
+            return Ok(Step::Frame(interface.link.frame(*frames, *last, packet.origlen, bytes)));
         }
         Block::Unknown(block) if block.block_type == OBSOLETE_PACKET => return Err(CaptureError::Obsolete),
         _ => {}
@@ -183,7 +199,7 @@ fn resolution(exponent: u8) -> Result<u64, CaptureError> {
     base.checked_pow(u32::from(exponent & 0x7f)).ok_or(CaptureError::Resolution(exponent))
 }
 
-impl Clock {
+impl Interface {
     /// Saturates outside the times that 64 bits of nanoseconds hold.
     fn nanos(self, units: u64) -> Nanos {
         let resolution = u128::from(self.resolution.max(1));
@@ -194,13 +210,49 @@ impl Clock {
     }
 }
 
-fn frame(number: u64, time: Nanos, wire_length: u32, bytes: &[u8]) -> CapturedFrame {
-    let wire_length = u64::from(wire_length).max(bytes.len() as u64);
-    CapturedFrame { number, time, wire_length, bytes: bytes.to_vec() }
+/// What the frames of an interface begin with in a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinkType {
+    /// An Ethernet header.
+    Ethernet,
+    /// An IP header, whose first bits say which version it is.
+    RawIp,
+    /// So many bytes of which two, at a place, are the type that an Ethernet header would have.
+    Cooked { length: usize, kind: usize },
 }
 
-fn check_link(kind: Linktype) -> Result<(), CaptureError> {
-    // The other bits say whether frames have their check sequences, and how long these are.
-    let kind = kind.0 & 0xffff;
-    if kind == Linktype::ETHERNET.0 { Ok(()) } else { Err(CaptureError::LinkType(kind)) }
+impl LinkType {
+    fn of(kind: Linktype) -> Result<Self, CaptureError> {
+        // The other bits say whether frames have their check sequences, and how long these are.
+        match Linktype(kind.0 & 0xffff) {
+            Linktype::ETHERNET => Ok(Self::Ethernet),
+            Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => Ok(Self::RawIp),
+            // What some systems write instead of 101.
+            Linktype(12 | 14) => Ok(Self::RawIp),
+            Linktype::LINUX_SLL => Ok(Self::Cooked { length: 16, kind: 14 }),
+            Linktype::LINUX_SLL2 => Ok(Self::Cooked { length: 20, kind: 0 }),
+            Linktype(other) => Err(CaptureError::LinkType(other)),
+        }
+    }
+
+    fn frame(self, number: u64, time: Nanos, wire_length: u32, bytes: &[u8]) -> CapturedFrame {
+        let wire_length = u64::from(wire_length).max(bytes.len() as u64);
+        let (kind, before) = match self {
+            Self::Ethernet => {
+                return CapturedFrame { number, time, wire_length, bytes: bytes.to_vec() };
+            }
+            Self::RawIp => (if bytes.first().is_some_and(|first| first >> 4 == 6) { IPV6 } else { IPV4 }, 0),
+            Self::Cooked { length, kind } => {
+                let kind = bytes.get(kind..).and_then(|bytes| bytes.first_chunk()).copied();
+                (kind.unwrap_or_default(), length)
+            }
+        };
+        let packet = bytes.get(before..).unwrap_or_default();
+        let bytes = [&NO_ADDRESSES[..], &kind, packet].concat();
+        CapturedFrame { number, time, wire_length: wire_length.saturating_sub(before as u64), bytes }
+    }
 }
+
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+const NO_ADDRESSES: [u8; 12] = [0; 12];

@@ -77,19 +77,69 @@ fn both_formats_give_times_to_the_nanosecond() {
 }
 
 #[test]
-fn what_is_not_a_capture_of_ethernet_is_refused() {
+fn what_is_not_a_capture_of_packets_is_refused() {
     let bytes = [0; 60];
     let records = [(7, 5, 60, &bytes[..])];
     assert_eq!(read_bytes(b""), Err(CaptureError::NotACapture));
     assert_eq!(read_bytes(&[0x55; 4096]), Err(CaptureError::NotACapture));
-    assert_eq!(read_bytes(&pcap(MICROS, 101, &records)), Err(CaptureError::LinkType(101)));
-    assert_eq!(read_bytes(&pcapng(101, 6, &[])), Err(CaptureError::LinkType(101)));
+    assert_eq!(read_bytes(&pcap(MICROS, 105, &records)), Err(CaptureError::LinkType(105)));
+    assert_eq!(read_bytes(&pcapng(105, 6, &[])), Err(CaptureError::LinkType(105)));
     let whole = pcap(MICROS, 1, &records);
     assert_eq!(read_bytes(&whole[..whole.len() - 1]), Err(CaptureError::Truncated(1)));
     let mut huge = whole.clone();
     huge[32..36].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f]);
     assert!(read_bytes(&huge).is_err());
 }
+
+/// Packets without an Ethernet header are judged like others, by their own length.
+#[test]
+fn captures_without_ethernet_headers_are_judged() {
+    let [dns, arp] = own_frames();
+    let packet = &dns[18..];
+    let cooked = |kind: [u8; 2], payload: &[u8]| [&[0; 14][..], &kind, payload].concat();
+    let cooked_2 = |kind: [u8; 2], payload: &[u8]| [&kind[..], &[0; 18], payload].concat();
+    // The tag and the type behind it.
+    let (tagged, tag) = (&dns[14..], [0x81, 0]);
+    let (ip, not_ip) = ([8, 0], [8, 6]);
+    let of_tag = tagged.len();
+    for (link, frames, lengths) in [
+        (101, vec![packet.to_vec()], vec![packet.len()]),
+        (12, vec![packet.to_vec()], vec![packet.len()]),
+        (228, vec![packet.to_vec()], vec![packet.len()]),
+        (
+            113,
+            vec![cooked(ip, packet), cooked(tag, tagged), cooked(not_ip, &arp[14..])],
+            vec![packet.len(), of_tag, 46],
+        ),
+        (
+            276,
+            vec![cooked_2(ip, packet), cooked_2(not_ip, &arp[14..]), vec![0; 7]],
+            vec![packet.len(), 46, 0],
+        ),
+    ] {
+        let records: Vec<(u64, u32, &[u8])> =
+            frames.iter().map(|bytes| (7, bytes.len() as u32, bytes.as_slice())).collect();
+        let older: Vec<Record<'_>> =
+            frames.iter().map(|bytes| (7, 0, bytes.len() as u32, bytes.as_slice())).collect();
+        for file in [pcapng(link, 6, &records), pcap(MICROS, link.into(), &older)] {
+            let found: Vec<u64> = read_bytes(&file).unwrap().iter().map(|frame| frame.1).collect();
+            assert_eq!(found, lengths.iter().map(|&length| length as u64).collect::<Vec<_>>(), "{link}");
+            let (ok, said) = simulate(&["--output", "json"], ONE_DNS, &file);
+            let is_dropped = said.contains("limited");
+            assert!(ok, "{said}");
+            let count = frames.iter().filter(|bytes| bytes.ends_with(&dns[34..])).count();
+            assert_eq!(is_dropped, count > 1, "{link}: {said}");
+        }
+    }
+    let mut six = vec![0x60, 0, 0, 0, 0, 0, 17, 64];
+    six.resize(40, 1);
+    let bytes = frames(Capture::new(Cursor::new(pcap(MICROS, 229, &[(7, 0, 40, &six)])))).unwrap();
+    let packet = ratelimit_common::packet::parse(&bytes[0].bytes[..]).unwrap();
+    assert_eq!((packet.source.family, bytes[0].wire_length), (1, 40));
+}
+
+const ONE_DNS: &str = "network: {interfaces: [eth0], rules: [{name: dns, rate: 1/h, \
+                       match: {protocol: udp, destination_port: [53]}}]}\n";
 
 #[test]
 fn any_bytes_are_a_capture_or_an_error() {
