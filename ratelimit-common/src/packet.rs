@@ -1,29 +1,28 @@
 //! What a frame says about itself: the same code in the XDP program and on the host.
 //!
-//! Ethernet, up to two VLAN tags, IPv4 with options, IPv6 with up to eight extension headers, and of the transport what
-//! rules can ask for. Tunnels are not entered. A frame whose addresses can be read is an IP packet, however broken the rest
+//! Ethernet or nothing, up to two VLAN tags, IPv4 with options, IPv6 with up to eight extension headers, and of the transport
+//! what rules can ask for. Tunnels are not entered. A frame whose addresses can be read is an IP packet, however broken the rest
 //! of it is; any other frame is not IP.
 //!
 //! What a packet does not have and what can't be told are different: a rule on ports does not match a packet that has none
 //! (ICMP, a later fragment), but does match one whose ports can't be reached, so that breaking a header is no way around
 //! a limit.
 
+mod link;
 mod network;
 mod number;
 mod transport;
 
-use core::{
-    mem::offset_of,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use network_types::{eth::EthHdr, vlan::VlanHdr};
-
-pub use self::network::Chain;
 use self::network::{read_v4, read_v6};
-use crate::verifier::{be16, opaque};
+pub use self::{
+    link::{LEAST_MTU, Link, Linked, MOST_PACKETS, outer_length, packets_in, read_link},
+    network::Chain,
+};
+use crate::verifier::opaque;
 
-/// A frame's bytes, from the Ethernet header on; reads outside give nothing.
+/// A frame's bytes, from where its interface begins to count them; reads outside give nothing.
 pub trait Frame {
     /// The `N` bytes at `offset`, if all of them are in the frame's first buffer.
     fn read<const N: usize>(&self, offset: usize) -> Option<&[u8; N]>;
@@ -35,6 +34,11 @@ pub trait Frame {
     #[inline(always)]
     fn follow(&self, chain: &mut Chain) -> bool {
         chain.follow(self)
+    }
+    /// What it begins with.
+    #[inline(always)]
+    fn link(&self) -> Link {
+        Link::Ethernet
     }
     /// Whether anybody asks for more than the source address: if not, what else there is may be left as if the packet had
     /// none of it.
@@ -218,15 +222,13 @@ impl Ports {
 pub struct NotIp {
     /// The ids of its VLAN tags, as in [`Packet::vlans`].
     pub vlans: [u64; 2],
-    /// 1 if more than two VLAN tags, of which one has no id, hide what it is. The host takes off tags without an id,
+    /// 1 if VLAN tags hide what it is: more than two of which one has no id, or one without an id where no tag belongs. The host takes off tags without an id,
     /// however many there are, so it may be any packet; nobody sends such frames for another reason.
     pub hides: Flag,
 }
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-const CUSTOMER_TAG: u16 = 0x8100;
-const SERVICE_TAG: u16 = 0x88a8;
 
 /// Reads a frame.
 ///
@@ -243,34 +245,6 @@ pub fn parse<F: Frame + ?Sized>(frame: &F) -> Result<Packet, NotIp> {
     Err(NotIp { vlans: packet.vlans, hides: 0 })
 }
 
-/// The type of the packet, as in an Ethernet header, and where it begins. Notes the ids of its tags, if anybody asks.
-///
-/// # Errors
-/// There is no such packet: whether the frame hides one, as [`NotIp::hides`].
-#[inline(always)]
-pub fn read_link<F: Frame + ?Sized>(frame: &F, vlans: &mut [u64; 2]) -> Result<(u16, usize), Flag> {
-    let Some(ethernet) = frame.read::<{ EthHdr::LEN }>(0) else { return Err(0) };
-    let (mut kind, mut offset) = (be16::<{ offset_of!(EthHdr, ether_type) }, _>(ethernet), EthHdr::LEN);
-    let mut empty = 0;
-    for vlan in vlans {
-        if !is_tag(kind) {
-            break;
-        }
-        let Some(tag) = frame.read::<{ VlanHdr::LEN }>(offset) else { return Err(0) };
-        let id = vlan_id(tag);
-        empty |= less(id, 1);
-        if F::IS_READ_WHOLE {
-            *vlan = id;
-        }
-        (kind, offset) = (be16::<2, _>(tag), offset + VlanHdr::LEN);
-    }
-    if is_tag(kind) {
-        let third = frame.read::<{ VlanHdr::LEN }>(offset).map_or(1, vlan_id);
-        return Err(empty | less(third, 1));
-    }
-    Ok((kind, offset))
-}
-
 /// Reads a packet of a type that begins at an offset into one that is empty but for its tags; false if there are no
 /// addresses to judge it by.
 #[inline(always)]
@@ -283,17 +257,6 @@ pub fn read_packet<F: Frame + ?Sized>(frame: &F, kind: u16, offset: usize, packe
     let Some(transport) = transport else { return false };
     transport.read(frame, packet);
     true
-}
-
-#[inline(always)]
-const fn is_tag(kind: u16) -> bool {
-    kind == CUSTOMER_TAG || kind == SERVICE_TAG
-}
-
-/// The id of a tag without its priority.
-#[inline(always)]
-fn vlan_id(tag: &[u8; VlanHdr::LEN]) -> u64 {
-    u64::from(be16::<0, _>(tag)) & 0xfff
 }
 
 /// 1 if `a < b`, else 0; both below 2^63.

@@ -40,11 +40,13 @@ impl Sampler {
     }
 
     /// Takes this packet and draws the next one. `now` is in nanoseconds, of any clock. Returns how many packets this one
-    /// stands for.
+    /// stands for. If `joined` packets came as one, of which this is the last, the first of them that is due is taken, and
+    /// those behind it stand for themselves.
     #[must_use]
     #[inline(always)]
-    pub fn take(&mut self, packet: u64, now: u64, random: u32) -> u64 {
-        let weight = if self.weight == 0 { 1 } else { self.weight };
+    pub fn take(&mut self, packet: u64, joined: u64, now: u64, random: u32) -> u64 {
+        let behind = packet.saturating_sub(self.next).min(joined.saturating_sub(1));
+        let weight = if self.weight == 0 { 1 } else { self.weight } + behind;
         // A clock that has stepped back looks like a long way ahead.
         let ahead = self.busy_until.saturating_sub(now).min(FURTHEST) + (1 << EACH);
         let halvings = ((ahead >> EACH).saturating_sub(FREE) >> STEP).min(MOST_HALVINGS);
@@ -66,7 +68,7 @@ mod tests {
         for packet in 1..=packets {
             if sampler.is_due(packet) {
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                stands_for += sampler.take(packet, from + packet * apart, random);
+                stands_for += sampler.take(packet, 1, from + packet * apart, random);
                 samples += 1;
             }
         }
@@ -102,16 +104,32 @@ mod tests {
         let last = sampler.next;
         assert!(last <= 10_000_000 + 511);
         let later = 1_000_000_000 + 100_000_000;
-        let _ = sampler.take(last, later, u32::MAX);
+        let _ = sampler.take(last, 1, later, u32::MAX);
         assert_eq!((sampler.weight, sampler.next), (1, last + 1));
     }
 
     #[test]
     fn a_clock_that_steps_back_or_ends_stops_nothing() {
         let mut sampler = Sampler::default();
-        let _ = sampler.take(1, u64::MAX / 2, 0);
-        let _ = sampler.take(2, 0, u32::MAX);
+        let _ = sampler.take(1, 1, u64::MAX / 2, 0);
+        let _ = sampler.take(2, 1, 0, u32::MAX);
         assert!(sampler.next <= 2 + 511);
         assert!(sampler.busy_until <= FURTHEST + (1 << EACH));
+    }
+
+    #[test]
+    fn samples_of_packets_that_come_as_one_stand_for_all() {
+        for (frames, joined, apart) in [(100, 44, 10_000_000), (100_000, 44, 10_000), (1_000_000, 3, 1_000)] {
+            let (mut sampler, mut stands_for, mut random) = (Sampler::default(), 0, 0x9e37_79b9_u32);
+            for frame in 1..=frames {
+                let packet = frame * joined;
+                if sampler.is_due(packet) {
+                    random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    stands_for += sampler.take(packet, joined, frame * apart, random);
+                }
+            }
+            let all = frames * joined;
+            assert!(stands_for.abs_diff(all) <= all / 20, "{stands_for} of {all}");
+        }
     }
 }

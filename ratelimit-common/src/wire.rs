@@ -28,9 +28,9 @@ pub const META_BYTES: usize = 1 << 17;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counter {
-    /// Frames.
+    /// Packets; of a frame that several were joined to, as many as its bytes make.
     pub packets: u64,
-    /// Their wire bytes: Ethernet header included, check sequence not.
+    /// Their bytes on the wire: Ethernet header included if they have one, check sequence not.
     pub bytes: u64,
 }
 
@@ -239,6 +239,10 @@ pub struct Globals {
     pub is_on_trial: u32,
     /// 1 if packets are sampled, for events and for the heaviest sources.
     pub samples: u32,
+    /// What the packets of this instance's interfaces begin with: see [`crate::packet::Link`].
+    pub link: u32,
+    /// 1 if a frame may stand for several packets: see [`crate::packet::packets_in`].
+    pub joins: u32,
 }
 
 /// What of a packet of one IP version makes a rule's key.
@@ -297,8 +301,8 @@ pub struct Rule {
     pub group: u64,
     /// 1 if this is the first part of the rule: the one that counts what passes.
     pub is_first: u32,
-    /// 1 if the cost of a packet is its bytes.
-    pub takes_bytes: u32,
+    /// What a packet costs: [`TAKES_PACKETS`], [`TAKES_BYTES`] or [`TAKES_ONE`].
+    pub takes: u32,
     /// Where the limit of its new sources is, or 0.
     pub new_sources: u32,
     /// Where the limit of denied packets is whose excess bans, or 0: then each denied packet bans.
@@ -308,6 +312,13 @@ pub struct Rule {
     /// How many bits of an IPv4 and of an IPv6 source a ban has.
     pub ban_bits: [u64; 2],
 }
+
+/// A packet costs one, and a frame that several were joined to as many.
+pub const TAKES_PACKETS: u32 = 0;
+/// A packet costs its bytes.
+pub const TAKES_BYTES: u32 = 1;
+/// Every frame costs one.
+pub const TAKES_ONE: u32 = 2;
 
 impl Rule {
     /// The tag of its buckets for a family.
@@ -360,7 +371,7 @@ const _: () = {
     assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);
     assert!(size_of::<Secret>() == 32);
-    assert!(size_of::<Globals>() == 160);
+    assert!(size_of::<Globals>() == 168);
     assert!(size_of::<KeyMask>() == 56);
     assert!(size_of::<Rule>() == 80 + 2 * 56 + 64);
     assert!(size_of::<DryRun>() == 40 + size_of::<Packet>());

@@ -5,12 +5,13 @@ use ratelimit_common::{
     table::{self, Attempt, Request},
     time::{Nanos, Now},
     verifier::opaque,
-    wire::{KeyMask, Rule},
+    wire::{KeyMask, Rule, TAKES_BYTES, TAKES_ONE},
 };
 
 use crate::{
     bench, clock,
     globals::{self, globals},
+    size::Size,
     stats,
     table::{Buckets, first_set},
     walk::{self, GO_ON, STOP, Turn},
@@ -23,24 +24,25 @@ pub struct Subject {
     destination: [u64; 2],
     ports: Ports,
     now: Now,
-    pub bytes: u64,
+    pub size: Size,
 }
 
 impl Subject {
     /// Of no packet.
-    pub const EMPTY: Self =
-        Self { source: [0; 2], destination: [0; 2], ports: Ports(0), now: Now(Nanos(0)), bytes: 0 };
+    pub const EMPTY: Self = Self {
+        source: [0; 2],
+        destination: [0; 2],
+        ports: Ports(0),
+        now: Now(Nanos(0)),
+        size: Size::NOTHING,
+    };
 
-    /// Without the time.
+    /// Notes what the packet says; the time and its size are noted elsewhere.
     #[inline(always)]
-    pub fn new(packet: &Packet, bytes: u64) -> Self {
-        Self {
-            source: bench::source(packet.source.bits),
-            destination: packet.destination.bits,
-            ports: packet.ports(),
-            now: Now(Nanos(0)),
-            bytes,
-        }
+    pub fn describe(&mut self, packet: &Packet) {
+        self.source = bench::source(packet.source.bits);
+        self.destination = packet.destination.bits;
+        self.ports = packet.ports();
     }
 
     #[inline(always)]
@@ -65,7 +67,13 @@ impl Subject {
 
     #[inline(always)]
     fn cost(&self, rule: &Rule) -> u32 {
-        if rule.takes_bytes == 0 { 1 } else { self.bytes as u32 }
+        match rule.takes {
+            TAKES_BYTES => self.size.bytes() as u32,
+            TAKES_ONE => 1,
+            _ if globals().joins == 0 => 1,
+            // More than the capacity would never pass.
+            _ => self.size.packets().min(rule.limit.capacity()) as u32,
+        }
     }
 
     #[inline(always)]
@@ -97,10 +105,10 @@ pub fn charge_first(subject: &Subject, index: u64) -> bool {
 extern "C" fn try_first(subject: &Subject, index: u64) -> u64 {
     let rule = globals::rule(index);
     // Twice the same: what one packet takes is known beforehand, what its bytes take must be multiplied.
-    if rule.takes_bytes == 0 {
+    if globals().joins == 0 && rule.takes != TAKES_BYTES {
         charge_in_first(&subject.request_for(rule, 1))
     } else {
-        charge_in_first(&subject.request_for(rule, subject.bytes as u32))
+        charge_in_first(&subject.request(rule))
     }
 }
 

@@ -9,13 +9,14 @@ use aya_ebpf::{
     programs::XdpContext,
 };
 use ratelimit_common::{
-    packet::{self, Chain, Flag, Frame, Packet},
+    packet::{self, Chain, Flag, Frame, Link, Packet},
     verifier::opaque,
 };
 
-use crate::dry_run;
+use crate::{dry_run, globals::globals};
 
-/// The first buffer of a packet, and the length of all. `WHOLE`: whether more than the source address is read.
+/// The first buffer of a packet, and the length of all. `WHOLE`: whether more than the source address is read, or it begins
+/// otherwise than with an Ethernet header.
 pub struct XdpFrame<const WHOLE: bool> {
     context: *mut c_void,
     start: usize,
@@ -31,15 +32,20 @@ impl<const WHOLE: bool> XdpFrame<WHOLE> {
         Self { context: ctx.as_ptr(), start: ctx.data(), end: ctx.data_end(), length }
     }
 
-    /// All bytes of the packet, those in further buffers included.
+    /// All bytes of the packet, those in further buffers included, those of an outer tunnel not.
     #[inline(always)]
     pub fn wire_length(&self) -> u64 {
-        dry_run::wire_length().unwrap_or(self.length)
+        dry_run::wire_length().unwrap_or(self.length - packet::outer_length(self))
     }
 }
 
 impl<const WHOLE: bool> Frame for XdpFrame<WHOLE> {
     const IS_READ_WHOLE: bool = WHOLE;
+
+    #[inline(always)]
+    fn link(&self) -> Link {
+        if WHOLE { Link::of(globals().link) } else { Link::Ethernet }
+    }
 
     #[inline(always)]
     fn length(&self) -> u64 {

@@ -39,6 +39,17 @@ pub fn globals() -> &'static Globals {
     unsafe { &*GLOBALS.address().cast::<Globals>() }
 }
 
+/// Whether a frame may stand for several packets. The address is made anew: kept from before, it would take a register that
+/// the kernel's stack has to make room for.
+#[inline(always)]
+pub fn joins() -> bool {
+    let mut address = GLOBALS.0.as_ptr();
+    // SAFETY: the instruction changes nothing.
+    unsafe { asm!("{0} = {0}", inout(reg) address, options(nomem, nostack)) };
+    // SAFETY: as above.
+    unsafe { (*address.cast::<Globals>()).joins != 0 }
+}
+
 /// The limit at `index`, which must be below the number of limits.
 #[inline(always)]
 pub fn rule(index: u64) -> &'static Rule {

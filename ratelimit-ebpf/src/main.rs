@@ -20,6 +20,7 @@ mod meta;
 mod pipeline;
 mod rules;
 mod sight;
+mod size;
 mod sketch;
 mod stats;
 mod table;
@@ -40,10 +41,10 @@ use self::pipeline::Found;
 pub fn ratelimit(ctx: XdpContext) -> u32 {
     let mut found = Found::NOTHING;
     let reason = pipeline::judge(&ctx, &mut found);
-    let is_sample = stats::count(reason, found.bytes());
+    let is_sample = stats::count(reason, found.size());
     sight::look(&ctx, reason, &found, is_sample);
     dry_run::note_reason(reason);
-    debug!(&ctx, "{} bytes: {}", found.bytes(), reason.name());
+    debug!(&ctx, "{} bytes: {}", found.size().bytes(), reason.name());
     if reason.is_drop() { XDP_DROP } else { XDP_PASS }
 }
 

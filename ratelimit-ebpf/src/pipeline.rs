@@ -4,7 +4,7 @@ use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
     classify::{matching, matching_source},
     lists::Listed,
-    packet::{self, Address, Packet},
+    packet::{self, Address, Link, Packet},
     wire::Reason,
 };
 
@@ -15,7 +15,9 @@ use crate::{
     dry_run,
     frame::{self, XdpFrame},
     globals::globals,
-    lists, rules, trial,
+    lists, rules,
+    size::Size,
+    trial,
 };
 
 /// What is known of a packet. In one place, because the kernel has little stack.
@@ -30,10 +32,10 @@ impl Found {
     /// Nothing.
     pub const NOTHING: Self = Self { subject: Subject::EMPTY, rules: 0 };
 
-    /// Its wire bytes.
+    /// How large it is.
     #[inline(always)]
-    pub fn bytes(&self) -> u64 {
-        self.subject.bytes
+    pub fn size(&self) -> Size {
+        self.subject.size
     }
 
     /// The bits of the rules that denied it.
@@ -46,8 +48,10 @@ impl Found {
 /// Judges a packet.
 #[inline(always)]
 pub fn judge(ctx: &XdpContext, found: &mut Found) -> Reason {
+    found.subject.size = Size::of(ctx.ctx);
+    let reads_source = globals().reads_whole == 0 && globals().link == Link::Ethernet as u32;
     // Two functions side by side, so that neither has the other's stack.
-    let early = if globals().reads_whole == 0 && globals().dry_run == 0 {
+    let early = if reads_source && globals().dry_run == 0 {
         examine_source(ctx.ctx, found)
     } else {
         examine(ctx.ctx, found)
@@ -77,7 +81,7 @@ const WHOLE_HEADERS: u64 = u64::MAX;
 extern "C" fn examine(context: *mut xdp_md, found: *mut Found) -> u64 {
     // SAFETY: the caller's, or null, which it never is.
     let Some(found) = (unsafe { found.as_mut() }) else { return Reason::NotIp as u64 };
-    if begin(context, found) {
+    if trial::has_failed() {
         return Reason::Reverted as u64;
     }
     let mut packet = Packet::EMPTY;
@@ -96,26 +100,17 @@ extern "C" fn examine(context: *mut xdp_md, found: *mut Found) -> u64 {
 extern "C" fn examine_source(context: *mut xdp_md, found: *mut Found) -> u64 {
     // SAFETY: as above.
     let Some(found) = (unsafe { found.as_mut() }) else { return Reason::NotIp as u64 };
-    if begin(context, found) {
+    if trial::has_failed() {
         return Reason::Reverted as u64;
     }
+    let bytes = found.subject.size.bytes();
     match packet::parse(&XdpFrame::<false>::new(&XdpContext::new(context))) {
-        Ok(packet) => {
-            let bytes = found.subject.bytes;
-            examine_parsed(&packet, found, || match packet.source {
-                _ if globals().classifies == 0 => globals().rules,
-                Address { bits: [high, low], family } => classify_source(high, low, family, bytes),
-            })
-        }
+        Ok(packet) => examine_parsed(&packet, found, || match packet.source {
+            _ if globals().classifies == 0 => globals().rules,
+            Address { bits: [high, low], family } => classify_source(high, low, family, bytes),
+        }),
         Err(not_ip) => Reason::of_not_ip(not_ip.hides) as u64,
     }
-}
-
-/// Notes the packet's bytes; returns whether a trial has failed, so that it passes.
-#[inline(always)]
-fn begin(context: *mut xdp_md, found: &mut Found) -> bool {
-    found.subject.bytes = XdpFrame::<true>::new(&XdpContext::new(context)).wire_length();
-    trial::has_failed()
 }
 
 #[unsafe(no_mangle)]
@@ -124,7 +119,7 @@ extern "C" fn examine_packet(packet: *const Packet, found: *mut Found) -> u64 {
     // SAFETY: the caller's, or null, which they never are.
     match unsafe { (packet.as_ref(), found.as_mut()) } {
         (Some(packet), Some(found)) => {
-            let bytes = found.subject.bytes;
+            let bytes = found.subject.size.bytes();
             examine_parsed(packet, found, || match globals().classifies {
                 0 => globals().rules,
                 _ => classify(packet, bytes),
@@ -136,7 +131,6 @@ extern "C" fn examine_packet(packet: *const Packet, found: *mut Found) -> u64 {
 
 #[inline(always)]
 fn examine_parsed(packet: &Packet, found: &mut Found, matching: impl Fn() -> u64) -> u64 {
-    let bytes = found.subject.bytes;
     if globals().dry_run != 0 {
         dry_run::note_packet(packet, matching());
     }
@@ -151,7 +145,8 @@ fn examine_parsed(packet: &Packet, found: &mut Found, matching: impl Fn() -> u64
     if packet.is_neighbour_discovery != 0 {
         return Reason::NeighbourDiscovery as u64;
     }
-    *found = Found { subject: Subject::new(packet, bytes), rules: matching() };
+    found.rules = matching();
+    found.subject.describe(packet);
     WHOLE_HEADERS - packet.malformed
 }
 

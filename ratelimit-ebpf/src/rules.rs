@@ -30,7 +30,7 @@ pub fn denying(subject: &mut Subject, bits: &mut u64) -> u64 {
     if matching & (matching - 1) == 0 {
         let index = if globals().rules == 1 { 0 } else { index_of(matching) };
         let allowed = bucket::charge_first(subject, index);
-        stats::count_rule(globals::rule(index).counters, !allowed, subject.bytes);
+        stats::count_rule(globals::rule(index).counters, !allowed, subject.size);
         if allowed {
             *bits = 0;
         } else {
@@ -120,14 +120,14 @@ impl Walk<'_> {
     #[inline(always)]
     fn count_passed(&self, rule: &Rule) {
         if rule.is_first != 0 {
-            stats::count_rule(rule.counters, false, self.subject.bytes);
+            stats::count_rule(rule.counters, false, self.subject.size);
         }
     }
 
     #[inline(always)]
     fn count_dropped(&self, rule: &Rule) {
         dry_run::note_denied(rule.group);
-        stats::count_rule(rule.counters, true, self.subject.bytes);
+        stats::count_rule(rule.counters, true, self.subject.size);
     }
 }
 
@@ -158,7 +158,7 @@ extern "C" fn give_back(_: u64, walk: *mut Walk<'_>) -> i64 {
     let walk = walk::carried(walk);
     let (_, index, rule) = walk.next();
     if rule.is_first != 0 {
-        stats::discount_rule(rule.counters, walk.subject.bytes);
+        stats::discount_rule(rule.counters, walk.subject.size);
     }
     if !rule.limit.counts_denied() {
         bucket::give_back(walk.subject, index);
@@ -197,7 +197,7 @@ extern "C" fn observe(_: u64, walk: *mut Walk<'_>) -> i64 {
     } else {
         // Another processor came in between if the first part has counted the packet as passed.
         if rule.is_first == 0 {
-            stats::discount_rule(rule.counters, walk.subject.bytes);
+            stats::discount_rule(rule.counters, walk.subject.size);
         }
         walk.count_dropped(rule);
         walk.denied |= rule.group;

@@ -20,6 +20,7 @@ use crate::{
     clock, frame,
     globals::{self, globals},
     pipeline::Found,
+    size::Size,
     sketch, stats, walk,
 };
 
@@ -56,9 +57,9 @@ pub fn look(ctx: &XdpContext, reason: Reason, found: &Found, is_sample: bool) {
         let sample = if is_sample { IS_SAMPLE } else { 0 };
         let observed = if is_observed { IS_OBSERVED } else { 0 };
         let now = clock::monotonic();
-        let drawn = draw(reason as u64 | sample | observed, now);
+        let drawn = draw(reason as u64 | sample | observed, now, found.size().packets());
         if drawn != 0 {
-            look_closely(ctx.as_ptr().cast(), reason as u64 | drawn, found.bytes(), found.denied(), now);
+            look_closely(ctx.as_ptr().cast(), reason as u64 | drawn, found.size().0, found.denied(), now);
         }
     }
 }
@@ -70,7 +71,7 @@ struct Seen {
     /// The number of its reason, whether it is about what would have been dropped, whether it
     /// could be read, and how many packets it stands for.
     what: u64,
-    bytes: u64,
+    size: Size,
     /// The bits of the rules that denied it.
     denied: u64,
     /// The index of its interface.
@@ -82,19 +83,19 @@ struct Seen {
 /// Draws it as a sample of its reason, or of what would have been dropped; zero if it is neither.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn draw(what: u64, now: u64) -> u64 {
+extern "C" fn draw(what: u64, now: u64, packets: u64) -> u64 {
     let observed = if what & IS_OBSERVED != 0 && is_observed_sample(now) { IS_OBSERVED } else { 0 };
-    take(what, now) << WEIGHT | observed
+    take(what, now, packets) << WEIGHT | observed
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn look_closely(context: *mut xdp_md, what: u64, bytes: u64, denied: u64, now: u64) -> u64 {
+extern "C" fn look_closely(context: *mut xdp_md, what: u64, size: u64, denied: u64, now: u64) -> u64 {
     // SAFETY: the caller's context.
     let interface = unsafe { (*context).ingress_ifindex }.into();
     let mut packet = Packet::EMPTY;
     let what = if frame::parse_whole(context, &mut packet).is_ok() { what | IS_IP } else { what };
-    let seen = Seen { now, what, bytes, denied, interface };
+    let seen = Seen { now, what, size: Size(size), denied, interface };
     let is_drop = Reason::of(what & 0xffff_ffff).is_some_and(Reason::is_drop);
     if what >> WEIGHT != 0 {
         weigh(&packet, &seen, is_drop.into());
@@ -112,18 +113,18 @@ extern "C" fn weigh(packet: *const Packet, seen: *const Seen, is_drop: u64) -> u
     // SAFETY: the caller's, or null, which they never are.
     let (Some(packet), Some(seen)) = (unsafe { (packet.as_ref(), seen.as_ref()) }) else { return 0 };
     let packet = if seen.what & IS_IP == 0 { None } else { Some(packet) };
-    sketch::count(packet, seen.now, is_drop, seen.what >> WEIGHT, seen.bytes);
+    sketch::count(packet, seen.now, is_drop, seen.what >> WEIGHT, seen.size.bytes_each());
     0
 }
 
 /// Takes the sample that is due, and returns how many packets it stands for; zero if none is.
 #[inline(always)]
-fn take(what: u64, now: u64) -> u64 {
+fn take(what: u64, now: u64, packets: u64) -> u64 {
     if what & IS_SAMPLE == 0 {
         return 0;
     }
     let Some(counters) = stats::with_reason(what & 0xffff_ffff) else { return 0 };
-    counters.sampler.take(counters.count.packets, now, random())
+    counters.sampler.take(counters.count.packets, packets, now, random())
 }
 
 /// Whether a packet that would have been dropped is a sample of these.
@@ -136,7 +137,7 @@ fn is_observed_sample(now: u64) -> bool {
     observed.count.packets += 1;
     let is_due = observed.sampler.is_due(observed.count.packets);
     if is_due {
-        let _ = observed.sampler.take(observed.count.packets, now, random());
+        let _ = observed.sampler.take(observed.count.packets, 1, now, random());
     }
     is_due
 }
@@ -187,7 +188,7 @@ extern "C" fn write(packet: *const Packet, seen: *const Seen) -> u64 {
         source: packet.source.bits,
         destination: packet.destination.bits,
         ports: packet.ports(),
-        bytes: seen.bytes,
+        bytes: seen.size.bytes(),
         interface: seen.interface as u32,
         reason: seen.what as u32,
         rule: first_rule(seen.denied),

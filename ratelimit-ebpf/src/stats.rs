@@ -3,6 +3,8 @@
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use ratelimit_common::wire::{Counter, RULE_NUMBERS, Reason, RuleCounters, Sampled, TableCounters};
 
+use crate::size::Size;
+
 #[map]
 static REASONS: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(Reason::ALL.len() as u32, 0);
 
@@ -12,11 +14,11 @@ static RULE_COUNTERS: PerCpuArray<RuleCounters> = PerCpuArray::with_max_entries(
 #[map]
 static TABLE_COUNTERS: PerCpuArray<TableCounters> = PerCpuArray::with_max_entries(1, 0);
 
-/// Counts a packet under the reason for its verdict; returns whether it is a sample.
+/// Counts packets that came as one under the reason for their verdict; returns whether one is a sample.
 #[inline(always)]
-pub fn count(reason: Reason, bytes: u64) -> bool {
+pub fn count(reason: Reason, size: Size) -> bool {
     let Some(counters) = with_reason(reason as u64) else { return false };
-    add(&mut counters.count, bytes);
+    add(&mut counters.count, size);
     counters.sampler.is_due(counters.count.packets)
 }
 
@@ -27,31 +29,33 @@ pub fn with_reason(reason: u64) -> Option<&'static mut Sampled> {
     REASONS.get_ptr_mut(reason as u32).map(|counters| unsafe { &mut *counters })
 }
 
-/// Counts a packet that a rule allowed and that passed, or that it denied.
+/// Counts packets that a rule allowed and that passed, or that it denied.
 #[inline(always)]
-pub fn count_rule(number: u64, dropped: bool, bytes: u64) {
+pub fn count_rule(number: u64, dropped: bool, size: Size) {
     if let Some(counters) = RULE_COUNTERS.get_ptr_mut(number as u32) {
         // SAFETY: as above.
         let counters = unsafe { &mut *counters };
-        add(if dropped { &mut counters.dropped } else { &mut counters.passed }, bytes);
+        add(if dropped { &mut counters.dropped } else { &mut counters.passed }, size);
     }
 }
 
-/// Takes back [`count_rule`] of a packet that passed this rule, but not a later one.
+/// Takes back [`count_rule`] of packets that passed this rule, but not a later one.
 #[inline(always)]
-pub fn discount_rule(number: u64, bytes: u64) {
+pub fn discount_rule(number: u64, size: Size) {
     if let Some(counters) = RULE_COUNTERS.get_ptr_mut(number as u32) {
         // SAFETY: as above.
         let passed = unsafe { &mut (*counters).passed };
-        passed.packets -= 1;
-        passed.bytes -= bytes;
+        passed.packets -= size.packets();
+        passed.bytes -= size.bytes();
     }
 }
 
 #[inline(always)]
-fn add(counter: &mut Counter, bytes: u64) {
-    counter.packets += 1;
-    counter.bytes += bytes;
+fn add(counter: &mut Counter, size: Size) {
+    // Taken apart here, so that it is one word until the counters are found.
+    let size = size.in_order();
+    counter.packets += size.packets();
+    counter.bytes += size.bytes();
 }
 
 /// Counts what happened to the table.

@@ -6,6 +6,7 @@ mod tables;
 use ratelimit_common::{
     classify::Dimension,
     limit::Limit,
+    packet::Link,
     table::Secret,
     time::Nanos,
     wire::{self, Globals, KeyMask, RULE_NUMBERS},
@@ -86,7 +87,11 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         .zip(numbers)
         .map(|(owner, &number)| match owner {
             Owner::Part(_, part) => compile_part(rules, part, numbers, table),
-            Owner::NewSources(_, limit) => counting([KeyMask::default(); 2], limit, number, table),
+            // One frame makes one bucket, however many packets were joined to it.
+            Owner::NewSources(_, limit) => {
+                let new_sources = counting([KeyMask::default(); 2], limit, number, table);
+                wire::Rule { takes: wire::TAKES_ONE, ..new_sources }
+            }
             Owner::Denied(rule, part, limit) => counting(masks(&rule.key, part), limit, number, table),
         })
         .collect();
@@ -122,6 +127,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         bans: flag(rules.iter().any(|rule| rule.ban.is_some())),
         is_on_trial: 0,
         samples: 1,
+        link: Link::Ethernet as u32,
+        joins: 0,
     };
     Compiled { globals, index: index(&limits), limits, tables, prefixes, lists }
 }
@@ -154,7 +161,10 @@ fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &Tab
         counters: number(group.next().unwrap_or_default()),
         group: group_bits,
         is_first: part.is_first.into(),
-        takes_bytes: rule.is_some_and(|rule| rule.limit.unit() == Unit::Bytes).into(),
+        takes: match rule.map(|rule| rule.limit.unit()) {
+            Some(Unit::Bytes) => wire::TAKES_BYTES,
+            _ => wire::TAKES_PACKETS,
+        },
         new_sources: new_sources as u32,
         ban: ban.and_then(|_| place_of_denied(rules, part)).unwrap_or_default() as u32,
         ban_length: ban.map_or(0, |ban| ban.length().0),
@@ -178,7 +188,7 @@ fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts)
         counters: number.into(),
         group: 0,
         is_first: 0,
-        takes_bytes: 0,
+        takes: wire::TAKES_PACKETS,
         new_sources: 0,
         ban: 0,
         ban_length: 0,

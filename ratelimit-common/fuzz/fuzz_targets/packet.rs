@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use ratelimit_common::{
     classify::{Dimension, Tables, matching},
-    packet::{self, Address, NotIp},
+    packet::{self, Address, Link, Linked, NotIp, outer_length},
 };
 
 /// Tables that only check their rows.
@@ -26,13 +26,19 @@ impl Tables for Checked {
 }
 
 fuzz_target!(|frame: &[u8]| {
-    match packet::parse(frame) {
-        Ok(packet) => {
-            assert_eq!(matching(&Checked, &packet, frame.len() as u64), u64::MAX);
-            assert_eq!(packet.source.family, packet.destination.family);
-            assert!(packet.malformed <= 1 && packet.is_neighbour_discovery <= 1);
-            assert_eq!(packet::parse(frame), Ok(packet));
+    for link in [Link::Ethernet, Link::RawIp, Link::OuterGre] {
+        let frame = Linked(link, frame);
+        assert!(outer_length(&frame) <= frame.1.len() as u64);
+        match packet::parse(&frame) {
+            Ok(packet) => {
+                assert_eq!(matching(&Checked, &packet, frame.1.len() as u64), u64::MAX);
+                assert_eq!(packet.source.family, packet.destination.family);
+                assert!(packet.malformed <= 1 && packet.is_neighbour_discovery <= 1);
+                assert_eq!(packet::parse(&frame), Ok(packet));
+            }
+            Err(NotIp { vlans, hides }) => {
+                assert!(hides <= 1 && vlans.iter().all(|&vlan| vlan <= packet::NO_VLAN));
+            }
         }
-        Err(NotIp { vlans }) => assert!(vlans.iter().all(|&vlan| vlan <= packet::NO_VLAN)),
     }
 });

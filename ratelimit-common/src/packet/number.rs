@@ -7,6 +7,7 @@ pub const UDP: u64 = 17;
 pub const DCCP: u64 = 33;
 pub const ROUTING: u64 = 43;
 pub const FRAGMENT: u64 = 44;
+pub const GRE: u64 = 47;
 pub const AUTHENTICATION: u64 = 51;
 pub const ICMPV6: u64 = 58;
 pub const DESTINATION: u64 = 60;

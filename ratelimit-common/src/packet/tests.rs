@@ -238,3 +238,108 @@ fn vlan_ids_come_without_their_priority() {
     let arp = frame(&[0x81, 0, 0x20, 9], &[8, 6]);
     assert_eq!(parse(&arp[..]), Err(NotIp { vlans: [9, NO_VLAN], hides: 0 }));
 }
+
+/// A packet as an interface of a kind hands it over.
+fn linked(link: Link, bytes: &[u8]) -> Result<Packet, NotIp> {
+    parse(&Linked(link, bytes))
+}
+
+#[test]
+fn without_an_ethernet_header_the_first_bits_tell_the_version() {
+    let datagram = [0x10, 0, 0x20, 0, 0, 8, 0, 0];
+    let mut four = [ipv4(0x45, 28), datagram.to_vec()].concat();
+    four[9] = 17;
+    let mut six = ipv6(17, 64, &datagram);
+    six[5] = 8;
+    for (bytes, kind) in [(four, [8, 0]), (six, [0x86, 0xdd])] {
+        let raw = linked(Link::RawIp, &bytes).unwrap();
+        assert_eq!(Ok(raw), linked(Link::Ethernet, &frame(&kind, &bytes)));
+        assert_eq!((raw.source_port, raw.destination_port, raw.malformed), (0x1000, 0x2000, 0));
+        for length in 0..bytes.len() {
+            let cut = linked(Link::RawIp, &bytes[..length]).map(|packet| packet.source);
+            assert!(cut.is_err() || cut == Ok(raw.source), "{length}");
+        }
+    }
+    for first in [0x00, 0x15, 0x55, 0x75, 0xf5] {
+        let not_ip = linked(Link::RawIp, &ipv4(first, 20)).unwrap_err();
+        assert_eq!(not_ip.hides, 0, "{first:#x}");
+    }
+}
+
+#[test]
+fn a_tag_without_an_id_hides_a_packet_where_no_tag_belongs() {
+    let (four, six) = (ipv4(0x45, 20), ipv6(17, 64, &[]));
+    for (start, packet, hides) in [
+        ([0x00, 0, 0x08, 0x00], &four, true),
+        ([0x40, 0, 0x08, 0x00], &four, true),
+        ([0x60, 0, 0x86, 0xdd], &six, true),
+        ([0xe0, 0, 0x81, 0x00], &vec![0x20, 0, 0x08, 0x00], true),
+        ([0x00, 0, 0x88, 0xa8], &vec![0x00, 0, 0x08, 0x00], true),
+        // With an id it is for a VLAN; the host takes it for nothing else.
+        ([0x00, 1, 0x08, 0x00], &four, false),
+        ([0x00, 0, 0x81, 0x00], &vec![0x20, 7, 0x08, 0x00], false),
+        ([0x00, 0, 0x08, 0x06], &four, false),
+        ([0x00, 0, 0x08, 0x00], &six, false),
+    ] {
+        let not_ip = linked(Link::RawIp, &[&start[..], packet].concat());
+        assert_eq!(not_ip.map_err(|not_ip| not_ip.hides).err(), Some(u64::from(hides)), "{start:02x?}");
+    }
+    // A flow label that looks like a type, before a length that does not look like an IPv4 header.
+    let mut six = six;
+    six[1..4].copy_from_slice(&[0, 8, 0]);
+    assert!(linked(Link::RawIp, &six).is_ok());
+}
+
+#[test]
+fn the_outer_headers_of_a_gre_tunnel_are_stepped_over() {
+    let packet = ipv4(0x45, 20);
+    for (words, header, ok) in [
+        (5, &[0, 0, 8, 0][..], true),
+        (8, &[0, 0, 8, 0], true),
+        (5, &[0x20, 0, 8, 0, 0, 0, 0, 5], true),
+        (5, &[0x80, 0, 8, 0, 0, 0, 0, 0], true),
+        (5, &[0xb0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 9], true),
+        // Web Cache Communication Protocol, with and without its own header.
+        (5, &[0, 0, 0x88, 0x3e], true),
+        (5, &[0, 0, 0x88, 0x3e, 1, 2, 3, 4], true),
+        (5, &[0, 0, 0x81, 0, 0, 0, 8, 0], false),
+    ] {
+        let mut outer = ipv4(0x40 | words, 0);
+        (outer[9], outer[15]) = (47, 9);
+        outer.resize(usize::from(words) * 4, 1);
+        let bytes = [&outer, header, &packet].concat();
+        let found = linked(Link::OuterGre, &bytes);
+        assert_eq!(found.is_ok(), ok, "{header:02x?}");
+        let Ok(found) = found else {
+            assert_eq!(found.unwrap_err().hides, 1);
+            continue;
+        };
+        assert_eq!(addresses(&found), expected(), "{header:02x?}");
+        assert_eq!(outer_length(&Linked(Link::OuterGre, &bytes)), bytes.len() as u64 - 20);
+        for length in outer.len() + 4..bytes.len() {
+            let cut = linked(Link::OuterGre, &bytes[..length]);
+            assert!(cut.is_err_and(|not_ip| not_ip.hides == 0), "{length}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_counts_as_many_packets_as_its_bytes_make() {
+    for (bytes, mtu, link, expected) in [
+        (0, 1_500, Link::Ethernet, 1),
+        (1_514, 1_500, Link::Ethernet, 1),
+        // Two VLAN tags.
+        (1_522, 1_500, Link::Ethernet, 1),
+        (1_523, 1_500, Link::Ethernet, 2),
+        (65_226, 1_500, Link::Ethernet, 44),
+        (1_500, 1_500, Link::RawIp, 1),
+        (1_501, 1_500, Link::RawIp, 2),
+        (3_000, 1_500, Link::OuterGre, 2),
+        (65_226, 9_000, Link::Ethernet, 8),
+        // The interface is gone.
+        (65_226, 0, Link::Ethernet, 1),
+        (u64::MAX, 1, Link::RawIp, MOST_PACKETS),
+    ] {
+        assert_eq!(packets_in(bytes, mtu, link), expected, "{bytes} at {mtu}, {link:?}");
+    }
+}

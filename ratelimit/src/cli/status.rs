@@ -156,6 +156,9 @@ impl fmt::Display for Answer {
         if let Some(warning) = warning(status) {
             writeln!(f, "warning     {warning}")?;
         }
+        for warning in &status.warnings {
+            writeln!(f, "warning     {warning}")?;
+        }
         writeln!(f, "lists       {} allowed, {} denied, {} banned", status.allow, status.deny, status.bans)?;
         for list in status.lists.iter().filter(|list| list.file.is_some()) {
             writeln!(f, "            {list}")?;

@@ -125,7 +125,8 @@ const NETWORK: [Key; 10] = [
         "network.interfaces",
         "list of names or mappings",
         Said("none: name them on the command line"),
-        "Where to attach. `--interface` on the command line replaces the list.",
+        "Where to attach: `docs/interfaces.md` says which interface limits whom. `--interface` on the command line replaces \
+         the list.",
         "interfaces: [eth0, {name: eth1, mode: native}]",
     ),
     key(
@@ -139,8 +140,8 @@ const NETWORK: [Key; 10] = [
         "network.interfaces[].mode",
         "`auto`, `native` or `generic`",
         Is("auto"),
-        "How to attach: `native` is in the driver, `generic` is slower and works with every driver; `auto` takes the \
-         driver if it can, else `generic`.",
+        "How to attach: `native` is in the driver, `generic` is slower, works with every driver, and comes after the \
+         kernel may have joined packets; `auto` takes the driver if it can, else `generic`.",
         "interfaces: [{name: eth0, mode: generic}]",
     ),
     key(

@@ -14,8 +14,8 @@ use tracing::{error, info, warn};
 use crate::{
     control::{AnsweredBuckets, AskedBuckets},
     dataplane::{
-        self, BanStatus, Bans, Changes, Claim, Dataplane, Error, Log, TRIED_AGAIN, Trial, TrialStatus,
-        Wanted, around, in_one_line, list_sizes,
+        self, Asks, Attachment, BanStatus, Bans, Changes, Claim, Dataplane, Error, Log, TRIED_AGAIN, Trial,
+        TrialStatus, Wanted, around, in_one_line, list_sizes,
     },
     policy::{InstanceName, Network, OnExit, Prefix, PrefixList},
     text::Shown,
@@ -86,6 +86,7 @@ impl Packets {
             );
         }
         list_sizes(&self.network.lists).iter().for_each(|size| info!("list {}", Shown(size)));
+        self.warn_of_offloads(self.dataplane.attachments());
         if self.dataplane.is_adopted() {
             info!("going on with the buckets and counters of the daemon before");
         }
@@ -95,6 +96,12 @@ impl Packets {
         if let Some(trial) = self.trial {
             trial.announce();
         }
+    }
+
+    /// Says what the rules can't do on these interfaces.
+    fn warn_of_offloads(&self, attachments: &[Attachment]) {
+        let warnings = dataplane::warnings(Asks::of(&self.network.rules), attachments);
+        warnings.iter().for_each(|warning| warn!("{warning}"));
     }
 
     /// The rules.
@@ -118,6 +125,7 @@ impl Packets {
             info!("list {}", Shown(size));
         }
         self.network = network.clone();
+        self.warn_of_offloads(self.dataplane.attachments());
         if let Some(trial) = self.trial.filter(|_| revert_after.is_some()) {
             trial.announce();
         }
@@ -262,9 +270,10 @@ impl Packets {
                 for attachment in went {
                     warn!(interface = attachment.interface, "gone: it gets the program when it comes back");
                 }
-                for attachment in came {
+                for attachment in &came {
                     info!(interface = attachment.interface, mode = attachment.mode.name(), "limiting again");
                 }
+                self.warn_of_offloads(&came);
             }
             Err(error) => warn!(%error, "looking at the interfaces"),
         }

@@ -3,16 +3,17 @@
 use std::{io, path::Path};
 
 use aya::programs::{
-    ProgramError, Xdp, XdpMode,
+    ProgramError, XdpMode,
     links::{FdLink, LinkError, LinkInfo, PinnedLink},
     loaded_links, loaded_programs,
-    xdp::{XdpLink, XdpLinkId},
+    xdp::XdpLink,
 };
 use serde::{Deserialize, Serialize};
 use tracing::{debug, error, info, warn};
 
 use super::{
     Error, Generation,
+    kind::Kind,
     netlink::{self, Attached, Mode},
     pins::{Pins, io_error},
     stack,
@@ -54,12 +55,14 @@ pub(super) struct Outcome {
 /// An interface that is wanted.
 ///
 /// # Errors
-/// It has an XDP program of somebody else.
+/// It has an XDP program of somebody else, or what it hands over can't be read.
 pub(super) fn target(
     pins: &Pins,
     interface: &netlink::Interface,
     wanted: &policy::Interface,
 ) -> Result<Target, Error> {
+    // Whether it can be, before anything changes.
+    Kind::of(interface, Mode::Native)?;
     let linked = linked_program(pins, interface.index)?;
     match interface.xdp {
         Some(attached) if linked != Some(attached.program) => Err(taken(interface, attached)),
@@ -139,11 +142,11 @@ fn program_name(id: u32) -> String {
     found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Puts `program` on the targets and takes it off all other interfaces. If one refuses, all get back the program of `old`, as
+/// Puts the programs of `new` on the targets and takes it off all other interfaces. If one refuses, all get back the program of `old`, as
 /// they had it, and the error is returned. One that goes away meanwhile is none that refuses, if there is an `old`; nor is one
 /// that has lacked the program before. The targets are sorted, lower ones first.
 pub(super) fn attach(
-    program: &mut Xdp,
+    generation: &mut Generation,
     pins: &Pins,
     targets: &[Target],
     old: Option<&mut Generation>,
@@ -158,7 +161,7 @@ pub(super) fn attach(
             target.check_above(pins)?;
         }
         attached.push(target);
-        match attach_new(program, pins, target) {
+        match attach_new(generation, pins, target) {
             Err(error) if target.may_lack => {
                 refused
                     .extend(targets.iter().position(|one| std::ptr::eq(one, target)).map(|at| (at, error)));
@@ -176,7 +179,7 @@ pub(super) fn attach(
     let done = done.and_then(|()| {
         known.into_iter().try_for_each(|target| {
             switched.push(target);
-            switch(program, pins, target).or_else(|error| target.unless_gone(may_be_gone, error))
+            switch(generation, pins, target).or_else(|error| target.unless_gone(may_be_gone, error))
         })
     });
     if let Err(error) = done {
@@ -197,13 +200,13 @@ fn restore(pins: &Pins, attached: &[&Target], switched: &[&Target], old: Option<
     for target in attached {
         log(target, pins.remove_link(target.interface.index));
     }
-    let Some(Ok(program)) = old.map(Generation::program) else { return };
+    let Some(old) = old else { return };
     for target in switched {
-        log(target, switch(program, pins, target));
+        log(target, switch(old, pins, target));
     }
     for target in attached.iter().filter(|target| target.is_attached()) {
-        let mode = target.interface.xdp.map_or(Mode::Native, |attached| attached.mode);
-        log(target, try_mode(program, pins, target, mode).and_then(|id| pin(program, pins, target, id)));
+        let put_back = try_mode(old, pins, target, target.mode_now());
+        log(target, put_back.and_then(|link| pin(link, pins, target)));
     }
 }
 
@@ -259,6 +262,27 @@ impl Target {
         self.interface.xdp.is_some_and(|attached| self.linked == Some(attached.program))
     }
 
+    /// Whether it has the program of a generation that is for its kind, which may have changed.
+    pub(super) fn has(&self, generation: &Generation) -> bool {
+        let kind = Kind::of(&self.interface, self.mode_now());
+        self.linked.zip(kind.ok()).is_some_and(|(program, kind)| generation.is_for(program, kind))
+    }
+
+    /// The mode in which the program is attached.
+    fn mode_now(&self) -> Mode {
+        self.interface.xdp.map_or(Mode::Native, |attached| attached.mode)
+    }
+
+    /// The kind that it is, as it is attached or will be tried first.
+    pub(super) fn kind(&self) -> Result<Kind, Error> {
+        let mode = match self.mode {
+            _ if self.can_switch() => self.mode_now(),
+            policy::Mode::Generic => Mode::Generic,
+            policy::Mode::Auto | policy::Mode::Native => Mode::Native,
+        };
+        Kind::of(&self.interface, mode)
+    }
+
     /// Whether its link can go on with another program.
     fn can_switch(&self) -> bool {
         let (Some(linked), Some(attached)) = (self.linked, self.interface.xdp) else { return false };
@@ -275,7 +299,9 @@ impl Target {
     }
 }
 
-fn switch(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Error> {
+/// Gives an interface that has a program that of a generation.
+pub(super) fn switch(generation: &mut Generation, pins: &Pins, target: &Target) -> Result<(), Error> {
+    let program = generation.program(Kind::of(&target.interface, target.mode_now())?)?;
     let failed =
         |error: &dyn std::error::Error| target.failed(Mode::Native, io::Error::other(error.to_string()));
     let pinned = PinnedLink::from_pin(pins.link(target.interface.index)).map_err(|error| failed(&error))?;
@@ -287,42 +313,46 @@ fn switch(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Error> 
 }
 
 /// Attaches where the program is not, or not as it should be.
-pub(super) fn attach_new(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(), Error> {
+pub(super) fn attach_new(generation: &mut Generation, pins: &Pins, target: &Target) -> Result<(), Error> {
     // A link in another mode, or one whose interface went away.
     pins.remove_link(target.interface.index)?;
-    let (id, mode) = match target.mode {
-        policy::Mode::Native => (try_mode(program, pins, target, Mode::Native)?, Mode::Native),
-        policy::Mode::Generic => (try_mode(program, pins, target, Mode::Generic)?, Mode::Generic),
-        policy::Mode::Auto => native_else_generic(program, pins, target)?,
+    let (link, mode) = match target.mode {
+        policy::Mode::Native => (try_mode(generation, pins, target, Mode::Native)?, Mode::Native),
+        policy::Mode::Generic => (try_mode(generation, pins, target, Mode::Generic)?, Mode::Generic),
+        policy::Mode::Auto => native_else_generic(generation, pins, target)?,
     };
-    pin(program, pins, target, id)?;
+    pin(link, pins, target)?;
     info!(interface = target.interface.name, mode = mode.name(), "attached");
     Ok(())
 }
 
-fn pin(program: &mut Xdp, pins: &Pins, target: &Target, id: XdpLinkId) -> Result<(), Error> {
-    let link = program.take_link(id).map_err(|error| Error::load(&error))?;
+fn pin(link: XdpLink, pins: &Pins, target: &Target) -> Result<(), Error> {
     let link: FdLink = link.try_into().map_err(|error: LinkError| Error::load(&error))?;
     let path = pins.link(target.interface.index);
     link.pin(&path).map(drop).map_err(|error| Error::file(path, io::Error::other(error.to_string())))
 }
 
-fn native_else_generic(program: &mut Xdp, pins: &Pins, target: &Target) -> Result<(XdpLinkId, Mode), Error> {
-    match try_mode(program, pins, target, Mode::Native) {
-        Ok(id) => Ok((id, Mode::Native)),
+fn native_else_generic(
+    generation: &mut Generation,
+    pins: &Pins,
+    target: &Target,
+) -> Result<(XdpLink, Mode), Error> {
+    match try_mode(generation, pins, target, Mode::Native) {
+        Ok(link) => Ok((link, Mode::Native)),
         Err(Error::Attach { interface, source, .. }) => {
-            let id = try_mode(program, pins, target, Mode::Generic)?;
+            let link = try_mode(generation, pins, target, Mode::Generic)?;
             warn!(interface, reason = %source, "the driver has no native XDP: attached in generic mode, which is slower");
-            Ok((id, Mode::Generic))
+            Ok((link, Mode::Generic))
         }
         Err(other) => Err(other),
     }
 }
 
-fn try_mode(program: &mut Xdp, pins: &Pins, target: &Target, mode: Mode) -> Result<XdpLinkId, Error> {
+fn try_mode(generation: &mut Generation, pins: &Pins, target: &Target, mode: Mode) -> Result<XdpLink, Error> {
+    let program = generation.program(Kind::of(&target.interface, mode)?)?;
     let flag = if mode == Mode::Generic { XdpMode::Skb } else { XdpMode::Driver };
     let error = match program.attach_to_if_index(target.interface.index, flag) {
-        Ok(id) => return Ok(id),
+        Ok(id) => return program.take_link(id).map_err(|error| Error::load(&error)),
         Err(ProgramError::SyscallError(error)) => error.io_error,
         Err(error) => io::Error::other(error.to_string()),
     };

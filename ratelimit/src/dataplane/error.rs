@@ -106,6 +106,14 @@ pub enum Error {
         /// The instance.
         instance: String,
     },
+    /// What the interface hands over can't be read.
+    #[error("{interface} {what}; leave {interface} out")]
+    Kind {
+        /// The interface.
+        interface: String,
+        /// What it is, and why that can't be.
+        what: String,
+    },
     /// An interface has an XDP program of somebody else.
     #[error("{interface} already has an XDP program, `{program}` (id {id}), which is left alone: {how}")]
     Foreign {

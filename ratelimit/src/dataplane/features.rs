@@ -50,7 +50,7 @@ impl Feature {
 
 /// All that is needed. That XDP programs can be loaded at all comes first: nothing else can be asked without.
 #[rustfmt::skip]
-pub const NEEDED: [Feature; 17] = [
+pub const NEEDED: [Feature; 18] = [
     Feature::new("XDP", "4.8", Probe::XdpProgram),
     Feature::helper("bpf_map_lookup_elem", "3.19", BpfHelper::BPF_FUNC_map_lookup_elem),
     Feature::helper("bpf_ktime_get_ns", "4.1", BpfHelper::BPF_FUNC_ktime_get_ns),
@@ -64,6 +64,7 @@ pub const NEEDED: [Feature; 17] = [
     Feature::new("links of XDP programs (BPF_LINK_UPDATE)", "5.9", Probe::LinkCommand(raw::LINK_UPDATE)),
     Feature::new("links that can be detached (BPF_LINK_DETACH)", "5.9", Probe::LinkCommand(raw::LINK_DETACH)),
     Feature::new("atomic instructions of BPF", "5.12", Probe::Program(&EXCHANGE, 0)),
+    Feature::helper("bpf_check_mtu", "5.12", BpfHelper::BPF_FUNC_check_mtu),
     Feature::helper("bpf_loop", "5.17", BpfHelper::BPF_FUNC_loop),
     Feature::new("multi-buffer XDP (BPF_F_XDP_HAS_FRAGS)", "5.18", Probe::Program(&PASS, XDP_HAS_FRAGS)),
     Feature::helper("bpf_xdp_get_buff_len", "5.18", BpfHelper::BPF_FUNC_xdp_get_buff_len),
@@ -174,7 +175,7 @@ mod tests {
     use object::{Object as _, ObjectSection as _};
 
     use super::*;
-    use crate::dataplane::object::OBJECT;
+    use crate::dataplane::instance::OBJECT;
 
     #[test]
     fn everything_that_is_missing_is_named_with_the_release_that_has_it() {

@@ -7,7 +7,7 @@ use ratelimit_common::{
     packet::{Address, Ports},
     table::Key,
     time::{Nanos, Now},
-    wire,
+    wire::{self, TAKES_BYTES},
 };
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,7 @@ impl Dataplane {
         Some(BucketStatus {
             rule: rule.name.clone(),
             key: if is_global { "all".to_owned() } else { prefix(source, bits)?.to_string() },
-            unit: if limit.takes_bytes == 0 { "packets" } else { "bytes" }.to_owned(),
+            unit: if limit.takes == TAKES_BYTES { "bytes" } else { "packets" }.to_owned(),
             limit: decision.limit(),
             remaining: decision.remaining(),
             retry_after: decision.retry_after().map_or(0.0, seconds),

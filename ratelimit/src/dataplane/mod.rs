@@ -14,7 +14,9 @@ mod denied;
 mod error;
 mod events;
 mod features;
+mod instance;
 mod kernel;
+mod kind;
 mod list_sizes;
 mod lists;
 mod log;
@@ -22,6 +24,7 @@ mod lookup;
 mod netlink;
 mod notes;
 mod object;
+mod offloads;
 mod pins;
 mod places;
 mod raw;
@@ -49,6 +52,7 @@ pub use self::{
     lookup::BucketStatus,
     netlink::Mode,
     object::{Generation, Judged},
+    offloads::{Asks, warnings},
     sketch::{SeenSet, Sketch, current_window},
     start::{Changes, Claim, Dataplane, Wanted},
     state::{Daemon, InForce, RuleInForce},

@@ -1,9 +1,11 @@
-//! What the kernel says about interfaces: their names, and the XDP program that each has.
+//! What the kernel says about interfaces: their names and kinds, and the XDP program that each has.
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
     RouteNetlinkMessage,
-    link::{InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached},
+    link::{
+        InfoData, InfoGre, InfoKind, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached,
+    },
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use serde::{Deserialize, Serialize};
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 
 /// A network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interface {
     pub index: u32,
     pub name: String,
@@ -22,6 +24,25 @@ pub(super) struct Interface {
     pub master: Option<u32>,
     /// Whether it is a bond.
     pub is_bond: bool,
+    /// What its frames begin with, as the kernel's `if_arp.h` has it.
+    pub layer: u16,
+    pub driver: Driver,
+}
+
+/// What makes an interface, as far as it matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Driver {
+    /// TUN or TAP.
+    Tun,
+    /// One VLAN of another interface.
+    Vlan,
+    /// A GRE tunnel whose packets keep their outer headers in front.
+    OuterGre,
+    /// IPsec, by its name.
+    Ipsec(String),
+    /// Anything else.
+    #[default]
+    Other,
 }
 
 /// The XDP program of an interface.
@@ -140,6 +161,8 @@ fn interface(link: &LinkMessage) -> Interface {
         below: below(link),
         master,
         is_bond: info(link).any(|info| matches!(info, LinkInfo::Kind(InfoKind::Bond))),
+        layer: link.header.link_layer_type.into(),
+        driver: driver(link),
     }
 }
 
@@ -174,6 +197,34 @@ fn below(link: &LinkMessage) -> Option<u32> {
         })
     };
     linked.or_else(carried).filter(|index| *index != 0 && *index != own)
+}
+
+fn driver(link: &LinkMessage) -> Driver {
+    let kind = info(link).find_map(|info| match info {
+        LinkInfo::Kind(kind) => Some(kind),
+        _ => None,
+    });
+    match kind {
+        Some(InfoKind::Tun) => Driver::Tun,
+        Some(InfoKind::Vlan) => Driver::Vlan,
+        Some(InfoKind::GreTun) if has_outer_headers(link) => Driver::OuterGre,
+        Some(kind @ (InfoKind::Vti | InfoKind::Vti6 | InfoKind::Xfrm)) => Driver::Ipsec(kind.to_string()),
+        _ => Driver::Other,
+    }
+}
+
+/// A GRE interface that has no peer of its own tells its users who sent a packet: by leaving the outer headers before it.
+fn has_outer_headers(link: &LinkMessage) -> bool {
+    let data = info(link).find_map(|info| match info {
+        LinkInfo::Data(InfoData::GreTun(data)) => Some(data.as_slice()),
+        _ => None,
+    });
+    let data = data.unwrap_or_default();
+    let has_peer = data.iter().any(|one| match one {
+        InfoGre::Remote(address) => !address.is_unspecified() && !address.is_multicast(),
+        _ => false,
+    });
+    !has_peer && !data.contains(&InfoGre::CollectMetadata)
 }
 
 fn attached(xdp: &[LinkXdp]) -> Option<Attached> {

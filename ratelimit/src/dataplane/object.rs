@@ -1,39 +1,40 @@
-//! The XDP program's object, and loading a generation of it.
+//! Generations of the XDP program: their maps, their instances for each kind of interfaces, and test runs.
 
 use std::{
-    os::fd::{AsFd as _, AsRawFd as _},
-    path::Path,
+    fs,
+    path::{Path, PathBuf},
 };
 
 use aya::{
-    Ebpf, EbpfLoader,
-    maps::{Array, LpmTrie, Map, MapData, MapInfo, MapType, lpm_trie::Key},
+    Ebpf,
+    maps::{Array, Map, MapData, MapInfo, MapType},
     programs::{TestRun as _, TestRunOptions, Xdp},
 };
-use memmap2::MmapOptions;
 use ratelimit_common::{
     bans,
-    classify::Dimension,
-    packet::{Address, Packet},
+    packet::{Address, Link, Packet},
     sketch,
     table::SLOTS,
     time::Nanos,
     wire::{
-        DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, MOST_LIMITS, RULE_NUMBERS, Reason, Rule,
-        RuleCounters, Sampled, SetWords, TableCounters,
+        DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, RULE_NUMBERS, Reason, RuleCounters, Sampled,
+        SetWords, TableCounters,
     },
 };
 
 use super::{
-    Count, Error, EventStatus, Log, Sketch, check_kernel, counters, error::verifier_log_level, kernel::Wire,
-    pins::Pins, raw, system::check,
+    Count, Error, EventStatus, Log, Sketch, check_kernel, counters,
+    instance::{Constants, OBJECT, PROGRAM, fill, load, program_of, set_rooms},
+    kernel::Wire,
+    kind::Kind,
+    pins::{Pins, io_error},
+    raw,
+    system::check,
 };
 use crate::compile::Compiled;
 
-/// Embedded, so that the binary needs no other file.
-pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ratelimit-xdp"));
-
-const PROGRAM: &str = "ratelimit";
+/// Where the maps of a generation are pinned while another instance of its program is loaded.
+const OWN_MAPS: &str = "GENERATION";
 
 /// The maps that outlive a generation, and the sizes of their values.
 const SHARED_MAPS: [(&str, usize); 13] = [
@@ -98,10 +99,18 @@ pub(super) fn check_map(pins: &Pins, directory: &Path, name: &str, sets: u32) ->
     Err(Error::Pinned { path, what, instance: pins.instance().to_string() })
 }
 
-/// A generation in the kernel, not yet attached to anything.
+/// A generation in the kernel, not yet attached to anything: an instance of the program for each kind of interfaces, over
+/// the same maps.
 #[derive(Debug)]
 pub struct Generation {
+    /// The first one, through which the maps are reached.
+    kind: Kind,
     ebpf: Ebpf,
+    /// Those for other kinds, made when there is such an interface.
+    others: Vec<(Kind, Ebpf)>,
+    constants: Box<Constants>,
+    /// The directory of pinned maps.
+    shared: Option<PathBuf>,
 }
 
 /// What a packet got in [`Generation::judge`].
@@ -114,9 +123,14 @@ pub struct Judged {
 }
 
 impl Generation {
-    /// Loads the program. `shared` is the directory of pinned maps to use; without one it gets maps of its own.
-    pub(super) fn load(compiled: &Compiled, sets: u32, shared: Option<&Path>) -> Result<Self, Error> {
-        Self::load_from(OBJECT, compiled, sets, shared)
+    /// Loads the instance of a kind. `shared` is the directory of pinned maps to use; without one it gets maps of its own.
+    pub(super) fn load(
+        compiled: &Compiled,
+        sets: u32,
+        shared: Option<&Path>,
+        kind: Kind,
+    ) -> Result<Self, Error> {
+        Self::load_from(OBJECT, compiled, sets, shared, kind)
     }
 
     fn load_from(
@@ -124,43 +138,78 @@ impl Generation {
         compiled: &Compiled,
         sets: u32,
         shared: Option<&Path>,
+        kind: Kind,
     ) -> Result<Self, Error> {
-        let globals = Wire(compiled.globals);
-        let rules = padded(&compiled.limits);
-        let log_level = Log::level();
-        let mut loader = EbpfLoader::new();
-        loader
-            .override_global("AYA_LOG_LEVEL", &log_level, true)
-            .verifier_log_level(verifier_log_level())
-            .override_global("GLOBALS", &globals, true)
-            .override_global("RULES", &rules, true)
-            .override_global("RULE_INDEX", &compiled.index, true)
-            .map_max_entries("BUCKETS", sets)
-            .map_max_entries("SKETCH", sketch_sets()?)
-            .map_max_entries("LISTS", room(&compiled.lists.words));
-        for table in &compiled.tables {
-            loader.map_max_entries(map_of(table.dimension), table.rows.len() as u32);
-        }
-        for ([v4, v6], prefixes) in PREFIX_MAPS.iter().zip(&compiled.prefixes) {
-            loader.map_max_entries(v4, room(&prefixes.v4)).map_max_entries(v6, room(&prefixes.v6));
-        }
+        let constants = Box::new(Constants::of(compiled));
+        let globals = Wire(kind.globals(compiled.globals));
+        let mut loader = constants.loader(&globals);
+        loader.map_max_entries("BUCKETS", sets).map_max_entries("SKETCH", sketch_sets()?);
+        set_rooms(&mut loader, compiled);
         for (name, _) in SHARED_MAPS {
             if let Some(directory) = shared {
                 loader.map_pin_path(name, directory.join(name));
             }
         }
-        let mut ebpf = loader.load(object).map_err(|error| Error::load(&error))?;
-        for ([v4, v6], prefixes) in PREFIX_MAPS.into_iter().zip(&compiled.prefixes) {
-            fill(&mut ebpf, v4, prefixes.v4.iter().copied())?;
-            fill(&mut ebpf, v6, prefixes.v6.iter().copied())?;
+        let mut ebpf = load(loader, object)?;
+        fill(&mut ebpf, compiled)?;
+        program_of(&mut ebpf)?.load().map_err(|error| Error::load(&error))?;
+        Ok(Self { kind, ebpf, others: Vec::new(), constants, shared: shared.map(Path::to_owned) })
+    }
+
+    /// The program for interfaces of a kind. The first time that there is one, it is loaded.
+    pub(super) fn program(&mut self, kind: Kind) -> Result<&mut Xdp, Error> {
+        if self.kind == kind {
+            return program_of(&mut self.ebpf);
         }
-        fill_words(&ebpf, "LISTS", &compiled.lists.words)?;
-        for table in &compiled.tables {
-            fill_words(&ebpf, map_of(table.dimension), &table.rows)?;
+        let known = self.others.iter().position(|(other, _)| *other == kind);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                self.others.push((kind, self.load_another(kind)?));
+                self.others.len() - 1
+            }
+        };
+        let (_, ebpf) = self.others.get_mut(place).ok_or(Error::Object("the program"))?;
+        program_of(ebpf)
+    }
+
+    /// Whether a program is the one for interfaces of a kind.
+    pub(super) fn is_for(&self, program: u32, kind: Kind) -> bool {
+        let first = (self.kind == kind).then_some(&self.ebpf);
+        let other = || self.others.iter().find(|(other, _)| *other == kind).map(|(_, ebpf)| ebpf);
+        let found = first.or_else(other).and_then(|ebpf| ebpf.program(PROGRAM)?.info().ok());
+        found.is_some_and(|found| found.id() == program)
+    }
+
+    /// Loads the instance of another kind, over all maps of the first one. aya takes maps from pins alone, so for this moment
+    /// those that belong to the generation are pinned, too.
+    fn load_another(&self, kind: Kind) -> Result<Ebpf, Error> {
+        let shared = self.shared.as_deref().ok_or(Error::Object("pinned maps"))?;
+        let own = shared.join(OWN_MAPS);
+        // From a daemon that died here; as a rule there is none.
+        let _ = fs::remove_dir_all(&own);
+        fs::create_dir(&own).map_err(|error| Error::file(&own, error))?;
+        let loaded = self.load_over(kind, shared, &own);
+        fs::remove_dir_all(&own).map_err(|error| Error::file(&own, error))?;
+        loaded
+    }
+
+    fn load_over(&self, kind: Kind, shared: &Path, own: &Path) -> Result<Ebpf, Error> {
+        let globals = Wire(kind.globals(self.constants.globals()));
+        let mut loader = self.constants.loader(&globals);
+        for (name, map) in self.ebpf.maps() {
+            if SHARED_MAPS.iter().any(|(shared, _)| *shared == name) {
+                loader.map_pin_path(name, shared.join(name));
+            } else if !name.starts_with('.') {
+                let path = own.join(name);
+                map.pin(&path).map_err(|error| Error::file(&path, io_error(&error)))?;
+                loader.map_pin_path(name, path);
+            }
+            // The others are the constants, which are what differs.
         }
-        let mut generation = Self { ebpf };
-        generation.program()?.load().map_err(|error| Error::load(&error))?;
-        Ok(generation)
+        let mut ebpf = load(loader, OBJECT)?;
+        program_of(&mut ebpf)?.load().map_err(|error| Error::load(&error))?;
+        Ok(ebpf)
     }
 
     /// A generation with maps of its own, attached to nothing: for benchmarks, or for dry runs, see [`Self::dry_run`].
@@ -176,16 +225,33 @@ impl Generation {
     /// # Errors
     /// See [`Self::load_alone`].
     pub fn load_object(object: &[u8], compiled: &Compiled, is_dry_run: bool) -> Result<Self, Error> {
+        Self::load_alone_from(object, compiled, is_dry_run, Kind::Ethernet)
+    }
+
+    /// The same as [`Self::load_alone`], for packets that begin like this.
+    ///
+    /// # Errors
+    /// See [`Self::load_alone`].
+    pub fn load_alone_for(compiled: &Compiled, is_dry_run: bool, link: Link) -> Result<Self, Error> {
+        let kind = match link {
+            Link::Ethernet => Kind::Ethernet,
+            Link::RawIp => Kind::RawIp,
+            Link::OuterGre => Kind::OuterGre,
+        };
+        Self::load_alone_from(OBJECT, compiled, is_dry_run, kind)
+    }
+
+    fn load_alone_from(
+        object: &[u8],
+        compiled: &Compiled,
+        is_dry_run: bool,
+        kind: Kind,
+    ) -> Result<Self, Error> {
         check("load BPF programs")?;
         check_kernel()?;
         let globals = Globals { dry_run: is_dry_run.into(), ..compiled.globals };
         let sets = globals.set_mask as u32 + 1;
-        Self::load_from(object, &Compiled { globals, ..compiled.clone() }, sets, None)
-    }
-
-    pub(super) fn program(&mut self) -> Result<&mut Xdp, Error> {
-        let program = self.ebpf.program_mut(PROGRAM).ok_or(Error::Object("the program"))?;
-        program.try_into().map_err(|_| Error::Object("an XDP program"))
+        Self::load_from(object, &Compiled { globals, ..compiled.clone() }, sets, None, kind)
     }
 
     pub(super) fn log(&mut self) -> Option<Log> {
@@ -261,61 +327,6 @@ impl Generation {
     pub fn rule_counts(&self, number: u32) -> Result<(Count, Count), Error> {
         counters::rule(self.map("RULE_COUNTERS")?, number)
     }
-}
-
-fn padded(rules: &[Rule]) -> Wire<[u8; MOST_LIMITS * size_of::<Rule>()]> {
-    let mut bytes = [0; MOST_LIMITS * size_of::<Rule>()];
-    for (place, rule) in bytes.chunks_exact_mut(size_of::<Rule>()).zip(rules) {
-        place.copy_from_slice(Wire(*rule).as_bytes());
-    }
-    Wire(bytes)
-}
-
-/// The table's map.
-const fn map_of(dimension: Dimension) -> &'static str {
-    match dimension {
-        Dimension::Protocol => "PROTOCOL",
-        Dimension::SourcePort => "SOURCE_PORT",
-        Dimension::DestinationPort => "DEST_PORT",
-        Dimension::TcpFlags => "TCP_FLAGS",
-        Dimension::IcmpType => "ICMP_TYPE",
-        Dimension::Vlan => "VLAN",
-        Dimension::Kind => "KIND",
-        Dimension::Length => "LENGTH",
-    }
-}
-
-/// The maps of the prefixes of sources and of destinations, for IPv4 and IPv6.
-const PREFIX_MAPS: [[&str; 2]; 2] = [["SOURCE_V4", "SOURCE_V6"], ["DEST_V4", "DEST_V6"]];
-
-/// A map can't be empty.
-fn room<T>(entries: &[T]) -> u32 {
-    entries.len().max(1) as u32
-}
-
-fn fill<K: aya::Pod, V: aya::Pod>(
-    ebpf: &mut Ebpf,
-    name: &'static str,
-    prefixes: impl Iterator<Item = (K, u8, V)>,
-) -> Result<(), Error> {
-    let mut list: LpmTrie<_, K, V> = ebpf.map_mut(name).ok_or(Error::Object(name))?.try_into()?;
-    for (address, length, value) in prefixes {
-        list.insert(&Key::new(u32::from(length), address), value, 0)?;
-    }
-    Ok(())
-}
-
-/// By mmap: a system call for each of a hundred thousand words would take longer than all the rest.
-fn fill_words(ebpf: &Ebpf, name: &'static str, words: &[u64]) -> Result<(), Error> {
-    let Some(Map::Array(data)) = ebpf.map(name) else { return Err(Error::Object(name)) };
-    if words.is_empty() {
-        return Ok(());
-    }
-    let mapped = MmapOptions::new().len(size_of_val(words)).map_raw(data.fd().as_fd().as_raw_fd());
-    let mapped = mapped.map_err(|source| Error::System { what: "mapping a table of rules", source })?;
-    // SAFETY: the mapping has this many aligned words, and nobody else uses it yet.
-    unsafe { mapped.as_mut_ptr().cast::<u64>().copy_from_nonoverlapping(words.as_ptr(), words.len()) };
-    Ok(())
 }
 
 /// What a dry run starts from.

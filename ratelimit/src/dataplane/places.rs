@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use aya::programs::Xdp;
 use tracing::warn;
 
 use super::{
-    Attachment, Error,
-    attach::{Target, attach_new, attachments, target},
+    Attachment, Error, Generation,
+    attach::{Target, attach_new, attachments, switch, target},
     netlink::{self, Interface},
     pins::Pins,
     stack::Heights,
@@ -147,7 +146,11 @@ impl Places {
     ///
     /// # Errors
     /// The kernel does not say which interfaces there are, or a pin can't be removed.
-    pub(super) fn reconcile(&mut self, program: &mut Xdp, pins: &Pins) -> Result<Vec<Attachment>, Error> {
+    pub(super) fn reconcile(
+        &mut self,
+        generation: &mut Generation,
+        pins: &Pins,
+    ) -> Result<Vec<Attachment>, Error> {
         let all = netlink::interfaces()?;
         let is_gone = |index: u32| all.iter().all(|interface| interface.index != index);
         for index in pins.linked()? {
@@ -165,7 +168,9 @@ impl Places {
             let Some(interface) = interface else { continue };
             let done = target(pins, interface, wanted).and_then(|target| {
                 if !target.is_attached() {
-                    attach_new(program, pins, &target)?;
+                    attach_new(generation, pins, &target)?;
+                } else if !target.has(generation) {
+                    switch(generation, pins, &target)?;
                 }
                 Ok(target)
             });

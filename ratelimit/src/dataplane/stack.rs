@@ -98,7 +98,7 @@ mod tests {
 
     fn interface(index: u32, below: Option<u32>, master: Option<u32>) -> Interface {
         let name = format!("i{index}");
-        Interface { index, name, xdp: None, below, master, is_bond: false }
+        Interface { index, name, below, master, ..Interface::default() }
     }
 
     #[test]

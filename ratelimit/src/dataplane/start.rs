@@ -11,13 +11,15 @@ use ratelimit_common::{
 use tracing::warn;
 
 use super::{
-    Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce,
-    attach::{self, Outcome},
+    Asks, Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce,
+    attach::{self, Outcome, Target},
     buckets::Buckets,
     carry::Earlier,
     check, check_kernel,
     clock::{self, WallClock},
-    counters, denied, list_sizes, lists,
+    counters, denied,
+    kind::Kind,
+    list_sizes, lists,
     notes::{kept_state, with_process, write_state},
     pins::{Lock, Pins},
     places::{Missing, Places},
@@ -183,7 +185,7 @@ impl Dataplane {
     pub fn reconcile(&mut self) -> Result<Changes, Error> {
         self.still_mine()?;
         let Started { generation, attachments, .. } = &mut self.in_force;
-        let now = self.places.reconcile(generation.program()?, &self.claim.pins)?;
+        let now = self.places.reconcile(generation, &self.claim.pins)?;
         let before = std::mem::replace(attachments, now);
         let without = |all: &[Attachment], others: &[Attachment]| {
             let is_other = |one: &&Attachment| others.iter().all(|other| other.index != one.index);
@@ -277,7 +279,8 @@ fn put_in_force(
     let mut compiled = compile(network, &state.facts(), &assignment.numbers);
     compiled.globals.is_on_trial = wanted.trial_end.is_some().into();
     pins.create()?;
-    let mut generation = Generation::load(&compiled, sets, Some(&pins.maps()))?;
+    let kind = targets.first().map_or(Ok(Kind::Ethernet), Target::kind)?;
+    let mut generation = Generation::load(&compiled, sets, Some(&pins.maps()), kind)?;
     let buckets = Buckets::map(generation.map("BUCKETS")?, sets)?;
     buckets.forget(&assignment.new);
     for &number in &assignment.new {
@@ -294,7 +297,7 @@ fn put_in_force(
     let old = old.map(|old| &mut old.generation);
     let now = since(&compiled)?;
     moved.inspect(|moved| moved.before_switch(&buckets, &compiled.limits, now));
-    let attached = attach::attach(generation.program()?, pins, &targets, old);
+    let attached = attach::attach(&mut generation, pins, &targets, old);
     let Outcome { attachments, refused } = match attached {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -366,6 +369,7 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<I
         deny: network.deny.len(),
         lists: list_sizes::sizes(&network.lists),
         is_on_trial: wanted.trial_end.is_some(),
+        asks: Asks::of(&network.rules),
         interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
         rules: network
             .rules

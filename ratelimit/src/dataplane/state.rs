@@ -11,7 +11,7 @@ use ratelimit_common::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DeniedCount, Error, ListSize,
+    Asks, DeniedCount, Error, ListSize,
     clock::{self, WallClock},
     windows::Moved,
 };
@@ -77,6 +77,9 @@ pub struct InForce {
     /// The names of the interfaces that it is for.
     #[serde(default)]
     pub interfaces: Vec<String>,
+    /// What the rules go by that an interface may keep from them.
+    #[serde(default)]
+    pub asks: Asks,
     /// The rules, in the configuration's order.
     pub rules: Vec<RuleInForce>,
     /// Where packets are counted that lead to a ban.

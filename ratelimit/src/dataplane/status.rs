@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Attachment, Bans, Count, Error, InForce, ListSize, RuleInForce, Trial, attach, check, counters, netlink,
-    notes::read_state, pins::Pins, state::State, trial,
+    notes::read_state, offloads, pins::Pins, state::State, trial,
 };
 use crate::policy::InstanceName;
 
@@ -31,6 +31,9 @@ pub struct Status {
     /// Why those of them that are there lack it, as far as that can be told.
     #[serde(default)]
     pub obstacles: BTreeMap<String, String>,
+    /// What the rules can't do on these interfaces, and what to do about it.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// Prefixes on the allow list.
     pub allow: usize,
     /// Prefixes on the deny list.
@@ -152,6 +155,7 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
         on_exit: if in_force.keeps_on_exit { "keep" } else { "detach" }.to_owned(),
         obstacles: obstacles(&pins, &missing)?,
         missing,
+        warnings: offloads::warnings(in_force.asks, &attachments),
         interfaces: attachments,
         allow: in_force.allow,
         deny: in_force.deny,

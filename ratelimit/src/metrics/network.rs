@@ -236,6 +236,7 @@ mod tests {
         Status {
             missing: vec!["eth1".to_owned()],
             obstacles: BTreeMap::new(),
+            warnings: Vec::new(),
             reasons: vec![ReasonStatus {
                 reason: "limited".to_owned(),
                 verdict: "drop".to_owned(),

@@ -20,7 +20,8 @@ pub const KEYS: &[Key] = &[
         "number/time, or size/time",
         Required,
         "How much may pass in which time. A plain number counts packets, a size bytes on the wire (Ethernet header \
-         included, checksum not). The time is a unit, or a number of them: `s`, `m` (minute), `h`, `d`, `w`.",
+         included if there is one, checksum not). A frame that several packets were joined to counts as the packets that its \
+         bytes make at the interface's MTU. The time is a unit, or a number of them: `s`, `m` (minute), `h`, `d`, `w`.",
         "rate: 256/15m",
     ),
     key(
@@ -237,14 +238,16 @@ pub const KEYS: &[Key] = &[
         "network.rules[].match.vlan",
         "0 to 4094, a range, or a list",
         Said("any, or none"),
-        "The id of a VLAN tag, of which a packet has up to two; one of them is enough.",
+        "The id of a VLAN tag, of which a packet has up to two; one of them is enough. Most cards take tags off before: \
+         a start and `ratelimit status` warn of that, with the command that leaves them on.",
         "match: {vlan: [10, 100-199]}",
     ),
     key(
         "network.rules[].match.length",
-        "34 to 65535, a range, or a list",
+        "20 to 65535, a range, or a list",
         Said("any"),
-        "Bytes on the wire, Ethernet header included, checksum not.",
+        "Bytes on the wire, Ethernet header included, checksum not; on interfaces without Ethernet headers those of the IP \
+         packet.",
         "match: {protocol: udp, length: 64-128}",
     ),
     key(

@@ -12,7 +12,7 @@ use ratelimit_common::{
     packet::{self, Address, Packet},
     table::{self, Attempt, Request},
     time::{Nanos, Now},
-    wire::{MOST_RULES, Reason, Rule},
+    wire::{MOST_RULES, Reason, Rule, TAKES_BYTES},
 };
 
 use super::{Engine, Verdict, table::FixedTable};
@@ -234,7 +234,7 @@ impl<'h> Walk<'h> {
         let identity =
             mask.identity(&globals.secret, self.packet.source.bits, self.packet.destination.bits, ports);
         let key = globals.secret.key(rule.tag(mask.family), identity);
-        let cost = if rule.takes_bytes == 0 { 1 } else { self.bytes as u32 };
+        let cost = if rule.takes == TAKES_BYTES { self.bytes as u32 } else { 1 };
         Request { key, limit: &rule.limit, now: self.now, cost }
     }
 

@@ -14,8 +14,8 @@ use crate::{
 /// The largest VLAN id; 4,095 is reserved.
 const MOST_VLAN: u16 = 4094;
 
-/// Wire bytes of an IPv4 packet without any data.
-const SHORTEST_PACKET: u16 = 34;
+/// Bytes of an IPv4 packet without any data, on an interface without Ethernet headers.
+const SHORTEST_PACKET: u16 = 20;
 
 /// Why a text is not a number of a packet, or not a range of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +63,7 @@ pub enum NumberError {
         last: u16,
     },
     /// No packet is so short.
-    #[error("no IP packet is shorter than {SHORTEST_PACKET} bytes on the wire, the Ethernet header included")]
+    #[error("no IP packet is shorter than {SHORTEST_PACKET} bytes, and with an Ethernet header than 34")]
     TooShort,
 }
 

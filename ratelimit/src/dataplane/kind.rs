@@ -1,0 +1,143 @@
+//! Kinds of interfaces: what their frames begin with, and whether a frame may stand for several packets. Each kind has an
+//! instance of the program, so that no packet is asked.
+
+use ratelimit_common::{packet::Link, wire::Globals};
+
+use super::{
+    Error, Mode,
+    netlink::{Driver, Interface},
+};
+
+/// Which instance of the program an interface takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Ethernet, as it comes off the wire.
+    Ethernet,
+    /// Ethernet, after the kernel may have joined packets.
+    JoinedEthernet,
+    /// IP packets without anything before them.
+    RawIp,
+    /// IP packets behind the outer headers of a GRE tunnel.
+    OuterGre,
+}
+
+impl Kind {
+    /// That of an interface in a mode.
+    ///
+    /// # Errors
+    /// [`Error::Kind`] if the program can't read what such an interface hands over.
+    pub(super) fn of(interface: &Interface, mode: Mode) -> Result<Self, Error> {
+        match link(interface)? {
+            Link::RawIp => Ok(Self::RawIp),
+            Link::OuterGre => Ok(Self::OuterGre),
+            // What a program writes into a TAP device can be joined in either mode.
+            Link::Ethernet if mode == Mode::Generic || interface.driver == Driver::Tun => {
+                Ok(Self::JoinedEthernet)
+            }
+            Link::Ethernet => Ok(Self::Ethernet),
+        }
+    }
+
+    /// The constants of its instance.
+    pub(super) const fn globals(self, all: Globals) -> Globals {
+        let (link, joins) = match self {
+            Self::Ethernet => (Link::Ethernet, 0),
+            Self::JoinedEthernet => (Link::Ethernet, 1),
+            Self::RawIp => (Link::RawIp, 1),
+            Self::OuterGre => (Link::OuterGre, 1),
+        };
+        Globals { link: link as u32, joins, ..all }
+    }
+}
+
+// From the kernel's `if_arp.h`.
+const ETHERNET: u16 = 1;
+const PPP: u16 = 512;
+const RAWIP: u16 = 519;
+const TUNNEL: u16 = 768;
+const TUNNEL6: u16 = 769;
+const LOOPBACK: u16 = 772;
+const SIT: u16 = 776;
+const IPGRE: u16 = 778;
+const IP6GRE: u16 = 823;
+const NONE: u16 = 0xfffe;
+
+/// What the frames of an interface begin with.
+pub(super) fn link(interface: &Interface) -> Result<Link, Error> {
+    let refused = |what: String| Error::Kind { interface: interface.name.clone(), what };
+    match (interface.layer, &interface.driver) {
+        (_, Driver::Ipsec(name)) => Err(refused(format!(
+            "is an IPsec interface (`{name}`): what it hands over begins with headers of the interface that the packets \
+             came on. Limit there, by the tunnel's outer addresses"
+        ))),
+        (ETHERNET | LOOPBACK, _) => Ok(Link::Ethernet),
+        (IPGRE, Driver::OuterGre) => Ok(Link::OuterGre),
+        (NONE | PPP | RAWIP | TUNNEL | TUNNEL6 | SIT | IPGRE | IP6GRE, _) => Ok(Link::RawIp),
+        (other, _) => Err(refused(format!(
+            "is {}, of which the program can't read the frames: it reads Ethernet, and IP without a header before it \
+             (TUN, WireGuard, PPP, IPIP, SIT, GRE)",
+            name(other)
+        ))),
+    }
+}
+
+/// A link type as its users call it.
+fn name(layer: u16) -> String {
+    let name = match layer {
+        32 => "an InfiniBand interface",
+        280 => "a CAN interface",
+        801..=803 => "a wireless interface in monitor mode",
+        804 | 805 => "an IEEE 802.15.4 interface",
+        820 => "a PhoNet interface",
+        824 => "a monitor of netlink",
+        825 => "a 6LoWPAN interface",
+        _ => return format!("an interface of link type {layer}"),
+    };
+    format!("{name} (link type {layer})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(layer: u16, driver: Driver) -> Interface {
+        Interface { index: 7, name: "some0".to_owned(), layer, driver, ..Interface::default() }
+    }
+
+    #[test]
+    fn each_kind_of_interface_has_its_instance() {
+        for (layer, driver, native, generic) in [
+            (1, Driver::Other, Kind::Ethernet, Kind::JoinedEthernet),
+            (1, Driver::Vlan, Kind::Ethernet, Kind::JoinedEthernet),
+            (1, Driver::Tun, Kind::JoinedEthernet, Kind::JoinedEthernet),
+            (772, Driver::Other, Kind::Ethernet, Kind::JoinedEthernet),
+            (0xfffe, Driver::Tun, Kind::RawIp, Kind::RawIp),
+            (0xfffe, Driver::Other, Kind::RawIp, Kind::RawIp),
+            (512, Driver::Other, Kind::RawIp, Kind::RawIp),
+            (519, Driver::Other, Kind::RawIp, Kind::RawIp),
+            (768, Driver::Other, Kind::RawIp, Kind::RawIp),
+            (769, Driver::Other, Kind::RawIp, Kind::RawIp),
+            (776, Driver::Other, Kind::RawIp, Kind::RawIp),
+            (778, Driver::Other, Kind::RawIp, Kind::RawIp),
+            (823, Driver::Other, Kind::RawIp, Kind::RawIp),
+            (778, Driver::OuterGre, Kind::OuterGre, Kind::OuterGre),
+        ] {
+            let interface = interface(layer, driver);
+            assert_eq!(Kind::of(&interface, Mode::Native).unwrap(), native, "{interface:?}");
+            assert_eq!(Kind::of(&interface, Mode::Generic).unwrap(), generic, "{interface:?}");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_cannot_be_read_is_refused_by_name() {
+        for (layer, driver, expected) in [
+            (280, Driver::Other, "some0 is a CAN interface (link type 280)"),
+            (999, Driver::Other, "some0 is an interface of link type 999"),
+            (768, Driver::Ipsec("vti".to_owned()), "some0 is an IPsec interface (`vti`)"),
+            (0xfffe, Driver::Ipsec("xfrm".to_owned()), "Limit there"),
+        ] {
+            let error = Kind::of(&interface(layer, driver), Mode::Native).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
