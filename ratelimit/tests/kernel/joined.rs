@@ -43,7 +43,7 @@ fn joining(link: &Link) -> UdpSocket {
 }
 
 /// Forty datagrams of 1,000 bytes; with the headers of the first one 40,042 bytes.
-const MANY: [u8; 40_000] = [1; 40_000];
+static MANY: [u8; 40_000] = [1; 40_000];
 /// As many packets of up to 1,500 bytes are that.
 const AT_1500: u64 = 27;
 

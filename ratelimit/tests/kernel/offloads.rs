@@ -6,7 +6,7 @@ use crate::{
     daemon::{Daemon, config, run, status},
     net::{Link, SERVER, isolated},
     tun::Tun,
-    tunnel_traffic::device,
+    tunnels::device,
 };
 
 // From the kernel's `sockios.h` and `ethtool.h`.

@@ -1,12 +1,13 @@
 //! Packets that come out of tunnels. A kind of tunnel is tested where the kernel has it: those of the virtual machines do.
 
-use std::{fs, net::Ipv6Addr, process::Command};
+use std::{fs, net::Ipv6Addr};
 
 use crate::{
     daemon::{Daemon, config, judged, reason, rule, run},
     frames::{self, Raw},
     net::{Link, SERVER, SERVER_V4, SERVER_V6, ip, isolated},
     packets::{self, V4, V6},
+    tunnels::device,
 };
 
 const FIVE: &str = "{name: every, rate: 1/h, burst: 5}";
@@ -16,20 +17,6 @@ const IPV6_IN_IP: u8 = 41;
 /// The other end of the tunnels.
 const PEER_V4: &str = "10.1.0.2";
 const PEER_V6: &str = "fd00:0:0:1::2";
-
-/// Makes a device, unless this kernel has no such kind. Virtual machines lack nothing.
-pub fn device(name: &str, kind: &str, options: &str) -> bool {
-    let mut command = Command::new("ip");
-    command.args(["link", "add", "name"]).args(name.split_whitespace());
-    command.args(["type", kind]).args(options.split_whitespace());
-    let made = command.output().expect("ip");
-    if !made.status.success() {
-        let why = String::from_utf8_lossy(&made.stderr);
-        assert!(std::env::var_os("RATELIMIT_GUEST").is_none(), "no device of the kind {kind}: {why}");
-        println!("not run: no device of the kind {kind}: {}", why.trim());
-    }
-    made.status.success()
-}
 
 /// The packet of a frame, without its Ethernet header.
 fn inner(frame: Vec<u8>) -> Vec<u8> {

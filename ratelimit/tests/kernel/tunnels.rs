@@ -14,10 +14,11 @@ pub const KINDS: [(&str, &str); 6] = [
     ("wireguard", ""),
 ];
 
-/// Makes a device, unless this kernel has no such kind.
+/// Makes a device, unless this kernel has no such kind. `name` may have further options behind it.
 pub fn device(name: &str, kind: &str, options: &str) -> bool {
     let mut ip = Command::new("ip");
-    ip.args(["link", "add", "name", name, "type", kind]).args(options.split_whitespace());
+    ip.args(["link", "add", "name"]).args(name.split_whitespace());
+    ip.args(["type", kind]).args(options.split_whitespace());
     let output = ip.output().expect("ip");
     if !output.status.success() {
         guest::not_run(&format!(

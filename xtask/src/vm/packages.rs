@@ -62,7 +62,9 @@ fn newest<'s>(found: &'s str, version: &str, is_cloud: bool) -> Option<&'s str> 
         let release = name.strip_prefix("linux-image-").and_then(|name| name.strip_prefix(version));
         // A word in the middle is another kind: "-cloud", "-rt".
         let has_words = |middle: &str| middle.split('-').any(|part| part.starts_with(char::is_alphabetic));
-        release.and_then(|release| release.strip_suffix(end)).is_some_and(|middle| !has_words(middle))
+        let middle = release.and_then(|release| release.strip_suffix(end));
+        // 6.12 is no 6.1.
+        middle.is_some_and(|middle| middle.starts_with('.') && !has_words(middle))
     });
     of_kind.max_by_key(|name| numbers(name))
 }
