@@ -5,7 +5,7 @@ use std::env;
 use crate::chosen::Sides;
 
 /// Questions: as many as take a few seconds.
-const QUESTIONS: u32 = 400;
+const QUESTIONS: u32 = 200;
 /// Bytes that a question is made of at most.
 const MOST_BYTES: u64 = 400;
 
