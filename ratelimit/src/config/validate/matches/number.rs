@@ -179,7 +179,8 @@ mod tests {
             assert!(matches!(ports(text), Err(NumberError::Range { .. })), "{text}");
         }
         assert_eq!(ports("9-5"), Err(NumberError::Descending { first: 9, last: 5 }));
-        assert_eq!(lengths("10-33"), Err(NumberError::TooShort));
+        assert_eq!(lengths("10-20"), Ok(10..=20));
+        assert_eq!(lengths("10-19"), Err(NumberError::TooShort));
     }
 
     proptest! {
