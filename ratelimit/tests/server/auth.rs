@@ -87,6 +87,9 @@ descriptors:
       - key: path
         value: /login
         rate_limit: {name: logins, unit: hour, requests_per_unit: 0}
+      - key: path
+        value: '/jobs:run,@all'
+        rate_limit: {name: jobs, unit: hour, requests_per_unit: 0}
   - key: user
     rate_limit: {name: users, unit: hour, requests_per_unit: 0}
 ";
@@ -98,6 +101,7 @@ descriptors:
         "/login?\u{ff}",
         "//x/..//./%6cogin",
         "http://other.example/login",
+        "/jobs%3arun%2C%40all",
     ] {
         assert_eq!(
             ask(&[("X-Forwarded-Uri", target), ("X-Forwarded-Host", "shop.example")]),
@@ -105,7 +109,7 @@ descriptors:
             "{target}"
         );
     }
-    for host in ["Shop.Example", "shop.example:443", "SHOP.example.:80"] {
+    for host in ["Shop.Example", "shop.example:443", "SHOP.example.:80", "shop.example:1", "shop.example:"] {
         assert_eq!(ask(&[("X-Forwarded-Uri", "/login"), ("X-Forwarded-Host", host)]), 403, "{host}");
     }
     assert_eq!(ask(&[("X-Forwarded-Uri", "/login"), ("X-Forwarded-Host", "other.example")]), 200);

@@ -4,8 +4,8 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 /// The path of a target, which may be a whole URL, in its one form: without query and fragment, with slashes merged and dot
-/// segments resolved (RFC 3986, section 6.2.2). Of what is escaped in it unreserved characters are not, and all others in
-/// capitals; so are bytes that a path can't have.
+/// segments resolved (RFC 3986, section 6.2.2). What a segment may have as it is, is not escaped; all else is, in capitals.
+/// An escaped slash stays one.
 #[must_use]
 pub fn path(target: &[u8]) -> String {
     let path = relative(target).split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
@@ -21,11 +21,20 @@ pub fn parameter<'t>(target: &'t [u8], name: &str) -> Option<Cow<'t, str>> {
     form_urlencoded::parse(query).find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// A host in its one form: in lower case, without the port that is HTTP's or HTTPS' own, and without a dot at the end.
+/// A host in its one form: in lower case, without a port and without a dot at the end. Clients write any port, and gateways
+/// take a request to the same host for all of them.
 #[must_use]
 pub fn host(host: &str) -> String {
-    let name = [":80", ":443"].iter().find_map(|port| host.strip_suffix(port)).unwrap_or(host);
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !is_cut(name) => name,
+        _ => host,
+    };
     name.strip_suffix('.').unwrap_or(name).to_lowercase()
+}
+
+/// Whether what follows a colon still belongs to an IPv6 address.
+fn is_cut(name: &str) -> bool {
+    name.starts_with('[') && !name.ends_with(']')
 }
 
 /// A target without scheme and host. One that begins with a slash has none, whatever comes later in it.
@@ -50,10 +59,10 @@ fn escaped(path: &[u8]) -> String {
     while let Some((&byte, after)) = rest.split_first() {
         let hex = if byte == b'%' { after.first_chunk().and_then(unescaped) } else { None };
         rest = if hex.is_some() { after.get(2..).unwrap_or_default() } else { after };
-        match hex {
-            Some(meant) if !is_unreserved(meant) => escape(&mut written, meant),
-            None if !(b'!'..=b'~').contains(&byte) => escape(&mut written, byte),
-            meant => written.push(meant.unwrap_or(byte).into()),
+        match hex.unwrap_or(byte) {
+            b'/' if hex.is_none() => written.push('/'),
+            meant if is_of_segment(meant) => written.push(meant.into()),
+            meant => escape(&mut written, meant),
         }
     }
     written
@@ -70,8 +79,12 @@ fn unescaped(digits: &[u8; 2]) -> Option<u8> {
     Some((digit(digits[0])? << 4) | digit(digits[1])?)
 }
 
-const fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+/// Whether a path's segment may have it (RFC 3986, section 3.3). Applications take what is escaped of it for the same.
+const fn is_of_segment(byte: u8) -> bool {
+    let is_mark = matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'@');
+    let is_delimiter =
+        matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=');
+    byte.is_ascii_alphanumeric() || is_mark || is_delimiter
 }
 
 /// A path without empty segments and dots.
@@ -114,7 +127,14 @@ mod tests {
             ("/%6Cogi%6e", "/login"),
             ("/a%2fb%c3%bc", "/a%2Fb%C3%BC"),
             ("/ü b", "/%C3%BC%20b"),
-            ("/100%/%4/%zz/%", "/100%/%4/%zz/%"),
+            ("/a%3Ab%40c%3bd%3D1%2Ce", "/a:b@c;d=1,e"),
+            ("/%21%24%26%27%28%29%2A%2B", "/!$&'()*+"),
+            ("/a\"<>[]\\^`{|}", "/a%22%3C%3E%5B%5D%5C%5E%60%7B%7C%7D"),
+            ("/a%22%3c%3e%5b%5d%5c%5e%60%7b%7c%7d", "/a%22%3C%3E%5B%5D%5C%5E%60%7B%7C%7D"),
+            ("/a%3Fb%23c", "/a%3Fb%23c"),
+            ("/100%/%4/%zz/%", "/100%25/%254/%25zz/%25"),
+            ("/100%25/%254/%25zz/%25", "/100%25/%254/%25zz/%25"),
+            ("/%252e%252e/", "/%252e%252e/"),
             ("/", "/"),
             ("", "/"),
             ("https://shop.example/buy?y", "/buy"),
@@ -147,7 +167,14 @@ mod tests {
             ("shop.example:443", "shop.example"),
             ("shop.example.:80", "shop.example"),
             ("shop.example.", "shop.example"),
-            ("shop.example:8443", "shop.example:8443"),
+            ("shop.example:8443", "shop.example"),
+            ("shop.example:0443", "shop.example"),
+            ("shop.example.:1", "shop.example"),
+            ("shop.example:", "shop.example"),
+            ("shop.example:x", "shop.example:x"),
+            ("[2001:DB8::80]:1", "[2001:db8::80]"),
+            ("[2001:db8::80]", "[2001:db8::80]"),
+            ("", ""),
             ("[2001:DB8::80]:80", "[2001:db8::80]"),
             ("[2001:db8::1:80]", "[2001:db8::1:80]"),
         ] {
