@@ -175,13 +175,11 @@ fn over_http_any_number_is_a_cost() {
         );
         fixture.post(path, body).status
     };
+    let long = "9".repeat(400);
+    let costs = ["4", "1000000001", "5000000000", "18446744073709551616", "1e30", "-1", "-5e9", "3.5"];
     for path in ["/v1/check", "/json"] {
         for at in ["request", "descriptor"] {
-            for (number, cost) in
-                ["4", "1000000001", "5000000000", "18446744073709551616", "1e30", "-1", "-5e9", "3.5"]
-                    .iter()
-                    .enumerate()
-            {
+            for (number, cost) in costs.iter().chain(&["1e999", "-1e999", &long]).enumerate() {
                 let user = format!("{path}-{at}-{number}");
                 assert_eq!(ask(path, cost, at, user.clone()), 429, "{path} {at} {cost}");
                 assert_eq!(ask(path, "3", at, user), 200, "{path} {at} {cost}");

@@ -11,7 +11,7 @@ use super::{
     super::{answer, limits, state::State},
     JSON, Problem,
     costs::Cost,
-    no_store, problem, with,
+    no_store, problem, text, with,
 };
 use crate::{
     application::{self, Code, Descriptor, LimitOverride, Request, Status},
@@ -66,7 +66,10 @@ pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
         Ok(Object(question)) => question,
         // One is tried first, since it is the usual, and many begin with a key that one has not.
         Err(_) if is_many(text) => return many(state, text),
-        Err(error) => return Err(Problem::bad(error).counted(state)),
+        Err(error) => match text::bounded(text) {
+            Some(text) => return answer(state, &text),
+            None => return Err(Problem::bad(error).counted(state)),
+        },
     };
     let in_force = state.in_force();
     let response = in_force.decide(&question.into()).map_err(Problem::bad)?;
@@ -88,8 +91,13 @@ fn is_many(text: &str) -> bool {
 }
 
 fn many(state: &State, text: &str) -> Result<Response, Problem> {
-    let Object(Many { requests }) =
-        serde_json::from_str(text).map_err(|error| Problem::bad(error).counted(state))?;
+    let requests = match serde_json::from_str(text) {
+        Ok(Object(Many { requests })) => requests,
+        Err(error) => match text::bounded(text) {
+            Some(text) => return many(state, &text),
+            None => return Err(Problem::bad(error).counted(state)),
+        },
+    };
     if requests.len() > limits::REQUESTS {
         let count = requests.len();
         return Err(Problem::bad(format_args!(
