@@ -53,9 +53,10 @@ fn element(text: &str) -> Option<(Option<Option<String>>, Option<&str>)> {
     }
 }
 
+/// It looks no further than the name, so that a long header without pairs is read in one pass.
 fn pair_name(text: &str) -> Option<(&str, &str)> {
-    let (name, after) = text.split_once('=')?;
-    (!name.is_empty() && name.chars().all(is_token)).then_some((name, after))
+    let (name, after) = text.split_at(text.find(|c| !is_token(c))?);
+    after.strip_prefix('=').filter(|_| !name.is_empty()).map(|after| (name, after))
 }
 
 /// A token or a quoted string, and what follows it.

@@ -99,6 +99,17 @@ fn forwarded_is_read_with_all_its_quoting() {
 }
 
 #[test]
+fn long_headers_are_read_in_one_pass() {
+    // If each separator cost a look at all that follows, this would take minutes.
+    for (text, expected) in [(";", "1.1.1.1"), (",", "1.1.1.1"), ("a=b;", "1.1.1.1"), ("a,", "nobody")] {
+        let long = format!("{}for=1.1.1.1", text.repeat(1 << 20));
+        assert_eq!(found(&[(FORWARDED, &long)], 1), expected, "{text}");
+    }
+    let long = format!("{}1.1.1.1", ",".repeat(1 << 20));
+    assert_eq!(found(&[(X_FORWARDED_FOR, &long)], 1), "1.1.1.1");
+}
+
+#[test]
 fn of_two_headers_that_differ_none_is_believed() {
     let both = |forwarded| found(&[(X_FORWARDED_FOR, "6.6.6.6, 1.1.1.1"), (FORWARDED, forwarded)], 1);
     assert_eq!(both("for=1.1.1.1"), "1.1.1.1");
