@@ -180,15 +180,16 @@ impl Tries<'_> {
 
 extern "C" fn charge_turn(_: u64, tries: *mut Tries<'_>) -> i64 {
     let tries = walk::carried(tries);
-    if tries.answer != UNPAID {
-        return tries.answer(try_charge(tries.subject, tries.index));
-    }
+    // Most have a bucket, and that is the shorter way.
     let answer = try_charge_known(tries.subject, tries.index);
     if opaque(answer) == DISTURBED {
         return GO_ON;
     }
     if opaque(answer) != ALLOWED_NEW {
         return tries.answer(answer);
+    }
+    if tries.answer != UNPAID {
+        return tries.answer(try_charge(tries.subject, tries.index));
     }
     let rule = globals::rule(tries.index);
     // What even a new bucket denies makes none, unless it counts.

@@ -121,7 +121,7 @@ pub trait Table {
         nearest_to_fresh(self, home, now)
     }
 
-    /// [`decide`]: a call of its own in the kernel.
+    /// [`decide`] of what may take a slot: a call of its own in the kernel, because taking one needs the stack.
     #[inline(always)]
     fn decide(&self, request: &Request<'_>, state: u64) -> (bool, u64) {
         decide(request.limit, state, request.now, request.cost)
@@ -208,16 +208,14 @@ pub fn charge<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
 #[inline(always)]
 pub fn charge_known<T: Table>(table: &T, request: &Request<'_>) -> Option<Attempt> {
     let Some(home) = table.home(&request.key) else { return Some(Attempt::Again) };
-    let decide = |state| table.decide(request, state);
-    find(&home, request.key.word).map(|(slot, word)| charge_slot(slot, word, decide))
+    find(&home, request.key.word).map(|(slot, word)| charge_slot(slot, word, request))
 }
 
 /// [`charge_known`] for a bucket that lies in the first of its sets, as most do. The second set is not even computed.
 #[cfg(target_arch = "bpf")]
 #[inline(always)]
 pub fn charge_in_first<S: Set>(first: S, request: &Request<'_>) -> Option<Attempt> {
-    let decide = |state| decide(request.limit, state, request.now, request.cost);
-    find_in(first, request.key.word).map(|slot| charge_slot(slot, request.key.word, decide))
+    find_in(first, request.key.word).map(|slot| charge_slot(slot, request.key.word, request))
 }
 
 /// Decides without charging.
@@ -232,7 +230,7 @@ pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
         None if table.holds(home.stamp) => (algorithm::fresh(request.now), true),
         None => return Attempt::Again,
     };
-    let (allowed, _) = table.decide(request, state);
+    let (allowed, _) = decide(request.limit, state, request.now, request.cost);
     Attempt::Done { allowed, before: state, after: state, is_new }
 }
 
@@ -333,9 +331,9 @@ fn read<S: Slot>(slot: S, word: u64) -> Option<u64> {
 }
 
 #[inline(always)]
-fn charge_slot<S: Slot>(slot: S, word: u64, decide: impl Fn(u64) -> (bool, u64)) -> Attempt {
+fn charge_slot<S: Slot>(slot: S, word: u64, request: &Request<'_>) -> Attempt {
     let Some(before) = read(slot, word) else { return Attempt::Again };
-    let (allowed, after) = decide(before);
+    let (allowed, after) = decide(request.limit, before, request.now, request.cost);
     if after == before || slot.replace_state(before, after) {
         Attempt::Done { allowed, before, after, is_new: false }
     } else {
