@@ -3,7 +3,8 @@
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Stdio},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use nix::sys::signal::{Signal, kill};
@@ -85,6 +86,31 @@ fn events_say_what_was_dropped_and_why() {
     });
 }
 
+/// For machines on which a flood would leave the listener no time.
+#[test]
+fn a_trickle_of_dropped_packets_gives_events() {
+    isolated(|| {
+        let link = Link::silent();
+        let _daemon = Daemon::start(&config(&[], &["{name: every, rate: 1/h}"]));
+        let raw = Raw::new(&link);
+        let frame = packets::v4(packets::UDP, &PORTS);
+        let child =
+            command(&["events", "--output", "json", "-n", "1"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut listener = Listener(child);
+        let status = wait::until("there is an event", || {
+            raw.send(&frame);
+            thread::sleep(Duration::from_millis(10)); // tidy: sleep, pacing
+            listener.0.try_wait().unwrap()
+        });
+        assert!(status.success(), "{status}");
+        let event: Description = serde_json::from_reader(listener.0.stdout.take().unwrap()).unwrap();
+        assert_eq!((event.verdict.as_str(), event.reason.as_str()), ("drop", "limited"), "{event:?}");
+        assert_eq!(event.rule.as_deref(), Some("every"));
+        assert_eq!(event.source.map(|source| source.to_string()).as_deref(), Some("10.1.0.2"));
+        assert_eq!((event.source_port, event.destination_port), (Some(4_096), Some(8_192)));
+    });
+}
+
 #[test]
 fn events_of_one_rule_and_of_none_that_there_is() {
     isolated(|| {
@@ -123,7 +149,7 @@ fn who_has_seen_enough_ends_quietly_and_the_end_of_the_daemon_is_told() {
         let listening = |listener: &mut Listener| {
             let mut lines = BufReader::new(listener.0.stdout.take().unwrap()).lines();
             let (line, said) = std::sync::mpsc::channel();
-            let reader = std::thread::spawn(move || {
+            let reader = thread::spawn(move || {
                 let first = lines.next();
                 line.send(first.unwrap().unwrap()).unwrap();
                 lines
@@ -177,7 +203,7 @@ fn a_flood_of_drops_gives_no_more_events_than_may_be() {
         limits::send(&link.sender("10.1.0.2"), PACKETS as u32);
         judged(PACKETS);
         let events = status().events;
-        let processors = std::thread::available_parallelism().unwrap().get() as f64;
+        let processors = thread::available_parallelism().unwrap().get() as f64;
         let most = (101.0 + 100.0 * started.elapsed().as_secs_f64()) * processors;
         assert!(events.written >= 100 && (events.written as f64) <= most, "{events:?}, at most {most}");
         assert_eq!(events.lost, 0);

@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -51,8 +50,7 @@ fn written(network: &[&str], rules: &[String]) -> PathBuf {
 
 fn reload() {
     let socket = Path::new("/run/ratelimit/default.sock");
-    let answer =
-        control::ask(socket, &InstanceName::default(), "reload", &json!({}), Duration::from_secs(20));
+    let answer = control::ask(socket, &InstanceName::default(), "reload", &json!({}), wait::LONGEST);
     answer.expect("reloaded");
 }
 

@@ -27,7 +27,7 @@ const SELECTED: &[&str] = &[
     "reload::a_trial_that_nobody_confirms_lets_everything_pass_without_a_daemon",
     "lifecycle::the_next_daemon_goes_on_with_buckets_and_counters",
     "lifecycle::detach_leaves_nothing_behind_with_a_daemon_or_without",
-    "events::who_has_seen_enough_ends_quietly_and_the_end_of_the_daemon_is_told",
+    "events::a_trickle_of_dropped_packets_gives_events",
     "top::a_table_for_people_and_what_can_not_be_shown",
     "unprivileged",
 ];
