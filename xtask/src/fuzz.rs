@@ -1,9 +1,9 @@
-//! `fuzz`: random frames through the parser, and random requests to the servers, for as long as wanted; needs
-//! `cargo-fuzz` and a nightly compiler.
+//! `fuzz`: random frames through the parser, and random requests to the servers, for as long as wanted; needs a nightly
+//! compiler, and installs `cargo-fuzz` if it is missing.
 
 use std::{fs, path::Path, process::Command};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use crate::command;
 
@@ -26,7 +26,7 @@ const TARGETS: [Target; 2] =
 pub fn run(seconds: u32) -> Result<()> {
     let is_installed = Command::new("cargo").args(["fuzz", "--version"]).output();
     if !is_installed.is_ok_and(|output| output.status.success()) {
-        bail!("cargo-fuzz is not installed; do so with: cargo install cargo-fuzz");
+        command::run(command::cargo().args(["install", "--locked", "cargo-fuzz"]))?;
     }
     seed_packets()?;
     let each = seconds.div_ceil(u32::try_from(TARGETS.len())?);
