@@ -3,14 +3,14 @@
 use ratelimit_common::limit::{Algorithm, LimitSpec, Refill};
 
 use super::{
-    error::Report,
+    error::{Report, quoted},
     fields::Text,
     limit::LimitOption,
     raw::{RawApplication, RawAuth, RawConfig, RawNetwork, RawPrefix, RawRule},
 };
 use crate::policy::{
     Application, Key, Network, Policy, Rule, Unit,
-    application::{Auth, DescriptorRule, DescriptorTemplate, Domain, Fact},
+    application::{Auth, DescriptorRule, DescriptorTemplate, Domain, Fact, Template},
 };
 
 /// New sources in a second that an ordinary host on the internet meets, scans and all; a table that does not even
@@ -59,6 +59,13 @@ fn find_in_auth(raw: &RawAuth, auth: &Auth, application: &Application, report: &
         if domain.is_some_and(|domain| !has_key(&domain.descriptors, &key.text)) {
             report.warning(&key.at, "no rule of the domain has this key: no limit applies to the descriptor");
         }
+        for (wrong, right) in
+            domain.iter().flat_map(|domain| never_made(&domain.descriptors, &key.text, template))
+        {
+            let [wrong, right] = [&wrong, &right].map(|value| quoted(value));
+            let message = format!("never has the value {wrong} that a rule is about: write {right} there");
+            report.warning(&value.at, message);
+        }
     }
     find_unlimited_clients(raw, auth, domain, report);
 }
@@ -80,6 +87,18 @@ fn find_unlimited_clients(raw: &RawAuth, auth: &Auth, domain: Option<&Domain>, r
             );
         }
     }
+}
+
+/// Values of rules that no request has, since paths and hosts come in one form; and what they are in it.
+fn never_made(rules: &[DescriptorRule], key: &str, template: &Template) -> Vec<(String, String)> {
+    let mut found: Vec<_> = rules.iter().flat_map(|rule| never_made(&rule.children, key, template)).collect();
+    let values = rules.iter().filter(|rule| rule.key == key).filter_map(|rule| rule.value.as_ref());
+    // A pattern may be cut anywhere.
+    for value in values.filter(|value| !value.contains('*')) {
+        let right = template.one_form(value).filter(|right| right != value);
+        found.extend(right.map(|right| (value.clone(), right)));
+    }
+    found
 }
 
 /// Whether a rule has the key, or may have it: one with a `*` in it stands for many.

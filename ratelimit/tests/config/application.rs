@@ -245,6 +245,29 @@ fn descriptors_that_can_not_mean_what_they_say_are_warned_about() {
 }
 
 #[test]
+fn values_that_no_request_has_are_warned_about() {
+    let rules = "domain: a\ndescriptors:\n\
+        - {key: client, descriptors: [{key: path, value: '/a%3Ab', rate_limit: {unit: day, requests_per_unit: 1}}]}\n\
+        - {key: path, value: '//%7Eb*', rate_limit: {unit: day, requests_per_unit: 1}}\n\
+        - {key: path, value: /a/b, rate_limit: {unit: day, requests_per_unit: 1}}\n\
+        - {key: host, value: 'Example.org:8443', rate_limit: {unit: day, requests_per_unit: 1}}\n";
+    let found = |descriptors: &str| {
+        let content =
+            format!("application: {{rules: a.yaml, auth: {{domain: a, descriptors: {descriptors}}}}}");
+        let warnings = config::check(&files_beside(&content, &[("a.yaml", rules)]).path).unwrap().warnings;
+        warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        found(r#"[{path: "{path}"}, {host: "{host}"}]"#),
+        [
+            "never has the value `/a%3Ab` that a rule is about: write `/a:b` there",
+            "never has the value `Example.org:8443` that a rule is about: write `example.org` there",
+        ]
+    );
+    assert!(found(r#"[{path: "x{path}"}, {host: "{header:host}"}, {client: all}]"#).is_empty());
+}
+
+#[test]
 fn where_a_header_can_be_left_out_with_its_limit_a_warning_says_so() {
     let found = |descriptors: &str| {
         let auth = format!("auth: {{domain: a, descriptors: [{descriptors}]}}");

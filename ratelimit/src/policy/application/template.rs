@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, net::IpAddr, str::FromStr};
 
+use super::target;
 use crate::policy::Prefix;
 
 /// The address of all clients together that can't be told apart.
@@ -157,6 +158,17 @@ impl Template {
     #[must_use]
     pub fn names(&self, fact: &Fact) -> bool {
         self.facts().any(|named| named == fact)
+    }
+
+    /// The one form in which a value that it makes would be this one; `None` if it makes others than paths or hosts alone,
+    /// which have no such form.
+    #[must_use]
+    pub fn one_form(&self, value: &str) -> Option<String> {
+        match self.parts.as_slice() {
+            [Part::Fact(Fact::Path)] => Some(target::path(value.as_bytes())),
+            [Part::Fact(Fact::Host)] => Some(target::host(value)),
+            _ => None,
+        }
     }
 
     /// Whether it names what a client can leave out.
