@@ -58,10 +58,10 @@ fn open_files(daemon: &Daemon) -> usize {
     fs::read_dir(format!("/proc/{}/fd", daemon.process())).unwrap().count()
 }
 
-/// Resident memory in kB.
+/// Resident memory of its own in kB: how much of its binary is in memory depends on the machine.
 fn memory(daemon: &Daemon) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.process())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -101,7 +101,7 @@ fn each_packet_is_judged_by_one_of_two_configurations_and_none_is_lost() {
             println!("files and kB: {early:?}, {late:?}; {} sent", sent.load(Ordering::Relaxed));
             // The last answer's connection may still be open.
             wait::until("no more open files", || (open_files(&daemon) <= early.0).then_some(()));
-            assert!(late.1 < early.1 + 8_192, "{early:?} {late:?}");
+            assert!(late.1 < early.1 + 4_096, "{early:?} {late:?}");
         });
         let sent = sent.into_inner();
         let status = judged(sent);

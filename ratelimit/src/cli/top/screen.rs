@@ -110,7 +110,8 @@ impl Screen {
                 }
             }
             Err(error @ Error::NotAttached { .. }) => {
-                self.gone = Some(format!("{error}; waiting for it  q quit"));
+                // What matters comes first: a line is cut where the screen ends.
+                self.gone = Some(format!("waiting for the instance  q quit  ({error})"));
                 self.update(Sums::default());
             }
             Err(error) => return Err(Failure::failed(error)),
