@@ -18,6 +18,7 @@ mod globals;
 mod lists;
 mod meta;
 mod pipeline;
+mod routes;
 mod rules;
 mod sight;
 mod size;

@@ -4,7 +4,7 @@ use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
     classify::{matching, matching_source},
     lists::Listed,
-    packet::{self, Address, Link, Packet},
+    packet::{self, Address, Flag, Link, Packet},
     wire::Reason,
 };
 
@@ -15,7 +15,7 @@ use crate::{
     dry_run,
     frame::{self, XdpFrame},
     globals::globals,
-    lists, rules,
+    lists, routes, rules,
     size::Size,
     trial,
 };
@@ -51,10 +51,13 @@ pub fn judge(ctx: &XdpContext, found: &mut Found) -> Reason {
     found.subject.size = Size::of(ctx.ctx);
     let reads_source = globals().reads_whole == 0 && globals().link == Link::Ethernet as u32;
     // Two functions side by side, so that neither has the other's stack.
-    let early = if reads_source && globals().dry_run == 0 {
-        examine_source(ctx.ctx, found)
-    } else {
-        examine(ctx.ctx, found)
+    let early = match reads_source && globals().dry_run == 0 {
+        true => match examine_source(ctx.ctx, found) {
+            // Whether it is asks for its destination, too.
+            NEIGHBOURS => examine(ctx.ctx, found),
+            early => early,
+        },
+        false => examine(ctx.ctx, found),
     };
     match Reason::of(early) {
         Some(reason) => reason,
@@ -69,6 +72,8 @@ pub fn judge(ctx: &XdpContext, found: &mut Found) -> Reason {
         },
     }
 }
+
+const NEIGHBOURS: u64 = Reason::NeighbourDiscovery as u64;
 
 /// No reason yet, and no broken header; one less if there is one.
 const WHOLE_HEADERS: u64 = u64::MAX;
@@ -86,7 +91,14 @@ extern "C" fn examine(context: *mut xdp_md, found: *mut Found) -> u64 {
     }
     let mut packet = Packet::EMPTY;
     match frame::parse_whole(context, &mut packet) {
-        Ok(()) => examine_packet(&packet, found),
+        Ok(()) => {
+            // What goes through this host to somebody else is no neighbour's word to it: who is over a limit could send
+            // any number of such packets to anybody.
+            if packet.is_neighbour_discovery != 0 && globals().dry_run == 0 {
+                packet.is_neighbour_discovery = Flag::from(routes::forwards(context, &packet) == 0);
+            }
+            examine_packet(&packet, found)
+        }
         Err(hides) => {
             dry_run::note_not_ip(&packet);
             Reason::of_not_ip(hides) as u64
@@ -143,7 +155,7 @@ fn examine_parsed(packet: &Packet, found: &mut Found, matching: impl Fn() -> u64
     }
     // A flood must not cut the host off its own link.
     if packet.is_neighbour_discovery != 0 {
-        return Reason::NeighbourDiscovery as u64;
+        return NEIGHBOURS;
     }
     found.rules = matching();
     found.subject.describe(packet);

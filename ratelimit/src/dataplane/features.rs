@@ -50,12 +50,13 @@ impl Feature {
 
 /// All that is needed. That XDP programs can be loaded at all comes first: nothing else can be asked without.
 #[rustfmt::skip]
-pub const NEEDED: [Feature; 18] = [
+pub const NEEDED: [Feature; 19] = [
     Feature::new("XDP", "4.8", Probe::XdpProgram),
     Feature::helper("bpf_map_lookup_elem", "3.19", BpfHelper::BPF_FUNC_map_lookup_elem),
     Feature::helper("bpf_ktime_get_ns", "4.1", BpfHelper::BPF_FUNC_ktime_get_ns),
     Feature::helper("bpf_get_prandom_u32", "4.1", BpfHelper::BPF_FUNC_get_prandom_u32),
     Feature::helper("bpf_get_smp_processor_id", "4.1", BpfHelper::BPF_FUNC_get_smp_processor_id),
+    Feature::helper("bpf_fib_lookup", "4.18", BpfHelper::BPF_FUNC_fib_lookup),
     Feature::new("arrays that can be mapped (BPF_F_MMAPABLE)", "5.5", Probe::MappableArray),
     Feature::new("ring buffers", "5.8", Probe::Map(MapType::RingBuf)),
     Feature::helper("bpf_ringbuf_reserve", "5.8", BpfHelper::BPF_FUNC_ringbuf_reserve),

@@ -98,6 +98,40 @@ fn neighbours_are_found_while_all_else_is_over_the_limit() {
 }
 
 #[test]
+fn what_a_router_forwards_is_no_neighbour_discovery() {
+    isolated(|| {
+        let client = "fd00:0:0:1::2".parse().unwrap();
+        let link = Link::silent();
+        ip(&format!("route add fd01::/16 dev {SERVER}"));
+        let forwarding = |value| std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", value).unwrap();
+        let solicitation = frames::ipv6(client, ICMPV6, 255, &[&[135, 0, 0, 0][..], &[0; 20]].concat());
+        let to = |destination: &str| {
+            let destination: std::net::Ipv6Addr = destination.parse().unwrap();
+            [&solicitation[..38], &destination.octets(), &solicitation[54..]].concat()
+        };
+        let raw = Raw::new(&link);
+        // Of the second, more than the source address is read.
+        for rule_text in
+            ["{name: every, rate: 1/h, burst: 5}", "{name: every, rate: 1/h, burst: 5, key: global}"]
+        {
+            let daemon = Daemon::start(&config(&[], &[rule_text]));
+            forwarding("0");
+            (0..20).for_each(|_| raw.send(&to("fd01::1")));
+            assert_eq!(reason(&judged(20), "neighbour_discovery").packets, 20, "{rule_text}");
+            forwarding("1");
+            for destination in ["fd01::1", SERVER_V6, "ff02::1:ff00:1", "fe80::1"] {
+                (0..20).for_each(|_| raw.send(&to(destination)));
+            }
+            let status = judged(100);
+            assert_eq!(reason(&status, "neighbour_discovery").packets, 80, "{rule_text}");
+            assert_eq!(rule(&status, "every"), (5, 15), "{rule_text}");
+            drop(daemon);
+            crate::daemon::run(&["detach"]);
+        }
+    });
+}
+
+#[test]
 fn of_70_000_sources_at_once_each_gets_its_limit() {
     const SOURCES: u32 = 70_000;
     isolated(|| {

@@ -1,0 +1,46 @@
+//! Where the host would send a packet.
+
+use aya_ebpf::{
+    bindings::{
+        BPF_FIB_LKUP_RET_FRAG_NEEDED, BPF_FIB_LKUP_RET_NO_NEIGH, BPF_FIB_LKUP_RET_SUCCESS,
+        BPF_FIB_LKUP_RET_UNSUPP_LWT, bpf_fib_lookup, xdp_md,
+    },
+    helpers::generated,
+};
+use ratelimit_common::packet::Packet;
+
+const AF_INET6: u8 = 10;
+
+/// Whether the host would forward this IPv6 packet, by its routes: not what is for itself, nor what is link-local or
+/// multicast, nor anything if it is no router. Of its own, and with a symbol, because the kernel's question needs stack.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn forwards(context: *mut xdp_md, packet: *const Packet) -> u64 {
+    // SAFETY: the caller's, or null, which it never is.
+    let Some(packet) = (unsafe { packet.as_ref() }) else { return 0 };
+    // SAFETY: all of it are numbers.
+    let mut asked: bpf_fib_lookup = unsafe { core::mem::zeroed() };
+    asked.family = AF_INET6;
+    // SAFETY: a program's context is never null.
+    asked.ifindex = unsafe { (*context).ingress_ifindex };
+    asked.__bindgen_anon_3.ipv6_src = words(packet.source.bits);
+    asked.__bindgen_anon_4.ipv6_dst = words(packet.destination.bits);
+    let length = size_of::<bpf_fib_lookup>() as i32;
+    // SAFETY: the helper reads and writes as many bytes as it is told, which are all there.
+    let answer = unsafe { generated::bpf_fib_lookup(context.cast(), &raw mut asked, length, 0) };
+    let Ok(answer) = u32::try_from(answer) else { return 0 };
+    matches!(
+        answer,
+        BPF_FIB_LKUP_RET_SUCCESS
+            | BPF_FIB_LKUP_RET_NO_NEIGH
+            | BPF_FIB_LKUP_RET_FRAG_NEEDED
+            | BPF_FIB_LKUP_RET_UNSUPP_LWT
+    )
+    .into()
+}
+
+/// An address as it lies in a packet.
+#[inline(always)]
+fn words([high, low]: [u64; 2]) -> [u32; 4] {
+    [(high >> 32) as u32, high as u32, (low >> 32) as u32, low as u32].map(u32::to_be)
+}
