@@ -9,7 +9,7 @@ use super::{
     raw::{RawApplication, RawAuth, RawConfig, RawNetwork, RawPrefix, RawRule},
 };
 use crate::policy::{
-    Application, Key, Network, Policy, Rule, Unit,
+    Application, IcmpType, IpVersion, Key, Network, Policy, Prefix, Rule, Unit,
     application::{Auth, DescriptorRule, DescriptorTemplate, Domain, Fact, Template},
 };
 
@@ -118,9 +118,11 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
     for RawPrefix::Inline(text) | RawPrefix::File(text) in raw.deny.iter().filter(whole) {
         report.warning(&text.at, "drops everything of its family but what `allow` names");
     }
+    find_in_deny(raw, network, report);
     // In a clean report each rule of the file has become one of the policy.
     for (raw, rule) in raw.rules.iter().zip(&network.rules) {
         find_in_match(raw, rule, report);
+        find_unreachable(raw, network, rule, report);
         find_in_ban(raw, rule, report);
         find_in_limit(raw, rule, report);
         find_in_key(raw, rule, report);
@@ -138,6 +140,51 @@ fn find_in_match(raw: &RawRule, rule: &Rule, report: &mut Report) {
     }
     if let Some(matches) = raw.matches.as_ref().filter(|matches| matches.is_empty) {
         report.warning(&matches.at, "is empty, so the rule is about every packet, as it is without `match`");
+    }
+}
+
+/// What `allow` names is asked first.
+fn find_in_deny(raw: &RawNetwork, network: &Network, report: &mut Report) {
+    for item in &raw.deny {
+        let RawPrefix::Inline(text) = item else { continue };
+        let around = text.text.parse().ok().and_then(|denied| network.allow.around(&denied));
+        if let Some(allowed) = around {
+            report.warning(
+                &text.at,
+                format!("is inside {allowed}, which `allow` names: nothing of it is dropped"),
+            );
+        }
+    }
+}
+
+/// Conditions that only packets fulfil that never come to the rules, or none.
+fn find_unreachable(raw: &RawRule, network: &Network, rule: &Rule, report: &mut Report) {
+    let Some(raw) = &raw.matches else { return };
+    let is_listed =
+        |source: &Prefix| [&network.allow, &network.deny].iter().any(|list| list.around(source).is_some());
+    if let (Some(raw), Some(sources @ [_, ..])) = (&raw.source, rule.matches.sources.as_deref())
+        && sources.iter().all(is_listed)
+    {
+        report.warning(
+            &raw.at,
+            "`allow` and `deny` name all of it, and they come before the rules: the rule is about no packet",
+        );
+    }
+    let is_discovery = |kind: &IcmpType| kind.version == IpVersion::V6 && (133..=137).contains(&kind.number);
+    if let Some(raw) = raw.icmp_type.as_ref().filter(|_| rule.matches.icmp_types.iter().any(is_discovery)) {
+        report.warning(
+            &raw.at,
+            "neighbour discovery (ICMPv6 133 to 137) that is for this host is never limited: of these types the rule \
+             is only about what no neighbour has sent, and what this host forwards",
+        );
+    }
+    let is_extension = |protocol: &u8| [0, 43, 44, 60].contains(protocol);
+    if let Some(raw) = raw.protocol.as_ref().filter(|_| rule.matches.protocols.iter().any(is_extension)) {
+        report.warning(
+            &raw.at,
+            "0, 43, 44 and 60 are extension headers in IPv6, where the protocol is what comes behind them: no IPv6 packet \
+             has one of these as its protocol",
+        );
     }
 }
 

@@ -40,6 +40,10 @@ pub(super) enum Driver {
     OuterGre,
     /// IPsec, by its name.
     Ipsec(String),
+    /// What other interfaces hand packets to that go on as packets of those: `ifb`.
+    Ifb,
+    /// A routing domain, which has packets of its interfaces.
+    Vrf,
     /// Anything else.
     #[default]
     Other,
@@ -209,6 +213,8 @@ fn driver(link: &LinkMessage) -> Driver {
         Some(InfoKind::Vlan) => Driver::Vlan,
         Some(InfoKind::GreTun) if has_outer_headers(link) => Driver::OuterGre,
         Some(kind @ (InfoKind::Vti | InfoKind::Vti6 | InfoKind::Xfrm)) => Driver::Ipsec(kind.to_string()),
+        Some(InfoKind::Vrf) => Driver::Vrf,
+        Some(InfoKind::Ifb) => Driver::Ifb,
         _ => Driver::Other,
     }
 }

@@ -1,5 +1,5 @@
 //! What happens to packets before the program sees them, and what of the rules that makes loose or idle: packets are joined
-//! to longer frames, VLAN tags are taken off. Asked of the kernel by ethtool's ioctl.
+//! to longer frames, VLAN tags are taken off, or the packets never come in on this interface. Asked of the kernel by ethtool's ioctl.
 
 use std::{
     io,
@@ -50,6 +50,7 @@ pub fn warnings(asks: Asks, attachments: &[Attachment]) -> Vec<String> {
         let offloads = Offloads::of(&interface.name).unwrap_or_default();
         found.extend(joined(asks, attachment.mode, interface, offloads));
         found.extend(untagged(asks, interface, offloads));
+        found.extend(unseen(interface));
     }
     found
 }
@@ -86,6 +87,16 @@ fn untagged(asks: Asks, interface: &Interface, offloads: Offloads) -> Option<Str
         return None;
     };
     asks.vlans.then(|| format!("rules with `match: {{vlan: ...}}` never match on {name}, because {why}"))
+}
+
+fn unseen(interface: &Interface) -> Option<String> {
+    let name = &interface.name;
+    let where_to = match interface.driver {
+        Driver::Ifb => "what is redirected to it comes in on other interfaces: limit there",
+        Driver::Vrf => "it has the packets of the interfaces in it: limit those",
+        _ => return None,
+    };
+    Some(format!("packets hardly ever come in on {name}, so that nothing is limited: {where_to}"))
 }
 
 /// The features of an interface that matter here.
@@ -170,6 +181,15 @@ mod tests {
             (all, &interface(1, Driver::Vlan), off, Some("limit on the interface below it")),
         ] {
             let said = untagged(asks, interface, offloads).unwrap_or_default();
+            assert!(said.contains(expected.unwrap_or_default()), "{said}");
+            assert_eq!(said.is_empty(), expected.is_none(), "{said}");
+        }
+        for (driver, expected) in [
+            (Driver::Other, None),
+            (Driver::Ifb, Some("comes in on other interfaces: limit there")),
+            (Driver::Vrf, Some("of the interfaces in it: limit those")),
+        ] {
+            let said = unseen(&interface(1, driver)).unwrap_or_default();
             assert!(said.contains(expected.unwrap_or_default()), "{said}");
             assert_eq!(said.is_empty(), expected.is_none(), "{said}");
         }

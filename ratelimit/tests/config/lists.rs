@@ -95,6 +95,26 @@ fn everything_in_a_file_is_a_warning_as_it_is_inline() {
 }
 
 #[test]
+fn what_a_list_keeps_from_having_any_effect_is_a_warning() {
+    let lists = "allow: [10.0.0.0/8, {file: list.txt}], deny: [192.0.2.0/24, 10.1.0.0/16, 10.0.0.0/7]";
+    let rule = |source: &str| {
+        let content = format!(
+            "network:\n  {}\n  rules:\n    - {{name: a, rate: 9/s, match: {{source: {source}}}}}\n",
+            lists.replace(", deny", "\n  deny")
+        );
+        warnings(&with_list(content, "198.51.100.0/24\n"))
+    };
+    let denied = "3:24 network.deny[1]: is inside 10.0.0.0/8, which `allow` names: nothing of it is dropped";
+    assert_eq!(rule("[10.1.0.0/16, 203.0.113.1]"), [denied]);
+    for source in ["10.1.0.0/16", "[198.51.100.7, 192.0.2.0/25, 10.0.0.0/7]"] {
+        let found = rule(source);
+        assert_eq!(found[0], denied);
+        let expected = "5:44 network.rules[0].match.source: `allow` and `deny` name all of it";
+        assert!(found.len() == 2 && found[1].starts_with(expected), "{found:?}");
+    }
+}
+
+#[test]
 fn bits_beyond_the_length_are_a_warning_in_a_file_and_a_mistake_inline() {
     let file = with_list(network(&["deny: [{file: list.txt}]"]), "10.0.0.1/8\n");
     let checked = config::check(&file.path).unwrap();

@@ -264,6 +264,30 @@ fn what_can_match_together() {
 }
 
 #[test]
+fn conditions_that_hardly_any_packet_fulfils_are_a_warning() {
+    let cases = [
+        (
+            "{icmp_type: [echo-request, neighbor-solicitation]}",
+            Some("icmp_type: neighbour discovery (ICMPv6 133 to 137)"),
+        ),
+        ("{icmp_type: 137, protocol: icmpv6}", Some("icmp_type: neighbour discovery (ICMPv6 133 to 137)")),
+        ("{icmp_type: [132, 138], protocol: icmpv6}", None),
+        ("{protocol: [udp, 44]}", Some("protocol: 0, 43, 44 and 60 are extension headers")),
+        ("{protocol: [ah, udp]}", None),
+    ];
+    for (text, expected) in cases {
+        let warnings: Vec<String> = check(file(text)).unwrap().warnings.iter().map(shown).collect();
+        let is_it = |warning: &String| {
+            expected.is_some_and(|expected| warning.contains(&format!("match.{expected}")))
+        };
+        assert!(
+            warnings.len() == usize::from(expected.is_some()) && warnings.iter().all(is_it),
+            "{text}: {warnings:?}"
+        );
+    }
+}
+
+#[test]
 fn an_item_that_is_wrong_causes_no_conflict() {
     assert_error(
         file("{source: [10.0.0.0/8, fe80], destination: \"fe80::/10\"}"),

@@ -91,3 +91,16 @@ fn rules_on_vlans_warn_where_tags_are_gone() {
         }
     });
 }
+
+#[test]
+fn an_interface_on_which_nothing_comes_in_is_a_warning() {
+    isolated(|| {
+        if !device("ifb7", "ifb", "") {
+            return;
+        }
+        let _daemon = Daemon::start(&interfaces("[ifb7]", "{name: every, rate: 1MB/h}"));
+        let warnings = status().warnings;
+        let expected = "packets hardly ever come in on ifb7";
+        assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{warnings:?}");
+    });
+}
