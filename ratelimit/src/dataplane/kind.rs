@@ -31,7 +31,9 @@ impl Kind {
             Link::RawIp => Ok(Self::RawIp),
             Link::OuterGre => Ok(Self::OuterGre),
             // What a program writes into a TAP device can be joined in either mode.
-            Link::Ethernet if mode == Mode::Generic || interface.driver == Driver::Tun => {
+            Link::Ethernet
+                if mode == Mode::Generic || matches!(interface.driver, Driver::Tun | Driver::JoiningTun) =>
+            {
                 Ok(Self::JoinedEthernet)
             }
             Link::Ethernet => Ok(Self::Ethernet),
@@ -110,6 +112,8 @@ mod tests {
             (1, Driver::Other, Kind::Ethernet, Kind::JoinedEthernet),
             (1, Driver::Vlan, Kind::Ethernet, Kind::JoinedEthernet),
             (1, Driver::Tun, Kind::JoinedEthernet, Kind::JoinedEthernet),
+            (1, Driver::JoiningTun, Kind::JoinedEthernet, Kind::JoinedEthernet),
+            (1, Driver::Veth, Kind::Ethernet, Kind::JoinedEthernet),
             (772, Driver::Other, Kind::Ethernet, Kind::JoinedEthernet),
             (0xfffe, Driver::Tun, Kind::RawIp, Kind::RawIp),
             (0xfffe, Driver::Other, Kind::RawIp, Kind::RawIp),

@@ -1,10 +1,13 @@
 //! What the kernel says about interfaces: their names and kinds, and the XDP program that each has.
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, Nla as _,
+};
 use netlink_packet_route::{
     RouteNetlinkMessage,
     link::{
-        InfoData, InfoGre, InfoKind, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached,
+        InfoData, InfoGre, InfoKind, InfoTun, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage, LinkXdp,
+        XdpAttached,
     },
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -34,6 +37,10 @@ pub(super) struct Interface {
 pub(super) enum Driver {
     /// TUN or TAP.
     Tun,
+    /// The same, whose program may write joined packets: it says in a header how they came together.
+    JoiningTun,
+    /// One end of a veth pair.
+    Veth,
     /// One VLAN of another interface.
     Vlan,
     /// A GRE tunnel whose packets keep their outer headers in front.
@@ -209,7 +216,9 @@ fn driver(link: &LinkMessage) -> Driver {
         _ => None,
     });
     match kind {
+        Some(InfoKind::Tun) if has_joining_headers(link) => Driver::JoiningTun,
         Some(InfoKind::Tun) => Driver::Tun,
+        Some(InfoKind::Veth) => Driver::Veth,
         Some(InfoKind::Vlan) => Driver::Vlan,
         Some(InfoKind::GreTun) if has_outer_headers(link) => Driver::OuterGre,
         Some(kind @ (InfoKind::Vti | InfoKind::Vti6 | InfoKind::Xfrm)) => Driver::Ipsec(kind.to_string()),
@@ -217,6 +226,25 @@ fn driver(link: &LinkMessage) -> Driver {
         Some(InfoKind::Ifb) => Driver::Ifb,
         _ => Driver::Other,
     }
+}
+
+/// From the kernel's `if_link.h`.
+const IFLA_TUN_VNET_HDR: u16 = 5;
+
+fn has_joining_headers(link: &LinkMessage) -> bool {
+    let mut data = info(link).filter_map(|info| match info {
+        LinkInfo::Data(InfoData::Tun(data)) => Some(data),
+        _ => None,
+    });
+    let is_on = |one: &InfoTun| {
+        let mut value = [0_u8; 1];
+        if one.kind() != IFLA_TUN_VNET_HDR || one.value_len() != value.len() {
+            return false;
+        }
+        one.emit_value(&mut value);
+        value != [0]
+    };
+    data.any(|data| data.iter().any(is_on))
 }
 
 /// A GRE interface that has no peer of its own tells its users who sent a packet: by leaving the outer headers before it.

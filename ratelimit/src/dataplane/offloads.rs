@@ -49,6 +49,7 @@ pub fn warnings(asks: Asks, attachments: &[Attachment]) -> Vec<String> {
         let Some(interface) = interfaces.iter().find(|one| one.index == attachment.index) else { continue };
         let offloads = Offloads::of(&interface.name).unwrap_or_default();
         found.extend(joined(asks, attachment.mode, interface, offloads));
+        found.extend(sent_joined(asks, attachment.mode, interface));
         found.extend(untagged(asks, interface, offloads));
         found.extend(unseen(interface));
     }
@@ -68,6 +69,26 @@ fn joined(asks: Asks, mode: Mode, interface: &Interface, offloads: Offloads) -> 
             "{name} joins packets before the program counts them, since it is attached in generic mode: a joined frame \
              counts as the packets that its bytes make at the MTU, which can be fewer than came; `ethtool -K {name} {off}` \
              ends that"
+        )
+    })
+}
+
+/// Whoever sends has joined them, and nothing on this side ends it.
+fn sent_joined(asks: Asks, mode: Mode, interface: &Interface) -> Option<String> {
+    let name = &interface.name;
+    let (who, instead) = match interface.driver {
+        Driver::Veth if mode == Mode::Generic => {
+            ("the other end of the pair that it belongs to", "native mode sees each packet")
+        }
+        Driver::JoiningTun => {
+            ("the program or virtual machine behind it", "a limit in bytes counts all of its data")
+        }
+        _ => return None,
+    };
+    asks.packets.then(|| {
+        format!(
+            "packets can come in on {name} joined by {who}: a joined frame counts as the packets that its bytes make at \
+             the MTU, which can be fewer than it stands for; {instead}"
         )
     })
 }
@@ -181,6 +202,17 @@ mod tests {
             (all, &interface(1, Driver::Vlan), off, Some("limit on the interface below it")),
         ] {
             let said = untagged(asks, interface, offloads).unwrap_or_default();
+            assert!(said.contains(expected.unwrap_or_default()), "{said}");
+            assert_eq!(said.is_empty(), expected.is_none(), "{said}");
+        }
+        for (asks, mode, driver, expected) in [
+            (all, Mode::Generic, Driver::Veth, Some("native mode sees each packet")),
+            (all, Mode::Native, Driver::Veth, None),
+            (all, Mode::Native, Driver::JoiningTun, Some("a limit in bytes counts all of its data")),
+            (all, Mode::Native, Driver::Tun, None),
+            (Asks { packets: false, ..all }, Mode::Generic, Driver::Veth, None),
+        ] {
+            let said = sent_joined(asks, mode, &interface(1, driver)).unwrap_or_default();
             assert!(said.contains(expected.unwrap_or_default()), "{said}");
             assert_eq!(said.is_empty(), expected.is_none(), "{said}");
         }

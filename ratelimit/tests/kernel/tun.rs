@@ -22,15 +22,26 @@ impl Tun {
         tun
     }
 
+    /// Makes one with Ethernet headers, as for a virtual machine, which may write joined packets.
+    pub fn joining(name: &str) -> Self {
+        let tap = Self::with(name, libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR);
+        ip(&format!("link set {name} up"));
+        tap
+    }
+
     /// Makes it.
     pub fn down(name: &str) -> Self {
+        Self::with(name, libc::IFF_TUN | libc::IFF_NO_PI)
+    }
+
+    fn with(name: &str, flags: libc::c_int) -> Self {
         let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun").expect("/dev/net/tun");
         // SAFETY: all zeros is a request.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from.cast_signed();
         }
-        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
+        request.ifr_ifru.ifru_flags = flags as i16;
         // SAFETY: the request lives during the call.
         let done = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) };
         assert_eq!(done, 0, "{name}: {}", std::io::Error::last_os_error());
