@@ -7,17 +7,27 @@ use aya_ebpf::{
     },
     helpers::generated,
 };
-use ratelimit_common::packet::Packet;
+use ratelimit_common::packet::{Link, Packet};
+
+use crate::globals::globals;
 
 const AF_INET6: u8 = 10;
+/// The first ten bits of such an address.
+const LINK_LOCAL: u64 = 0xfe80 >> 6;
 
 /// Whether the host would forward this IPv6 packet, by its routes: not what is for itself, nor what is link-local or
 /// multicast, nor anything if it is no router. Of its own, and with a symbol, because the kernel's question needs stack.
+///
+/// In a tunnel with many others a router sends on what is for a link-local address of one of these. There nobody's address
+/// has to be found, so what is for one may have to wait.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn forwards(context: *mut xdp_md, packet: *const Packet) -> u64 {
     // SAFETY: the caller's, or null, which it never is.
     let Some(packet) = (unsafe { packet.as_ref() }) else { return 0 };
+    if globals().link != Link::Ethernet as u32 && packet.destination.bits[0] >> 54 == LINK_LOCAL {
+        return 1;
+    }
     // SAFETY: all of it are numbers.
     let mut asked: bpf_fib_lookup = unsafe { core::mem::zeroed() };
     asked.family = AF_INET6;

@@ -52,6 +52,26 @@ fn packets_on_a_tun_device_are_limited_by_their_source() {
 }
 
 #[test]
+fn what_a_router_sends_on_into_a_tunnel_is_no_neighbour_discovery() {
+    isolated(|| {
+        let tun = Tun::new("tun0");
+        ip("addr add fd02::1/64 dev tun0 nodad");
+        fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+        let _daemon = Daemon::start(&config_for("[tun0]", &[FIVE]));
+        let solicitation = [&[135, 0, 0, 0][..], &[0; 20]].concat();
+        let packet = without_ethernet(frames::ipv6(V6.into(), frames::ICMPV6, 255, &solicitation));
+        for destination in ["fe80::7", "fd02::7", "fd02::1", "ff02::1"] {
+            let destination: std::net::Ipv6Addr = destination.parse().unwrap();
+            let packet = [&packet[..24], &destination.octets(), &packet[40..]].concat();
+            (0..20).for_each(|_| tun.send(&packet));
+        }
+        let status = judged(80);
+        assert_eq!(reason(&status, "neighbour_discovery").packets, 40);
+        assert_eq!(rule(&status, "every"), (5, 35));
+    });
+}
+
+#[test]
 fn rules_ask_for_all_of_a_packet_without_an_ethernet_header() {
     isolated(|| {
         let tun = Tun::new("tun0");
