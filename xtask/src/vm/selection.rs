@@ -24,6 +24,7 @@ const SELECTED: &[&str] = &[
     "stacked::a_port_gets_the_program_before_its_bridge",
     "stacked::slaves_get_the_program_before_their_bond",
     "sources::packets_of_every_kind_obey_a_limit_by_source",
+    "sources::what_a_router_forwards_is_no_neighbour_discovery",
     "limits::allowed_sources_lose_nothing_and_others_do",
     "interfaces::a_source_has_one_bucket_on_all_interfaces",
     "interfaces::long_packets_are_limited_too",
