@@ -59,7 +59,7 @@ fn what_a_router_sends_on_into_a_tunnel_is_no_neighbour_discovery() {
         fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
         let _daemon = Daemon::start(&config_for("[tun0]", &[FIVE]));
         let solicitation = [&[135, 0, 0, 0][..], &[0; 20]].concat();
-        let packet = without_ethernet(frames::ipv6(V6.into(), frames::ICMPV6, 255, &solicitation));
+        let packet = without_ethernet(frames::ipv6(V6, frames::ICMPV6, 255, &solicitation));
         for destination in ["fe80::7", "fd02::7", "fd02::1", "ff02::1"] {
             let destination: std::net::Ipv6Addr = destination.parse().unwrap();
             let packet = [&packet[..24], &destination.octets(), &packet[40..]].concat();
