@@ -13,6 +13,8 @@ mount -t tmpfs tmpfs /tmp
 mount -t bpf bpf /sys/fs/bpf
 /bin/ip link set lo up
 modprobe virtio_pci && modprobe virtio_net
+# Nobody asks for its device file before that is there.
+modprobe tun
 {
     read -r seconds rest </proc/uptime
     echo "guest: Linux $(uname -r), up after $seconds s"
