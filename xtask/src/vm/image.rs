@@ -20,7 +20,7 @@ pub const STATUS: &str = "guest: the tests ended with status ";
 const STARTED: [&str; 5] = ["ip", "setpriv", "prlimit", "script", "wg"];
 
 /// Kinds of network devices that tests make. The kernel loads what they depend on.
-const MODULES: [&str; 15] = [
+const MODULES: [&str; 16] = [
     "veth",
     "dummy",
     "ifb",
@@ -34,6 +34,7 @@ const MODULES: [&str; 15] = [
     "wireguard",
     "8021q",
     "bonding",
+    "bridge",
     "tun",
     "vxlan",
 ];

@@ -21,7 +21,6 @@ const SELECTED: &[&str] = &[
     "raw_ip::packets_on_a_tun_device_are_limited_by_their_source",
     "raw_ip::a_tag_without_an_id_hides_no_packet",
     "joined::a_frame_longer_than_the_mtu_counts_as_many_packets_as_its_bytes_make",
-    "stacked::a_port_gets_the_program_before_its_bridge",
     "stacked::slaves_get_the_program_before_their_bond",
     "sources::packets_of_every_kind_obey_a_limit_by_source",
     "sources::what_a_router_forwards_is_no_neighbour_discovery",
