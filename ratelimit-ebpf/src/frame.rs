@@ -35,7 +35,7 @@ impl<const WHOLE: bool> XdpFrame<WHOLE> {
     /// All bytes of the packet, those in further buffers included, those of an outer tunnel not.
     #[inline(always)]
     pub fn wire_length(&self) -> u64 {
-        dry_run::wire_length().unwrap_or(self.length - packet::outer_length(self))
+        dry_run::wire_length().unwrap_or(self.length.saturating_sub(packet::outer_length(self)))
     }
 }
 
