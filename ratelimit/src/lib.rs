@@ -4,8 +4,10 @@
 // These macros panic when the stream can't be written: `cli::output` has what does not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod answers;
 pub mod application;
 pub mod cli;
+mod client_address;
 pub mod clock;
 pub mod compile;
 pub mod config;
@@ -14,7 +16,6 @@ pub mod daemon;
 pub mod dataplane;
 pub mod events;
 mod http1;
-mod limit_headers;
 pub mod limiter;
 pub mod metrics;
 mod object;

@@ -65,6 +65,16 @@ impl fmt::Write for Escaping<'_, '_> {
     }
 }
 
+/// Bytes of a name that answers show: proxies refuse answers with long headers, and let requests pass then; and a body can be
+/// about thousands of descriptors with one name.
+pub const MOST_NAME: usize = 128;
+
+/// What answers show of a name.
+#[must_use]
+pub fn beginning(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MOST_NAME)]
+}
+
 /// A number with commas between thousands.
 #[derive(Debug)]
 pub struct Thousands(pub u64);

@@ -2,8 +2,9 @@
 //!
 //! It decides in the program's own memory, by a [`Limiter`] and a key that is made of each request, or by a [`Service`] with
 //! rules by domain and descriptors. A denied request never reaches the service inside; it gets 429, over gRPC
-//! RESOURCE_EXHAUSTED, and all answers get the headers that the daemon's have. The 429 comes with problem details where the
-//! service's bodies are those of axum or tonic, `Full<Bytes>` or `String`; other bodies are empty.
+//! RESOURCE_EXHAUSTED, and all answers get the headers that the daemon's have. The 429 comes with problem details. Bodies of
+//! axum and tonic, `Full<Bytes>` and `String` are made of them as they are; for others, or for another text, see
+//! [`RateLimitLayer::denied_body`].
 //!
 //! ```
 //! use std::num::NonZeroU64;
@@ -43,6 +44,7 @@ use pin_project_lite::pin_project;
 
 pub use self::{
     client_address::ClientAddress,
+    denied::{DeniedBody, NoBody, ProblemDetails, TextBody},
     judge::{ByDescriptors, ByKey, Judge, KeyExtractor, OnRequestError, Verdict},
 };
 use crate::{
@@ -51,9 +53,10 @@ use crate::{
 
 /// Limits the requests to the services that it wraps, all of them together.
 #[derive(Debug)]
-pub struct RateLimitLayer<J> {
+pub struct RateLimitLayer<J, D = ProblemDetails> {
     judge: Arc<J>,
     headers: AnswerHeaders,
+    denied_body: D,
 }
 
 impl<F, C: Clock, S: Store> RateLimitLayer<ByKey<F, C, S>> {
@@ -79,25 +82,45 @@ impl<J> RateLimitLayer<J> {
     /// By a judge of your own.
     #[must_use]
     pub fn new(judge: J) -> Self {
-        Self { judge: Arc::new(judge), headers: AnswerHeaders::default() }
+        Self { judge: Arc::new(judge), headers: AnswerHeaders::default(), denied_body: ProblemDetails }
     }
+}
 
+impl<J, D> RateLimitLayer<J, D> {
     /// With other headers than all.
     #[must_use]
     pub const fn headers(mut self, headers: AnswerHeaders) -> Self {
         self.headers = headers;
         self
     }
-}
 
-impl<J> Clone for RateLimitLayer<J> {
-    fn clone(&self) -> Self {
-        Self { judge: Arc::clone(&self.judge), headers: self.headers }
+    /// With other bodies of answers to denied requests: a function that makes one of the problem details' text, or
+    /// [`NoBody`]. Over gRPC there is none.
+    ///
+    /// ```
+    /// use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
+    /// use hyper::body::Bytes;
+    /// # use ratelimit::{limiter::Limiter, tower::RateLimitLayer};
+    /// # fn layer(limiter: Limiter) {
+    /// # let layer = RateLimitLayer::by_key(limiter, |_: &http::Request<String>| Some(1));
+    ///
+    /// let layer = layer.denied_body(|problem: String| BoxBody::new(Full::<Bytes>::from(problem)));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn denied_body<E>(self, denied_body: E) -> RateLimitLayer<J, E> {
+        RateLimitLayer { judge: self.judge, headers: self.headers, denied_body }
     }
 }
 
-impl<I, J> Layer<I> for RateLimitLayer<J> {
-    type Service = RateLimit<I, J>;
+impl<J, D: Clone> Clone for RateLimitLayer<J, D> {
+    fn clone(&self) -> Self {
+        Self { judge: Arc::clone(&self.judge), headers: self.headers, denied_body: self.denied_body.clone() }
+    }
+}
+
+impl<I, J, D: Clone> Layer<I> for RateLimitLayer<J, D> {
+    type Service = RateLimit<I, J, D>;
 
     fn layer(&self, inner: I) -> Self::Service {
         RateLimit { inner, layer: self.clone() }
@@ -106,22 +129,23 @@ impl<I, J> Layer<I> for RateLimitLayer<J> {
 
 /// A service whose requests are limited.
 #[derive(Debug)]
-pub struct RateLimit<I, J> {
+pub struct RateLimit<I, J, D = ProblemDetails> {
     inner: I,
-    layer: RateLimitLayer<J>,
+    layer: RateLimitLayer<J, D>,
 }
 
-impl<I: Clone, J> Clone for RateLimit<I, J> {
+impl<I: Clone, J, D: Clone> Clone for RateLimit<I, J, D> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<I, J, B, R> TowerService<Request<B>> for RateLimit<I, J>
+impl<I, J, D, B, R> TowerService<Request<B>> for RateLimit<I, J, D>
 where
     I: TowerService<Request<B>, Response = Response<R>>,
     J: Judge<B>,
-    R: Default + 'static,
+    D: DeniedBody<R>,
+    R: Default,
 {
     type Response = Response<R>;
     type Error = I::Error;
@@ -136,7 +160,8 @@ where
             Verdict::Unlimited => None,
             Verdict::Allowed(headers) => Some(headers),
             Verdict::Denied { headers, violated } => {
-                let response = Some(denied::answer(request.headers(), headers, &violated));
+                let denied_body = &self.layer.denied_body;
+                let response = Some(denied::answer(request.headers(), headers, &violated, denied_body));
                 return Answering { from: From::Layer { response } };
             }
         };

@@ -13,11 +13,11 @@ use ratelimit_common::{
 use super::{
     book::{Book, DomainRules, Level, Node, Rule, Step},
     bucket::Bucket,
+    cached::Cached,
     counters::{Label, Registry},
     response::RuleIdentity,
 };
 use crate::{
-    limit_headers::LimitHeaders,
     policy::application::{
         AnswerHeaders, Application, Auth, DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio,
         Quantity, RequestLimit, RequestRate, TimeUnit, metric_label,
@@ -216,15 +216,14 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
         // One limit is taken for each rate, in the order of `entries_of`.
         let enrolled = rate_of(rule).and_then(|rate| Some((rate, self.enrolled.next()?)));
         let bucket = enrolled.map(|(rate, (limit, account))| Bucket::new(rate, limit, account, self.near));
-        let mut identity = RuleIdentity {
+        let identity = RuleIdentity {
             domain: domain.name.clone(),
             key: metric_label(path.iter().copied()),
             name: limit.name.clone(),
             metadata: rule.metadata.clone(),
             order,
-            headers: None,
+            cached: Cached::default(),
         };
-        identity.headers = bucket.map(|bucket| LimitHeaders::new(identity.label(), bucket.current));
         let label = Label { domain: domain.name.clone(), key: identity.key.clone() };
         let steps: Vec<Step> = path.iter().map(|rule| step(rule)).collect();
         let detailed = rule.detailed_metric;

@@ -30,6 +30,7 @@
 
 mod book;
 mod bucket;
+mod cached;
 mod counters;
 mod decide;
 mod generation;
@@ -45,6 +46,7 @@ mod values;
 mod wait;
 
 pub use self::{
+    cached::Cached,
     counters::{DomainCounts, Label, RuleCounts},
     generation::Settings,
     request::{Descriptor, LimitOverride, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request, RequestError},

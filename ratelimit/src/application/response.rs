@@ -6,7 +6,8 @@ use ratelimit_common::time::Nanos;
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use crate::{limit_headers::LimitHeaders, policy::application::TimeUnit};
+use super::cached::Cached;
+use crate::policy::application::TimeUnit;
 
 /// What is left of a limit that there is none of.
 pub const UNLIMITED: u64 = u32::MAX as u64;
@@ -97,8 +98,8 @@ pub struct RuleIdentity {
     pub metadata: Option<Value>,
     /// Its place among all rules.
     pub order: u32,
-    /// What headers say of its limit, if it has one.
-    pub(crate) headers: Option<LimitHeaders>,
+    /// What those who answer have made of it.
+    pub cached: Cached,
 }
 
 impl Response {

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     config::limit::format_limit,
-    limit_headers::beginning,
     policy::application::{LIMITS_OF_REQUESTS, RequestRate},
+    text::beginning,
 };
 
 /// What is in force about requests.

@@ -12,7 +12,10 @@ use std::{
 use tracing::warn;
 
 use super::counters::{Label, RuleCounters, RuleCounts};
-use crate::{limit_headers::beginning, store::KeyHash, text::Shown};
+use crate::{
+    store::KeyHash,
+    text::{Shown, beginning},
+};
 
 /// Labels that values make for one rule at most; what comes later counts under the rule's own label.
 pub const MOST_VALUE_LABELS: usize = 1_000;

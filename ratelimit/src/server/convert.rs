@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use prost_types::{Duration, ListValue, Struct, Value, value::Kind};
 
 use super::{
-    answer,
     proto::envoy::{
         config::core::v3::HeaderValue,
         service::ratelimit::v3::{
@@ -23,9 +22,10 @@ use super::{
     },
 };
 use crate::{
+    answers,
     application::{Code, CurrentLimit, Descriptor, LimitOverride, Request, Response, Status},
-    limit_headers::beginning,
     policy::application::{AnswerHeaders, TimeUnit},
+    text::beginning,
 };
 
 /// Bytes that are shown of an entry. It counts as a whole.
@@ -132,7 +132,7 @@ fn headers(response: &Response, wanted: AnswerHeaders) -> Vec<HeaderValue> {
         let value = value.to_str().unwrap_or_default().to_owned();
         HeaderValue { key: name.as_str().to_owned(), value, raw_value: Vec::new() }
     };
-    answer::headers(response, wanted).iter().map(header).collect()
+    answers::headers(response, wanted).iter().map(header).collect()
 }
 
 /// For Envoy's later filters, if a rule has something for them, or the request passes only for a time.

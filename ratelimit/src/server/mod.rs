@@ -4,9 +4,7 @@
 //! They run on threads of their own, so nothing that they do delays the control socket or a reload. They decide nothing.
 
 mod activity;
-pub(crate) mod answer;
 mod budget;
-pub mod client;
 mod connection;
 mod convert;
 mod deadline;

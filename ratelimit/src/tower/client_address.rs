@@ -7,7 +7,7 @@ use http::Request;
 use tonic::transport::server::TcpConnectInfo;
 
 use super::KeyExtractor;
-use crate::{policy::Prefix, server::client};
+use crate::{client_address, policy::Prefix};
 
 /// The address of the client behind trusted proxies, or the network around it.
 ///
@@ -38,7 +38,7 @@ impl<B> KeyExtractor<B> for ClientAddress {
         let around = |address: IpAddr| {
             Prefix::around(address, if address.is_ipv4() { self.ipv4.min(32) } else { self.ipv6.min(128) })
         };
-        Some(client::client(request.headers(), peer(request), self.trusted_hops).and_then(around))
+        Some(client_address::client(request.headers(), peer(request), self.trusted_hops).and_then(around))
     }
 }
 

@@ -1,19 +1,84 @@
 //! What a denied request gets.
 
-use std::any::{Any, TypeId};
-
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
 
-use crate::server::answer::{self, QuotaExceeded};
+use crate::answers::{self, QuotaExceeded};
+
+/// Makes the body of the answer to a denied request. Any function or closure from the text of its problem details does.
+pub trait DeniedBody<R> {
+    /// The body with that text; `None` if the answer is to have none.
+    fn body(&self, problem: String) -> Option<R>;
+}
+
+impl<F: Fn(String) -> R, R> DeniedBody<R> for F {
+    fn body(&self, problem: String) -> Option<R> {
+        Some(self(problem))
+    }
+}
+
+/// Problem details (RFC 9457), for services whose bodies can be made of text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProblemDetails;
+
+impl<R: TextBody> DeniedBody<R> for ProblemDetails {
+    fn body(&self, problem: String) -> Option<R> {
+        Some(R::from_text(problem))
+    }
+}
+
+/// None: all that the answer says is in its headers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBody;
+
+impl<R> DeniedBody<R> for NoBody {
+    fn body(&self, _: String) -> Option<R> {
+        None
+    }
+}
+
+/// A type of bodies that can be made of text.
+#[diagnostic::on_unimplemented(
+    message = "the layer can't make `{Self}` of the problem details of a denied request",
+    note = "give it a function that does: `.denied_body(|problem: String| ...)`, or `.denied_body(NoBody)`"
+)]
+pub trait TextBody {
+    /// The body with that text.
+    fn from_text(text: String) -> Self;
+}
+
+impl TextBody for Body {
+    fn from_text(text: String) -> Self {
+        text.into()
+    }
+}
+
+impl TextBody for tonic::body::Body {
+    fn from_text(text: String) -> Self {
+        Self::new(Full::<Bytes>::from(text))
+    }
+}
+
+impl TextBody for Full<Bytes> {
+    fn from_text(text: String) -> Self {
+        text.into()
+    }
+}
+
+impl TextBody for String {
+    fn from_text(text: String) -> Self {
+        text
+    }
+}
 
 /// The answer to a request with the first headers; it has the second ones.
-pub fn answer<R: Default + 'static>(
+pub fn answer<R: Default>(
     asked: &HeaderMap,
     headers: HeaderMap,
     violated: &[String],
+    body: &impl DeniedBody<R>,
 ) -> Response<R> {
     let mut response = Response::new(R::default());
     *response.headers_mut() = headers;
@@ -29,30 +94,14 @@ pub fn answer<R: Default + 'static>(
     let status = StatusCode::TOO_MANY_REQUESTS;
     *response.status_mut() = status;
     let violated: Vec<&str> = violated.iter().map(String::as_str).collect();
-    if let Some(body) = body(answer::json(&QuotaExceeded::new(status, &violated, None::<()>))) {
+    let problem = answers::json(&QuotaExceeded::new(status, &violated, None::<()>));
+    if let Some(body) = body.body(String::from_utf8(problem).unwrap_or_default()) {
         *response.body_mut() = body;
-        response.headers_mut().insert(header::CONTENT_TYPE, answer::PROBLEM);
+        response.headers_mut().insert(header::CONTENT_TYPE, answers::PROBLEM);
     }
     response
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
-}
-
-/// A body of this type with that text, for the types that are known. A bound on what can be made of text would shut out
-/// services with other bodies, tonic's among them.
-fn body<R: 'static>(text: Vec<u8>) -> Option<R> {
-    let wanted = TypeId::of::<R>();
-    let body: Box<dyn Any> = if wanted == TypeId::of::<Body>() {
-        Box::new(Body::from(text))
-    } else if wanted == TypeId::of::<Full<Bytes>>() {
-        Box::new(Full::<Bytes>::from(text))
-    } else if wanted == TypeId::of::<tonic::body::Body>() {
-        Box::new(tonic::body::Body::new(Body::from(text)))
-    } else {
-        // Only strings are left.
-        Box::new(String::from_utf8(text).unwrap_or_default())
-    };
-    body.downcast().ok().map(|body| *body)
 }

@@ -5,12 +5,11 @@ use std::{borrow::Cow, hash::Hash, sync::Arc};
 use http::{HeaderMap, Request};
 
 use crate::{
+    answers::{self, Figures, LimitHeaders},
     application::{self, CurrentLimit, Service},
     clock::Clock,
-    limit_headers::LimitHeaders,
     limiter::{Decision, Limiter, Nanos, Rule},
     policy::application::AnswerHeaders,
-    server::answer::{self, Figures},
     store::Store,
 };
 
@@ -76,7 +75,7 @@ where
         let violated = decision.rule().map(Rule::name);
         verdict(
             decision.allowed(),
-            answer::of_limit(figures(&decision).as_ref(), headers),
+            answers::of_limit(figures(&decision).as_ref(), headers),
             violated.as_slice(),
         )
     }
@@ -143,8 +142,8 @@ where
         let Some(question) = (self.describe)(request) else { return Verdict::Unlimited };
         match self.service.decide(&question) {
             Ok(response) => {
-                let violated = answer::violated(&response);
-                verdict(response.allowed(), answer::headers(&response, headers), &violated)
+                let violated = answers::violated(&response);
+                verdict(response.allowed(), answers::headers(&response, headers), &violated)
             }
             Err(_) if self.on_request_error == OnRequestError::Allow => Verdict::Unlimited,
             Err(_) => Verdict::Denied { headers: HeaderMap::new(), violated: Vec::new() },

@@ -11,7 +11,10 @@ use ratelimit::{
     clock::FakeClock,
     limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rate, Rule},
     policy::application::AnswerHeaders,
-    tower::{ByDescriptors, ClientAddress, KeyExtractor, OnRequestError, RateLimitLayer},
+    tower::{
+        ByDescriptors, ClientAddress, DeniedBody, KeyExtractor, NoBody, OnRequestError, ProblemDetails,
+        RateLimitLayer,
+    },
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -92,21 +95,28 @@ async fn grpc_callers_get_a_status() {
 }
 
 #[tokio::test]
-async fn bodies_of_known_types_get_the_problem_and_others_none() {
-    async fn denied<R: Default + 'static>() -> Response<R> {
+async fn bodies_of_known_types_get_the_problem_and_others_what_is_made_for_them() {
+    async fn denied<R: Default>(body: impl DeniedBody<R> + Clone) -> Response<R> {
         let limiter = limiter(&FakeClock::new(START));
         assert!(limiter.check("x", 3).allowed());
         let layer = RateLimitLayer::by_key(limiter, |_: &Request<Body>| Some("x"));
+        let layer = layer.denied_body(body);
         let inside = service_fn(|_| async { Ok::<_, Infallible>(Response::new(R::default())) });
         layer.layer(inside).oneshot(request("x")).await.unwrap()
     }
-    let string = denied::<String>().await;
+    let string = denied::<String>(ProblemDetails).await;
     assert!(string.body().contains("per-user"), "{string:?}");
     let text = string.into_body();
-    let full = denied::<Full<Bytes>>().await.into_body().collect().await.unwrap().to_bytes();
-    let tonic = denied::<tonic::body::Body>().await.into_body().collect().await.unwrap().to_bytes();
+    let full = denied::<Full<Bytes>>(ProblemDetails).await.into_body().collect().await.unwrap().to_bytes();
+    let tonic =
+        denied::<tonic::body::Body>(ProblemDetails).await.into_body().collect().await.unwrap().to_bytes();
     assert_eq!((full.as_ref(), tonic.as_ref()), (text.as_bytes(), text.as_bytes()));
-    let empty = denied::<Empty<Bytes>>().await;
+    let own = denied(|problem: String| problem.into_bytes()).await;
+    assert_eq!(
+        (header(&own, "content-type"), own.body()),
+        (Some("application/problem+json"), &text.into_bytes())
+    );
+    let empty = denied::<Empty<Bytes>>(NoBody).await;
     assert_eq!((empty.status().as_u16(), header(&empty, "content-type")), (429, None));
 }
 

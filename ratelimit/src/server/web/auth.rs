@@ -5,12 +5,13 @@ use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, request::Parts};
 
 use super::{
-    super::{answer, connection::PeerAddress, state::State},
+    super::{connection::PeerAddress, state::State},
     Problem,
     facts::Shown,
     no_store, problem,
 };
 use crate::{
+    answers,
     application::{Descriptor, Request},
     policy::application::Auth,
 };
@@ -31,7 +32,7 @@ pub fn answer(state: &State, PeerAddress(peer): PeerAddress, head: &Parts) -> Re
         return Ok((no_store(), ()).into_response());
     }
     let response = in_force.decide(&request).map_err(Problem::bad)?;
-    let headers = answer::of_http(&response, settings.headers);
+    let headers = answers::of_http(&response, settings.headers);
     if response.allowed() {
         return Ok((headers, ()).into_response());
     }

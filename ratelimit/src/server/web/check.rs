@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize, Serializer, de::IgnoredAny, ser::SerializeSt
 use smallvec::SmallVec;
 
 use super::{
-    super::{answer, limits, state::State},
+    super::{limits, state::State},
     JSON, Problem,
     costs::Cost,
     no_store, problem, text, with,
 };
 use crate::{
+    answers,
     application::{self, Code, Descriptor, LimitOverride, Request, Status},
     limiter::Nanos,
     object::Object,
@@ -73,9 +74,9 @@ pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
     };
     let in_force = state.in_force();
     let response = in_force.decide(&question.into()).map_err(Problem::bad)?;
-    let (members, headers) = (Members(&response), answer::of_http(&response, in_force.settings().headers));
+    let (members, headers) = (Members(&response), answers::of_http(&response, in_force.settings().headers));
     Ok(if response.allowed() {
-        with(StatusCode::OK, headers, JSON, answer::json(&members))
+        with(StatusCode::OK, headers, JSON, answers::json(&members))
     } else {
         problem::denied(StatusCode::TOO_MANY_REQUESTS, &response, headers, Some(members))
     })
@@ -113,7 +114,7 @@ fn many(state: &State, text: &str) -> Result<Response, Problem> {
         Ok(response) => One::Members(Members(response)),
         Err(error) => One::Error { error: Shown(error).to_string() },
     });
-    let answers = answer::json(&Answers { answers: answers.collect() });
+    let answers = answers::json(&Answers { answers: answers.collect() });
     Ok(with(StatusCode::OK, no_store(), JSON, answers))
 }
 
@@ -173,7 +174,7 @@ impl Serialize for Member<'_> {
 }
 
 fn numbers<S: SerializeStruct>(members: &mut S, status: &Status) -> Result<(), S::Error> {
-    members.serialize_field("rule", answer::name_of(status))?;
+    members.serialize_field("rule", answers::name_of(status))?;
     members.serialize_field("limit", &status.limit.map(|limit| limit.capacity))?;
     members.serialize_field("remaining", &status.remaining)?;
     members.serialize_field("reset_after", &seconds(status.reset_after))?;

@@ -8,7 +8,7 @@ use serde::{
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
 
-use crate::limit_headers::beginning;
+use crate::text::beginning;
 
 /// A value like that.
 pub struct Distinct;

@@ -5,8 +5,10 @@ use std::{borrow::Cow, net::IpAddr};
 
 use http::{HeaderMap, HeaderValue, Method, Uri};
 
-use super::super::client;
-use crate::policy::application::{Facts, target};
+use crate::{
+    client_address,
+    policy::application::{Facts, target},
+};
 
 /// Where proxies put the method, in the order of belief.
 const METHOD: [&str; 2] = ["x-forwarded-method", "x-original-method"];
@@ -26,7 +28,7 @@ pub struct Shown<'r> {
 impl<'r> Shown<'r> {
     /// By a request that came from `peer`.
     pub fn new(request: &'r http::request::Parts, peer: Option<IpAddr>, trusted_hops: u8) -> Self {
-        let client = client::client(&request.headers, peer, trusted_hops);
+        let client = client_address::client(&request.headers, peer, trusted_hops);
         Self { headers: &request.headers, method: &request.method, uri: &request.uri, client }
     }
 

@@ -9,7 +9,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
 use super::{
     super::{
-        answer, convert,
+        convert,
         proto::{DESCRIPTORS, wire::envoy::service::ratelimit::v3::RateLimitRequest},
         state::State,
     },
@@ -17,6 +17,7 @@ use super::{
     distinct::Distinct,
     text, with,
 };
+use crate::answers;
 
 /// The messages' descriptors.
 struct Messages {
@@ -45,7 +46,7 @@ pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
     written.transcode_from(&message).map_err(internal)?;
     let written = serde_json::to_vec(&written).map_err(internal)?;
     let status = if response.allowed() { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
-    Ok(with(status, answer::of_http(&response, headers), JSON, written))
+    Ok(with(status, answers::of_http(&response, headers), JSON, written))
 }
 
 fn read(messages: &Messages, text: &str) -> Result<RateLimitRequest, Problem> {

@@ -13,13 +13,13 @@ mod text;
 
 pub use self::problem::Problem;
 use super::{
-    answer::NO_STORE,
     budget::Metered,
     connection::PeerAddress,
     limits,
     state::State,
     unjudged::{self, Unjudged},
 };
+use crate::answers::NO_STORE;
 use axum::{
     body::Body,
     response::{IntoResponse as _, Response},

@@ -5,14 +5,12 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{
-    super::{
-        answer::{self, QuotaExceeded},
-        state::State,
-    },
-    no_store, with,
+use super::{super::state::State, no_store, with};
+use crate::{
+    answers::{self, QuotaExceeded},
+    application,
+    text::Shown,
 };
-use crate::{application, text::Shown};
 
 /// A request that can't be answered.
 #[derive(Debug)]
@@ -47,7 +45,7 @@ impl IntoResponse for Problem {
             "status": self.status.as_u16(),
             "detail": self.detail,
         });
-        with(self.status, no_store(), answer::PROBLEM, body.to_string().into())
+        with(self.status, no_store(), answers::PROBLEM, body.to_string().into())
     }
 }
 
@@ -58,7 +56,7 @@ pub fn denied<M: Serialize>(
     headers: HeaderMap,
     members: Option<M>,
 ) -> Response {
-    let violated = answer::violated(response);
+    let violated = answers::violated(response);
     let problem = QuotaExceeded::new(status, &violated, members);
-    with(status, headers, answer::PROBLEM, answer::json(&problem))
+    with(status, headers, answers::PROBLEM, answers::json(&problem))
 }

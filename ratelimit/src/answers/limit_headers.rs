@@ -1,22 +1,16 @@
 //! What headers say of a limit: `X-RateLimit-Limit`, and the pair `RateLimit-Policy` and `RateLimit` of the IETF's
-//! draft-ietf-httpapi-ratelimit-headers. What is the same for all requests is written once, when rules come into force.
+//! draft-ietf-httpapi-ratelimit-headers. What is the same for all requests is written once.
 
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use crate::application::CurrentLimit;
-
-/// Bytes of a name that are shown: proxies refuse answers with long headers, and let requests pass then; and a body can be
-/// about thousands of descriptors with one name.
-const MOST_NAME: usize = 128;
+use crate::{
+    application::CurrentLimit,
+    text::{MOST_NAME, beginning},
+};
 
 /// The largest integer that a structured field can have (RFC 9651, section 3.3.1).
 const MOST: u64 = 999_999_999_999_999;
-
-/// What is shown of a name.
-pub fn beginning(name: &str) -> &str {
-    &name[..name.floor_char_boundary(MOST_NAME)]
-}
 
 /// Values of headers about a limit.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use serde::Serialize;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use super::limit_headers::{LimitHeaders, number};
 use crate::{
-    application::{Code, Response, Status},
-    limit_headers::{LimitHeaders, beginning, number},
+    application::{Code, CurrentLimit, Response, Status},
     policy::application::AnswerHeaders,
+    text::beginning,
 };
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -61,15 +61,20 @@ pub fn headers(response: &Response, wanted: AnswerHeaders) -> HeaderMap {
 
 fn figures<'r>(response: &Response, status: &'r Status) -> Option<Figures<'r>> {
     let limit = status.limit?;
-    let of_rule = status.rule.as_ref().and_then(|rule| rule.headers.as_ref());
-    let of_request = || Cow::Owned(LimitHeaders::new(OF_REQUEST, limit));
     Some(Figures {
-        of_limit: of_rule.map_or_else(of_request, Cow::Borrowed),
+        of_limit: limit_headers(status, limit),
         remaining: status.remaining,
         denied: !response.allowed(),
         wait: status.retry_after_seconds(),
         next: status.next_after_seconds(),
     })
+}
+
+/// What is the same in all answers about a rule's limit is written once for each generation of rules.
+fn limit_headers(status: &Status, limit: CurrentLimit) -> Cow<'_, LimitHeaders> {
+    let Some(rule) = &status.rule else { return Cow::Owned(LimitHeaders::new(OF_REQUEST, limit)) };
+    let new = || LimitHeaders::new(rule.label(), limit);
+    rule.cached.get_or_init(new).map_or_else(|| Cow::Owned(new()), Cow::Borrowed)
 }
 
 /// The headers about a limit, if any applies. Of requests that pass, how long answers may be kept is for others to say.
@@ -105,40 +110,4 @@ pub fn name_of(status: &Status) -> &str {
 pub fn violated(response: &Response) -> Vec<&str> {
     let is_over = |status: &&Status| status.code == Code::OverLimit;
     response.statuses.iter().filter(is_over).map(name_of).collect()
-}
-
-/// The type of problem details (RFC 9457).
-pub const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-
-/// The type of a denied request's problem.
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-
-/// The problem of a request that is over limits.
-#[derive(Debug, Serialize)]
-pub struct QuotaExceeded<'a, M> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    title: &'static str,
-    status: u16,
-    #[serde(rename = "violated-policies")]
-    violated: &'a [&'a str],
-    /// What else there is to say.
-    #[serde(flatten)]
-    members: Option<M>,
-}
-
-impl<'a, M: Serialize> QuotaExceeded<'a, M> {
-    /// Of the limits with these names.
-    pub fn new(status: StatusCode, violated: &'a [&'a str], members: Option<M>) -> Self {
-        Self { kind: QUOTA_EXCEEDED, title: "Quota exceeded", status: status.as_u16(), violated, members }
-    }
-}
-
-/// What most answers are shorter than as text.
-const USUAL_LENGTH: usize = 512;
-
-/// As text. Nothing that answers are made of fails to be written.
-pub fn json(value: &impl Serialize) -> Vec<u8> {
-    let mut text = Vec::with_capacity(USUAL_LENGTH);
-    serde_json::to_writer(&mut text, value).map_or_else(|_| Vec::new(), |()| text)
 }
