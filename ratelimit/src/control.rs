@@ -2,10 +2,8 @@
 //! line asks it.
 
 mod listen;
-mod peer;
 mod routes;
 mod served;
-mod socket;
 
 use std::{
     io,
@@ -28,16 +26,20 @@ use thiserror::Error;
 use tokio::{net::UnixStream, sync::oneshot};
 
 pub use self::listen::listen;
-use self::peer::{Peer, peer};
 pub use self::{
-    routes::{Kernel, Layers, MOST_RULES},
+    routes::{Kernel, Layers, MOST_RULES, serve},
     served::{of_another, served},
-    socket::{ControlSocket, check_place as check_socket_place, remove_left_over},
+};
+pub use crate::server::socket::{
+    ControlSocket, SocketError, check_place as check_socket_place, remove_left_over,
 };
 use crate::{
     dataplane::{ADVICE, BanStatus, BucketStatus},
     policy::InstanceName,
-    server::LayerStatus,
+    server::{
+        LayerStatus,
+        peer::{Peer, peer},
+    },
 };
 
 /// Takes the answer back to who asked: what was done, or why it was not.
@@ -89,9 +91,9 @@ pub struct AnsweredBuckets {
 /// What can go wrong with the control socket.
 #[derive(Debug, Error)]
 pub enum ControlError {
-    /// Another daemon answers there.
-    #[error("{path}: another daemon answers there: give this one another `control:`", path = .0.display())]
-    Taken(PathBuf),
+    /// Its file.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     /// There is no place for it.
     #[error(
         "no place for the control socket: without root it is in $XDG_RUNTIME_DIR, which is not set; set that or `control:`"
@@ -108,27 +110,6 @@ pub enum ControlError {
     /// There is a daemon, and it does not answer.
     #[error("{path}: its daemon does not answer", path = .0.display())]
     Stuck(PathBuf),
-    /// Something that is no socket stands where it is to be.
-    #[error("{path}: {kind}, not a socket, and left alone: give `control:` another path", path = path.display())]
-    NotASocket {
-        /// Where.
-        path: PathBuf,
-        /// What it is.
-        kind: &'static str,
-    },
-    /// It, or a directory for it, can't be made.
-    #[error(
-        "{path}: can't make {what} ({source}): set `control:` to a path where this user may make files",
-        path = path.display()
-    )]
-    Make {
-        /// Where the socket is to be.
-        path: PathBuf,
-        /// What can't be made.
-        what: String,
-        /// Why not.
-        source: io::Error,
-    },
     /// The daemon could not do it.
     #[error("the daemon answers: {0}")]
     Refused(String),

@@ -115,7 +115,7 @@ async fn serve(
     let bans = bans.map(std::sync::Arc::new);
     let instance = running.instance().clone();
     let kernel = bans.clone().map(|bans| Kernel { bans, events: Hub::start(&instance) });
-    let control = socket.serve(&instance, sender, Layers { kernel, requests: running.overview() });
+    let control = control::serve(socket, &instance, sender, Layers { kernel, requests: running.overview() });
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();

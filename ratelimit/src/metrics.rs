@@ -2,7 +2,6 @@
 
 mod network;
 mod places;
-mod requests;
 mod server;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,11 +12,9 @@ use prometheus_client::{
 };
 
 use self::network::Network;
-pub use self::{
-    requests::Requests,
-    server::{MetricsError, Server},
-};
+pub use self::server::{MetricsError, Server};
 use crate::policy::InstanceName;
+pub use crate::server::metrics::Requests;
 
 /// All metrics of a daemon.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! `build`: the daemon's binary. `ratelimit/build.rs` builds the BPF object that it embeds.
+//! `build`: the daemon's binary. `ratelimit/dataplane/build.rs` builds the BPF object that it embeds.
 
 use std::path::PathBuf;
 

@@ -25,9 +25,9 @@ use super::{Answer, AskedBuckets, Command, ControlSocket};
 use crate::{
     dataplane::{BanError, BanInForce, BanStatus, Bans, around},
     events::{Hub, MOST_CLIENTS},
-    http1::converse,
     policy::{InstanceName, Prefix, PrefixList},
     server::Overview,
+    server::http1::converse,
 };
 
 /// So many connections at once.
@@ -71,55 +71,52 @@ pub struct Kernel {
     pub events: Hub,
 }
 
-impl ControlSocket {
-    /// Answers until the process ends.
-    ///
-    /// # Errors
-    /// The socket can't be served.
-    pub async fn serve(
-        &self,
-        instance: &InstanceName,
-        commands: mpsc::Sender<Command>,
-        layers: Layers,
-    ) -> io::Result<()> {
-        let listener = UnixListener::from_std(self.listener().try_clone()?)?;
-        let daemon = Daemon { instance: instance.as_str().into(), commands, layers };
-        let routes = Router::new()
-            .route("/detach", routing::post(detach))
-            .route("/reload", routing::post(reload))
-            .route("/observe", routing::post(observe))
-            .route("/buckets", routing::post(buckets))
-            .route("/events", routing::get(listen))
-            .route("/requests/{most}", routing::get(requests))
-            .route("/bans", routing::get(list).post(ban).delete(unban))
-            .layer(DefaultBodyLimit::max(MOST_REQUEST))
-            .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
-            .with_state(daemon);
-        let name = json!({"instance": instance.as_str()});
-        let routes = Router::new()
-            .nest("/v1/instances/{instance}", routes)
-            .route("/v1/instance", routing::get(async || Json(name)));
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        loop {
-            // More wait until one of these ends; those who say nothing for a while are let go.
-            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
-            let (stream, _) = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    warn!(%error, "a connection to the control socket");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            let routes = routes.clone();
-            tokio::spawn(async move {
-                let _place = place;
-                converse(stream, routes, Arc::default()).await;
-            });
-        }
+/// Answers until the process ends.
+///
+/// # Errors
+/// The socket can't be served.
+pub async fn serve(
+    socket: &ControlSocket,
+    instance: &InstanceName,
+    commands: mpsc::Sender<Command>,
+    layers: Layers,
+) -> io::Result<()> {
+    let listener = UnixListener::from_std(socket.listener().try_clone()?)?;
+    let daemon = Daemon { instance: instance.as_str().into(), commands, layers };
+    let routes = Router::new()
+        .route("/detach", routing::post(detach))
+        .route("/reload", routing::post(reload))
+        .route("/observe", routing::post(observe))
+        .route("/buckets", routing::post(buckets))
+        .route("/events", routing::get(listen))
+        .route("/requests/{most}", routing::get(requests))
+        .route("/bans", routing::get(list).post(ban).delete(unban))
+        .layer(DefaultBodyLimit::max(MOST_REQUEST))
+        .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
+        .with_state(daemon);
+    let name = json!({"instance": instance.as_str()});
+    let routes = Router::new()
+        .nest("/v1/instances/{instance}", routes)
+        .route("/v1/instance", routing::get(async || Json(name)));
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        // More wait until one of these ends; those who say nothing for a while are let go.
+        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, _) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(%error, "a connection to the control socket");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let routes = routes.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            converse(stream, routes, Arc::default()).await;
+        });
     }
 }
-
 /// What is common to all paths.
 #[derive(Deserialize)]
 struct OfInstance {

@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     dataplane::{self, TrialStatus, in_one_line},
-    http1::converse,
     policy::InstanceName,
+    server::http1::converse,
 };
 
 /// How long a connection may live. Prometheus makes a new one.

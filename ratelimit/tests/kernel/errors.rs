@@ -11,7 +11,7 @@ use std::{
 use aya::sys::BpfHelper;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use object::{Object as _, ObjectSection as _};
-use ratelimit::dataplane::{Feature, check_kernel, refuse_without};
+use ratelimit::dataplane::{Feature, OBJECT, check_kernel, refuse_without};
 use serde_json::Value;
 
 use crate::{
@@ -264,9 +264,6 @@ fn what_a_kernel_lacks_is_named() {
     assert!(said.contains("bpf_nonsense, in Linux since 99.9") && said.contains(release.trim()), "{said}");
     assert!(!said.contains("bpf_ktime_get_ns"), "{said}");
 }
-
-/// The XDP program, which the build leaves beside what it makes.
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ratelimit-xdp"));
 
 #[test]
 fn of_a_program_that_is_refused_the_verifiers_last_words_are_shown() {

@@ -1,0 +1,181 @@
+//! The shape of `application`.
+
+use crate::{
+    error::{At, Report},
+    fields::{Field, Mapping, Text, Texts},
+    keys,
+};
+
+/// `application`
+#[derive(Debug)]
+pub struct RawApplication {
+    /// Where it stands.
+    pub at: At,
+    /// `rules`
+    pub rules: Option<Texts>,
+    /// Keys whose values are a single word or number, as far as they are given.
+    pub texts: Vec<(&'static str, Text)>,
+    /// Those of `headers`.
+    pub headers: Vec<(&'static str, Text)>,
+    /// `auth`
+    pub auth: Option<RawAuth>,
+    /// `store`
+    pub store: RawStore,
+    /// `listen.grpc`
+    pub grpc: Vec<RawListener>,
+    /// `listen.http`
+    pub http: Vec<RawListener>,
+}
+
+/// `auth`
+#[derive(Debug)]
+pub struct RawAuth {
+    /// `domain`
+    pub domain: Option<Text>,
+    /// Where `descriptors` stands.
+    pub at_descriptors: At,
+    /// Its items: keys and values in order.
+    pub descriptors: Vec<Vec<(Text, Text)>>,
+    /// `deny_status`
+    pub deny_status: Option<Text>,
+    /// `client.ipv4`
+    pub ipv4: Option<Text>,
+    /// `client.ipv6`
+    pub ipv6: Option<Text>,
+}
+
+/// `store`
+#[derive(Debug, Default)]
+pub struct RawStore {
+    /// The word by itself.
+    pub word: Option<Text>,
+    /// `memory.max_keys`
+    pub max_keys: Option<Text>,
+    /// `memory.state_file`
+    pub state_file: Option<Text>,
+}
+
+/// An item of `listen.grpc` or `listen.http`.
+#[derive(Debug)]
+pub struct RawListener {
+    /// The item, or its `address`.
+    pub address: Text,
+    /// `tls`
+    pub tls: Option<RawTls>,
+}
+
+/// `tls`
+#[derive(Debug)]
+pub struct RawTls {
+    /// `cert`
+    pub cert: Text,
+    /// `key`
+    pub key: Text,
+    /// `client_ca`
+    pub client_ca: Option<Text>,
+}
+
+/// Keys with a single value.
+const TEXTS: [&str; 6] =
+    ["merge_domains", "shadow_mode", "quota_mode", "near_limit_ratio", "trusted_hops", "on_store_error"];
+
+/// Reads `application`.
+pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawApplication> {
+    let map = field.mapping(&keys::names("application"), report)?;
+    let headers = map.get("headers").and_then(|headers| {
+        let known = keys::names("application.headers");
+        Some(texts(&headers.mapping(&known, report)?, &known, report))
+    });
+    let listen = map.get("listen").and_then(|listen| {
+        let listen = listen.mapping(&keys::names("application.listen"), report)?;
+        Some((listeners(&listen, "grpc", report), listeners(&listen, "http", report)))
+    });
+    let (grpc, http) = listen.unwrap_or_default();
+    Some(RawApplication {
+        at: map.at().clone(),
+        rules: map.texts("rules", report),
+        texts: texts(&map, &TEXTS, report),
+        headers: headers.unwrap_or_default(),
+        auth: map.get("auth").and_then(|auth| read_auth(&auth, report)),
+        store: map.get("store").and_then(|store| read_store(&store, report)).unwrap_or_default(),
+        grpc,
+        http,
+    })
+}
+
+fn texts(map: &Mapping<'_>, keys: &[&'static str], report: &mut Report) -> Vec<(&'static str, Text)> {
+    keys.iter().filter_map(|key| Some((*key, map.text(key, report)?))).collect()
+}
+
+fn read_auth(field: &Field<'_>, report: &mut Report) -> Option<RawAuth> {
+    let auth = field.mapping(&keys::names("application.auth"), report)?;
+    let client = auth.get("client").and_then(|client| {
+        let client = client.mapping(&keys::names("application.auth.client"), report)?;
+        Some((client.text("ipv4", report), client.text("ipv6", report)))
+    });
+    let (ipv4, ipv6) = client.unwrap_or_default();
+    let descriptors = auth.get("descriptors");
+    if descriptors.is_none() {
+        let message = "missing; add `descriptors: [{client: \"{client_address}\"}]`";
+        report.error(&auth.at_of("descriptors"), message);
+    }
+    let items = descriptors.map(|list| list.items(report)).unwrap_or_default();
+    let descriptors = items.iter().filter_map(|item| read_descriptor(item, report)).collect();
+    Some(RawAuth {
+        domain: auth.required_text("domain", "edge", report),
+        at_descriptors: auth.at_of("descriptors"),
+        descriptors,
+        deny_status: auth.text("deny_status", report),
+        ipv4,
+        ipv6,
+    })
+}
+
+fn read_descriptor(item: &Field<'_>, report: &mut Report) -> Option<Vec<(Text, Text)>> {
+    let entries = item.entries();
+    if entries.is_empty() {
+        let message = "must be a mapping of keys and values, such as `{client: \"{client_address}\"}`";
+        report.error(item.at(), message);
+        return None;
+    }
+    // In `{client: {client_address}}` YAML takes the value for a mapping.
+    let entry = |(key, value): (Text, Field<'_>)| Some((key, value.text(report)?));
+    Some(entries.into_iter().filter_map(entry).collect())
+}
+
+fn read_store(field: &Field<'_>, report: &mut Report) -> Option<RawStore> {
+    if !field.is_mapping() {
+        return Some(RawStore { word: field.text(report), ..RawStore::default() });
+    }
+    let store = field.mapping(&keys::names("application.store"), report)?;
+    let memory = store.get("memory")?.mapping(&keys::names("application.store.memory"), report)?;
+    let (max_keys, state_file) = (memory.text("max_keys", report), memory.text("state_file", report));
+    Some(RawStore { word: None, max_keys, state_file })
+}
+
+fn listeners(listen: &Mapping<'_>, key: &str, report: &mut Report) -> Vec<RawListener> {
+    let Some(field) = listen.get(key) else { return Vec::new() };
+    let items = field.list().unwrap_or_else(|| vec![field]);
+    items.iter().filter_map(|item| read_listener(item, report)).collect()
+}
+
+fn read_listener(field: &Field<'_>, report: &mut Report) -> Option<RawListener> {
+    if !field.is_mapping() {
+        return Some(RawListener { address: field.text(report)?, tls: None });
+    }
+    let listener = field.mapping(&keys::names("application.listen.grpc[]"), report)?;
+    let address = listener.required_text("address", "127.0.0.1:8081", report);
+    let tls = match listener.get("tls") {
+        Some(tls) => Some(read_tls(&tls, report)?),
+        None => None,
+    };
+    Some(RawListener { address: address?, tls })
+}
+
+fn read_tls(field: &Field<'_>, report: &mut Report) -> Option<RawTls> {
+    let tls = field.mapping(&keys::names("application.listen.grpc[].tls"), report)?;
+    let cert = tls.required_text("cert", "cert.pem", report);
+    let key = tls.required_text("key", "key.pem", report);
+    let client_ca = tls.text("client_ca", report);
+    Some(RawTls { cert: cert?, key: key?, client_ca })
+}

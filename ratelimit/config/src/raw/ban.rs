@@ -1,0 +1,27 @@
+//! The shape of a rule's `ban`.
+
+use crate::{
+    error::Report,
+    fields::{Field, Text},
+    keys,
+};
+
+/// `ban`
+#[derive(Debug)]
+pub struct RawBan {
+    /// `after`
+    pub after: Text,
+    /// `within`
+    pub within: Text,
+    /// `for`
+    pub length: Text,
+}
+
+/// Reads it.
+pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawBan> {
+    let ban = field.mapping(&keys::names("network.rules[].ban"), report)?;
+    let after = ban.required_text("after", "100", report);
+    let within = ban.required_text("within", "10s", report);
+    let length = ban.required_text("for", "10m", report);
+    Some(RawBan { after: after?, within: within?, length: length? })
+}

@@ -1,0 +1,297 @@
+//! The application layer: its settings, and the files of rules that it names.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use glob::{MatchOptions, Pattern, PatternError};
+
+use super::{parsed, report_collision, report_duplicate, socket_path, word};
+use crate::{
+    count::parse_count,
+    error::{Report, quoted},
+    fields::Text,
+    policy::application::{
+        AnswerHeaders, Application, Auth, DescriptorTemplate, Fact, Listen, ListenAddress, Listener,
+        NearLimitRatio, OnStoreError, RuleSources, StoreSettings, Template, Tls,
+    },
+    raw::{RawApplication, RawAuth, RawListener, RawStore, RawTls},
+    rule_file,
+    text::is_hidden,
+};
+
+const BOOLEANS: [(&str, bool); 2] = [("true", true), ("false", false)];
+const STORES: [(&str, ()); 1] = [("memory", ())];
+const ON_STORE_ERRORS: [(&str, OnStoreError); 3] =
+    [("allow", OnStoreError::Allow), ("deny", OnStoreError::Deny), ("local", OnStoreError::Local)];
+
+/// Keys of the store at most: twelve gigabytes at worst.
+const MOST_KEYS: u64 = 100_000_000;
+
+const MOST_HOPS: u64 = 100;
+
+/// Descriptors that `auth` makes at most, and entries of each.
+const MOST_TEMPLATES: usize = 32;
+
+/// Judges the section and reads the files of rules.
+pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> Option<Application> {
+    let text = |key: &str| raw.texts.iter().find(|(given, _)| *given == key).map(|(_, text)| text);
+    let mut flag = |key: &str| word(text(key), &BOOLEANS, report).unwrap_or_default();
+    let (merge_domains, shadow_mode, quota_mode) =
+        (flag("merge_domains"), flag("shadow_mode"), flag("quota_mode"));
+    let near_limit_ratio = text("near_limit_ratio").and_then(|text| ratio(text, report));
+    let trusted_hops = text("trusted_hops").and_then(|text| number(text, 0, MOST_HOPS, report));
+    let on_store_error = word(text("on_store_error"), &ON_STORE_ERRORS, report);
+    let auth = raw.auth.as_ref().map(|auth| validate_auth(auth, report));
+    let patterns: Vec<(PathBuf, &Text)> = raw
+        .rules
+        .iter()
+        .flat_map(|texts| &texts.items)
+        .filter_map(|text| Some((pattern(text, directory, report)?, text)))
+        .collect();
+    let files = find_files(&patterns, report);
+    let rules = rule_file::read_all(&files, merge_domains, report);
+    let listen = listen(raw, directory, report);
+    if trusted_hops == Some(0) || text("trusted_hops").is_none() {
+        refuse_nameless_clients(raw, &listen, report);
+    }
+    Some(Application {
+        rules,
+        sources: RuleSources {
+            patterns: patterns
+                .into_iter()
+                .filter(|(_, text)| is_pattern(text))
+                .map(|(pattern, _)| pattern)
+                .collect(),
+            files,
+            merge_domains,
+        },
+        shadow_mode,
+        quota_mode,
+        near_limit_ratio: near_limit_ratio.unwrap_or_default(),
+        trusted_hops: trusted_hops.unwrap_or_default() as u8,
+        headers: headers(raw, report),
+        auth: match auth {
+            Some(auth) => Some(auth?),
+            None => None,
+        },
+        store: store(&raw.store, directory, report),
+        on_store_error: on_store_error.unwrap_or_default(),
+        listen,
+    })
+}
+
+/// On a Unix socket nobody has an address, so there only a proxy can say who the client is.
+fn refuse_nameless_clients(raw: &RawApplication, listen: &Listen, report: &mut Report) {
+    let is_unix = |listener: &&Listener| matches!(listener.address, ListenAddress::Unix(_));
+    let Some(socket) = listen.http.iter().find(is_unix) else { return };
+    let is_about_client = |value: &Text| {
+        value.text.parse().is_ok_and(|template: Template| template.names(&Fact::ClientAddress))
+    };
+    for (_, value) in raw.auth.iter().flat_map(|auth| auth.descriptors.iter().flatten()) {
+        if is_about_client(value) {
+            let message = format!(
+                "nobody has an address on a Unix socket, and `listen.http` names {}: set `trusted_hops` to the number \
+                 of proxies that add the client's to X-Forwarded-For, or listen on an address with a port",
+                quoted(&socket.address.to_string())
+            );
+            report.error(&value.at, message);
+        }
+    }
+}
+
+/// The files that patterns match, in the order of patterns and then of names, each once.
+fn find_files(patterns: &[(PathBuf, &Text)], report: &mut Report) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for (pattern, text) in patterns {
+        let Some(found) = match_files(pattern, text, report) else { continue };
+        if found.is_empty() {
+            report.error(&text.at, format!("no file matches {}", quoted(&text.text)));
+        }
+        for file in found {
+            if !files.contains(&file) {
+                files.push(file);
+            }
+        }
+    }
+    if let (Some((_, text)), true) = (patterns.first(), files.len() > rule_file::MOST_FILES) {
+        let (count, most) = (files.len(), rule_file::MOST_FILES);
+        report.error(&text.at, format!("{count} files of rules; at most {most} are read"));
+        files.clear();
+    }
+    files
+}
+
+/// `None` if it is no pattern.
+fn match_files(pattern: &Path, text: &Text, report: &mut Report) -> Option<Vec<PathBuf>> {
+    if !is_pattern(text) {
+        return Some(vec![pattern.to_owned()]);
+    }
+    let is_none = |error: PatternError| {
+        report.error(&text.at, format!("{} is not a pattern: {}", quoted(&text.text), error.msg));
+    };
+    matching_files(pattern).map_err(is_none).ok()
+}
+
+/// What a pattern matches, in the order of names.
+///
+/// # Errors
+/// It is none.
+pub fn matching_files(pattern: &Path) -> Result<Vec<PathBuf>, PatternError> {
+    // Directories that ConfigMaps are mounted with begin with dots, and have each file a second time.
+    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
+    let paths = glob::glob_with(&pattern.to_string_lossy(), options)?;
+    // One more than are accepted shows that there are too many.
+    Ok(paths.filter_map(Result::ok).take(rule_file::MOST_FILES + 1).collect())
+}
+
+/// A path below the file's directory.
+fn path(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {
+    if text.text.trim().is_empty() || text.text.contains(is_hidden) {
+        report.error(&text.at, "must be a path, without control characters");
+        return None;
+    }
+    Some(directory.join(&text.text))
+}
+
+/// The same, where the text may be a pattern: then the directory's own name is written so that it is none.
+fn pattern(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {
+    match directory.to_str().filter(|_| is_pattern(text)) {
+        Some(directory) => path(text, Path::new(&Pattern::escape(directory)), report),
+        None => path(text, directory, report),
+    }
+}
+
+fn is_pattern(text: &Text) -> bool {
+    text.text.contains(['*', '?', '['])
+}
+
+fn ratio(text: &Text, report: &mut Report) -> Option<NearLimitRatio> {
+    let ratio = text.text.parse().ok().and_then(NearLimitRatio::new);
+    if ratio.is_none() {
+        report.error(&text.at, format!("{} is not a number from 0 to 1", quoted(&text.text)));
+    }
+    ratio
+}
+
+fn number(text: &Text, least: u64, most: u64, report: &mut Report) -> Option<u64> {
+    let number = match parse_count(&text.text) {
+        Ok(number) => Some(number.get()),
+        Err(_) if text.text == "0" => Some(0),
+        Err(_) => None,
+    };
+    let number = number.filter(|number| (least..=most).contains(number));
+    if number.is_none() {
+        report.error(&text.at, format!("{} is not a number from {least} to {most}", quoted(&text.text)));
+    }
+    number
+}
+
+fn headers(raw: &RawApplication, report: &mut Report) -> AnswerHeaders {
+    let mut header = |key: &str, left_out: bool| {
+        let text = raw.headers.iter().find(|(given, _)| *given == key).map(|(_, text)| text);
+        word(text, &BOOLEANS, report).unwrap_or(left_out)
+    };
+    let left_out = AnswerHeaders::default();
+    AnswerHeaders {
+        x_ratelimit: header("x_ratelimit", left_out.x_ratelimit),
+        retry_after: header("retry_after", left_out.retry_after),
+        ietf: header("ietf", left_out.ietf),
+        grpc: header("grpc", left_out.grpc),
+    }
+}
+
+fn validate_auth(raw: &RawAuth, report: &mut Report) -> Option<Auth> {
+    let (at, templates) = (&raw.at_descriptors, &raw.descriptors);
+    if templates.is_empty() && report.is_clean() {
+        report.error(at, "no descriptors; add one, such as `{client: \"{client_address}\"}`");
+    }
+    if templates.iter().map(Vec::len).chain([templates.len()]).max() > Some(MOST_TEMPLATES) {
+        report.error(at, format!("at most {MOST_TEMPLATES} descriptors, of as many entries"));
+    }
+    if let Some(domain) = raw.domain.as_ref().filter(|domain| domain.text.is_empty()) {
+        report.error(&domain.at, "empty domain; name the one whose rules are asked, such as `domain: edge`");
+    }
+    let descriptors = templates.iter().map(|entries| validate_template(entries, report)).collect();
+    let deny_status = raw.deny_status.as_ref().and_then(|text| number(text, 400, 599, report));
+    let bits = |text: &Option<Text>, most, report: &mut Report| {
+        text.as_ref().and_then(|text| number(text, 1, most, report)).map(|bits| bits as u8)
+    };
+    let (ipv4, ipv6) = (bits(&raw.ipv4, 32, report), bits(&raw.ipv6, 128, report));
+    Some(Auth {
+        domain: raw.domain.as_ref()?.text.clone(),
+        descriptors,
+        deny_status: deny_status.map_or(403, |status| status as u16),
+        ipv4: ipv4.unwrap_or(32),
+        ipv6: ipv6.unwrap_or(64),
+    })
+}
+
+fn validate_template(entries: &[(Text, Text)], report: &mut Report) -> DescriptorTemplate {
+    let entry = |(key, value): &(Text, Text)| {
+        if key.text.is_empty() {
+            report.error(&key.at, "empty key; every entry needs one, such as `client: \"{client_address}\"`");
+        }
+        Some((key.text.clone(), parsed(Some(value), report)?))
+    };
+    DescriptorTemplate { entries: entries.iter().filter_map(entry).collect() }
+}
+
+fn store(raw: &RawStore, directory: &Path, report: &mut Report) -> StoreSettings {
+    word(raw.word.as_ref(), &STORES, report);
+    let max_keys = raw.max_keys.as_ref().and_then(|text| number(text, 1, MOST_KEYS, report));
+    let state_file = raw.state_file.as_ref().and_then(|text| path(text, directory, report));
+    let defaults = StoreSettings::default();
+    StoreSettings { max_keys: max_keys.unwrap_or(defaults.max_keys), state_file }
+}
+
+fn listen(raw: &RawApplication, directory: &Path, report: &mut Report) -> Listen {
+    let mut seen: Vec<(ListenAddress, &Text)> = Vec::new();
+    let mut listeners = |raw: &'_ [RawListener]| -> Vec<Listener> {
+        let listener = |raw: &RawListener| validate_listener(raw, directory, report);
+        raw.iter().filter_map(listener).collect()
+    };
+    let listen = Listen { grpc: listeners(&raw.grpc), http: listeners(&raw.http) };
+    let places = raw.grpc.iter().chain(&raw.http).map(|raw| &raw.address);
+    for (listener, text) in listen.grpc.iter().chain(&listen.http).zip(places) {
+        match seen.iter().find(|(address, _)| address.collides_with(&listener.address)) {
+            Some((address, earlier)) if *address == listener.address => {
+                report_duplicate(text, earlier, report);
+            }
+            Some((_, earlier)) => report_collision(text, earlier, report),
+            None => seen.push((listener.address.clone(), text)),
+        }
+    }
+    listen
+}
+
+fn validate_listener(raw: &RawListener, directory: &Path, report: &mut Report) -> Option<Listener> {
+    let address = match raw.address.text.strip_prefix("unix:") {
+        Some(path) => {
+            let text = Text { text: path.to_owned(), at: raw.address.at.clone() };
+            ListenAddress::Unix(socket_path(&text, directory, report)?)
+        }
+        None => match raw.address.text.parse::<SocketAddr>() {
+            Ok(address) => ListenAddress::Tcp(address),
+            Err(_) => {
+                let message = format!(
+                    "{} is not where one can listen; write an address with a port, such as 127.0.0.1:8081 or \
+                     [::]:8081, or unix:PATH",
+                    quoted(&raw.address.text)
+                );
+                report.error(&raw.address.at, message);
+                return None;
+            }
+        },
+    };
+    let tls = raw.tls.as_ref().map(|tls| validate_tls(tls, directory, report));
+    Some(Listener { address, tls: tls.flatten() })
+}
+
+/// Whether the files hold what they should is for the server to see, which reads them again when they change.
+fn validate_tls(raw: &RawTls, directory: &Path, report: &mut Report) -> Option<Tls> {
+    let (cert, key) = (path(&raw.cert, directory, report), path(&raw.key, directory, report));
+    let client_ca = raw.client_ca.as_ref().map(|text| path(text, directory, report));
+    Some(Tls { cert: cert?, key: key?, client_ca: client_ca.flatten() })
+}
