@@ -1,35 +1,26 @@
 //! Putting a network policy in force, replacing it by another, and taking it out again: the daemon's way through its
 //! instance's pins.
 
+mod transaction;
+
 use std::path::Path;
 
-use ratelimit_common::{
-    table::SLOTS,
-    time::{Nanos, Now},
-    wire,
-};
-use tracing::warn;
+use ratelimit_common::time::{Nanos, Now};
 
+use self::transaction::{Started, put_in_force, since};
 use super::{
-    Asks, Attachment, Daemon, Error, Generation, InForce, Log, RuleInForce,
-    attach::{self, Outcome, Target},
+    Attachment, Daemon, Error, Log, RuleInForce,
     buckets::Buckets,
-    carry::Earlier,
     check, check_kernel,
     clock::{self, WallClock},
-    counters, denied,
-    kind::Kind,
-    list_sizes, lists,
-    notes::{kept_state, with_process, write_state},
+    notes::with_process,
     pins::{Lock, Pins},
-    places::{Missing, Places},
-    raw,
-    state::{self, State},
+    places::Places,
     trial,
 };
 use crate::{
-    compile::{Compiled, compile},
-    policy::{InstanceName, Network, OnExit},
+    compile::Compiled,
+    policy::{InstanceName, Network},
 };
 
 /// The right to serve an instance, which nobody else has meanwhile. If it comes to nothing, nothing is left of it.
@@ -118,18 +109,6 @@ pub struct Changes {
     pub came: Vec<Attachment>,
     /// Those that are gone.
     pub went: Vec<Attachment>,
-}
-
-/// A generation in force.
-#[derive(Debug)]
-struct Started {
-    generation: Generation,
-    compiled: Compiled,
-    state: State,
-    buckets: Buckets,
-    attachments: Vec<Attachment>,
-    is_adopted: bool,
-    observes: bool,
 }
 
 impl Dataplane {
@@ -244,141 +223,6 @@ impl Dataplane {
     pub(super) fn now(&self) -> Result<Now, Error> {
         since(&self.in_force.compiled)
     }
-}
-
-fn put_in_force(
-    claim: &Claim,
-    places: &mut Places,
-    wanted: &Wanted<'_>,
-    daemon: &Daemon,
-    old: Option<&mut Started>,
-) -> Result<Started, Error> {
-    let Claim { pins, wall, .. } = claim;
-    let sets = wanted.network.table.slots() / SLOTS as u32;
-    let kept = kept_state(pins, sets)?;
-    let mut earlier = Earlier::find(pins)?;
-    // What is in force already goes on where it can.
-    let missing = match &old {
-        Some(_) => Missing::Known,
-        None => match &kept {
-            Some(kept) => Missing::Some(kept.wanted()),
-            None if !earlier.is_empty() => Missing::Some(&[]),
-            None => Missing::None,
-        },
-    };
-    let targets = places.targets(pins, &wanted.network.interfaces, missing)?;
-    let is_adopted = kept.is_some();
-    let before = kept.clone();
-    let mut state = kept.map_or_else(|| State::new(sets, earlier.observes()), Ok)?;
-    let observes = wanted.observes.unwrap_or(state.observes);
-    let observing =
-        observes.then(|| Network { rules: wanted.network.rules.observing(), ..wanted.network.clone() });
-    let network = observing.as_ref().unwrap_or(wanted.network);
-    let assignment = state.assign(network)?;
-    let moved = state.align(*wall)?;
-    let mut compiled = compile(network, &state.facts(), &assignment.numbers);
-    compiled.globals.is_on_trial = wanted.trial_end.is_some().into();
-    pins.create()?;
-    let kind = targets.first().map_or(Ok(Kind::Ethernet), Target::kind)?;
-    let mut generation = Generation::load(&compiled, sets, Some(&pins.maps()), kind)?;
-    let buckets = Buckets::map(generation.map("BUCKETS")?, sets)?;
-    buckets.forget(&assignment.new);
-    for &number in &assignment.new {
-        counters::clear_rule(generation.map_mut("RULE_COUNTERS")?, number)?;
-    }
-    // Before anything is attached, the notes say that this daemon does so: a crash in between leaves no number with two
-    // owners, and nobody takes what was in force before for what is.
-    (state.is_starting, state.daemon) = (true, Some(daemon.clone()));
-    write_state(&mut generation, &state.before(moved))?;
-    earlier.carry_bans(pins, &state)?;
-    let goes_on =
-        !wanted.is_new_trial && old.as_ref().is_some_and(|old| old.compiled.globals.is_on_trial != 0);
-    let trial_before = trial::replace_end(&mut generation, wanted.trial_end, goes_on)?;
-    let old = old.map(|old| &mut old.generation);
-    let now = since(&compiled)?;
-    moved.inspect(|moved| moved.before_switch(&buckets, &compiled.limits, now));
-    let attached = attach::attach(&mut generation, pins, &targets, old);
-    let Outcome { attachments, refused } = match attached {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            moved.inspect(|moved| moved.take_back(&buckets, &compiled.limits, now));
-            trial::replace_end(&mut generation, trial_before, false)?;
-            (state.is_starting, state.daemon) = (false, None);
-            write_state(&mut generation, before.as_ref().unwrap_or(&state))?;
-            return Err(error);
-        }
-    };
-    let has_it = |place: &usize| refused.iter().all(|(refused, _)| refused != place);
-    places.note(
-        &network.interfaces,
-        (0..).zip(&targets).filter(|(place, _)| has_it(place)).map(|(_, one)| one),
-    );
-    for (place, error) in &refused {
-        targets.get(*place).into_iter().for_each(|target| places.note_refusal(target.name(), error));
-    }
-    // Numbers that are free from now on must not be in use by a processor that has not come to the end of its packet.
-    raw::wait_for_running_programs();
-    // Those that the earlier program has made meanwhile.
-    earlier.carry_bans(pins, &state)?;
-    let now = since(&compiled)?;
-    moved.inspect(|moved| moved.after_switch(&buckets, &compiled.limits, now));
-    let noted = in_force(network, wanted, &assignment.numbers)?;
-    buckets.clamp(&changed(&compiled.limits, before.as_ref(), &noted), now);
-    state.retire(&assignment.numbers);
-    (state.observes, state.is_starting) = (observes, false);
-    state.in_force = Some(noted);
-    write_state(&mut generation, &state)?;
-    if let Err(error) = lists::pin(&generation, pins) {
-        warn!(%error, "bans will not say what the allow list lets pass");
-    }
-    if let Err(error) = pins.remove_other_layouts() {
-        warn!(%error, "maps of another version are left");
-    }
-    Ok(Started { generation, compiled, state, buckets, attachments, is_adopted, observes })
-}
-
-/// The rules whose limits may be others than before. Those of the rest may be emptier than empty, after a wall clock that
-/// was set back: a refill that came comes again.
-fn changed(limits: &[wire::Rule], before: Option<&State>, noted: &InForce) -> Vec<wire::Rule> {
-    let before = before.and_then(|state| state.in_force.as_ref()).map_or(&[][..], |before| &before.rules);
-    let limits_as = |rule: &RuleInForce| {
-        let same =
-            |old: &RuleInForce| (old.number, &old.limit, &old.key) == (rule.number, &rule.limit, &rule.key);
-        before.iter().any(same)
-    };
-    let stays = |limit: &&wire::Rule| {
-        noted.rules.iter().any(|rule| u64::from(rule.number) == limit.counters && limits_as(rule))
-    };
-    limits.iter().filter(|limit| !stays(limit)).copied().collect()
-}
-
-fn since(compiled: &Compiled) -> Result<Now, Error> {
-    Ok(Now(Nanos(clock::monotonic()?.0.saturating_sub(compiled.globals.epoch))))
-}
-
-fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<InForce, Error> {
-    let first = |index| network.rules.parts().iter().position(|part| part.rule == index);
-    let number = |index| first(index).and_then(|place| numbers.get(place)).copied().unwrap_or_default();
-    let config = wanted.config;
-    Ok(InForce {
-        // For those who look at it from elsewhere.
-        config: if config == Path::new("-") { "/dev/stdin".into() } else { absolute(config) },
-        since: clock::unix()?.0 / Nanos::SECOND.0,
-        keeps_on_exit: network.on_exit == OnExit::Keep,
-        allow: network.allow.len(),
-        deny: network.deny.len(),
-        lists: list_sizes::sizes(&network.lists),
-        is_on_trial: wanted.trial_end.is_some(),
-        asks: Asks::of(&network.rules),
-        interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
-        rules: network
-            .rules
-            .iter()
-            .enumerate()
-            .map(|(index, rule)| state::describe(rule, number(index)))
-            .collect(),
-        denied: denied::counts(&network.rules, numbers),
-    })
 }
 
 pub(super) fn absolute(path: &Path) -> std::path::PathBuf {
