@@ -3,6 +3,7 @@
 mod files;
 mod fixed;
 mod links;
+mod memory;
 mod packets;
 mod reader;
 mod rights;
@@ -44,6 +45,7 @@ use crate::{
 /// # Errors
 /// The policy can't be put in force, or not be taken out of it.
 pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Result<()> {
+    memory::keep_little();
     let instance = checked.policy.instance.clone();
     let files = Files::of(&source, &checked.policy);
     let stamps = Stamps::of(files.named());
@@ -121,7 +123,7 @@ async fn serve(
     let mut links = Links::watch();
     let mut wall_clock = WallClock::watch();
     running.announce();
-    give_memory_back();
+    memory::give_back();
     let mut sweep = time::interval(SWEEP);
     tell(&[sd_notify::NotifyState::Ready]);
     let (reason, wanted, asked_by) = loop {
@@ -150,7 +152,11 @@ async fn serve(
                 ask(&reader, Reload { trial, answer: Some(answer), ..Reload::because("ratelimit reload") });
             }
             Event::Command(Command::Observe(observes, answer)) => {
-                let done = time_out_of_the_runtime(|| running.observe(observes));
+                let done = time_out_of_the_runtime(|| {
+                    let done = running.observe(observes);
+                    memory::give_back();
+                    done
+                });
                 let _ = answer.send(done);
             }
             Event::Command(Command::Buckets(asked, answer)) => {
@@ -192,7 +198,7 @@ fn reload(running: &mut Running, Found { reload, read, is_taken }: Found) {
     let Reload { reason, trial, answer } = reload;
     let done = time_out_of_the_runtime(|| {
         let done = running.reload(reason, trial, read);
-        give_memory_back();
+        memory::give_back();
         done
     });
     // What is refused leaves the files from before to be watched.
@@ -200,15 +206,6 @@ fn reload(running: &mut Running, Found { reload, read, is_taken }: Found) {
     tell(&[sd_notify::NotifyState::Ready]);
     if let Some(answer) = answer {
         let _ = answer.send(done);
-    }
-}
-
-/// Gives the system what reading and compiling a policy has used: each time another thread does it, which would keep it.
-fn give_memory_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it takes no pointer, and may be called while other threads allocate.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }
 
