@@ -14,6 +14,6 @@ pub mod top;
 
 pub use ratelimit_config as config;
 pub use ratelimit_dataplane::{self as dataplane, compile};
-pub use ratelimit_limiter::{application, clock, limiter, store, text, tower};
+pub use ratelimit_limiter::{self as limiter, application, clock, store, text, tower};
 pub use ratelimit_policy as policy;
 pub use ratelimit_servers as server;

@@ -1,8 +1,8 @@
 //! `tidy`: checks what a program can check of the invariants (ARCHITECTURE.md) and the house rules (CONTRIBUTING.md), in
 //! every file that git knows or would add.
 //!
-//! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them. `object` checks
-//! the XDP program as it was built.
+//! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them. `dependencies`
+//! checks what packages depend on, `object` the XDP program as it was built.
 
 use std::fmt;
 use std::fs;
@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::command;
 
+mod dependencies;
 mod object;
 mod rules;
 mod source;
@@ -40,6 +41,7 @@ pub fn run() -> Result<()> {
             findings.extend(rules::check_file(path, &text));
         }
     }
+    findings.extend(dependencies::check()?);
     findings.extend(object::check()?);
     for finding in &findings {
         println!("{finding}");

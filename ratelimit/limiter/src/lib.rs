@@ -9,9 +9,14 @@ pub mod application;
 pub mod client_address;
 pub mod clock;
 pub mod format;
-pub mod limiter;
+mod limiter;
 pub mod policy;
 pub mod store;
 pub mod text;
 #[cfg(feature = "tower")]
 pub mod tower;
+
+pub use limiter::{
+    Algorithm, Ask, Builder, Decision, LimitError, LimitSpec, Limiter, LimiterError, Nanos, OnLimit, Outcome,
+    Rate, Refill, Rule,
+};

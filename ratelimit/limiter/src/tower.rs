@@ -10,10 +10,7 @@
 //! use std::num::NonZeroU64;
 //!
 //! use axum::{Router, body::Body, http::Request, routing::get};
-//! use ratelimit::{
-//!     limiter::{Algorithm, Limiter, LimitSpec, Nanos, Rate, Rule},
-//!     tower::RateLimitLayer,
-//! };
+//! use ratelimit_limiter::{Algorithm, Limiter, LimitSpec, Nanos, Rate, Rule, tower::RateLimitLayer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let ten_an_hour = Rate { amount: NonZeroU64::MIN.saturating_add(9), per: Nanos::from_secs(3_600) };
@@ -100,7 +97,7 @@ impl<J, D> RateLimitLayer<J, D> {
     /// ```
     /// use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
     /// use hyper::body::Bytes;
-    /// # use ratelimit::{limiter::Limiter, tower::RateLimitLayer};
+    /// # use ratelimit_limiter::{Limiter, tower::RateLimitLayer};
     /// # fn layer(limiter: Limiter) {
     /// # let layer = RateLimitLayer::by_key(limiter, |_: &http::Request<String>| Some(1));
     ///

@@ -55,7 +55,7 @@ pub use self::{
         private_key, shown_time,
     },
 };
-use ratelimit_limiter::{answers, application, client_address, limiter, text};
+use ratelimit_limiter::{self as limiter, answers, application, client_address, text};
 use ratelimit_policy as policy;
 
 use crate::{

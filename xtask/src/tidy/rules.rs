@@ -14,12 +14,6 @@ const MAX_MAIN_LINES: usize = 60;
 
 const GOLDEN_VECTORS: &str = "ratelimit-common/tests/vectors.yaml";
 
-const KERNEL_CRATES: &[&str] = &["aya", "aya_log", "aya_obj"];
-const SERVER_CRATES: &[&str] = &["axum", "hyper", "hyper_util", "tonic"];
-
-/// Modules of the daemon that decide, and must not know where questions come from.
-const PURE_MODULES: &[&str] = &["application", "limiter", "store", "policy", "config", "compile"];
-
 /// Checks that need all paths at once.
 pub fn check_paths(paths: &[String]) -> Vec<Finding> {
     let is_copy = |path: &&String| path.ends_with("vectors.yaml") && *path != GOLDEN_VECTORS;
@@ -36,7 +30,7 @@ pub fn check_file(path: &str, text: &str) -> Vec<Finding> {
     if path.ends_with(".rs") {
         findings.extend(check_shape(path, text));
         for (index, line) in source::lines(path, text).iter().enumerate() {
-            let rules = [unfinished(line), sleeping_test(line), layer(path, line), pure_common(path, line)];
+            let rules = [unfinished(line), sleeping_test(line), pure_common(path, line)];
             findings.extend(rules.iter().flatten().map(|rule| finding(path, index + 1, rule)));
         }
     }
@@ -107,20 +101,6 @@ fn sleeping_test(line: &Line) -> Option<String> {
     })
 }
 
-fn layer(path: &str, line: &Line) -> Option<String> {
-    let kernel = KERNEL_CRATES.iter().find(|name| uses_crate(&line.code, name));
-    let may_use_kernel =
-        ["ratelimit-ebpf/", "ratelimit/src/dataplane"].iter().any(|place| path.starts_with(place))
-            || source::is_test_path(path);
-    if let Some(name) = kernel.filter(|_| !may_use_kernel) {
-        return Some(format!("only ratelimit/src/dataplane uses `{name}`"));
-    }
-    let module = path.strip_prefix("ratelimit/src/")?;
-    let pure = PURE_MODULES.iter().find(|pure| module.starts_with(*pure))?;
-    let server = SERVER_CRATES.iter().find(|name| uses_crate(&line.code, name))?;
-    Some(format!("`{pure}` uses no server crate such as `{server}`"))
-}
-
 fn pure_common(path: &str, line: &Line) -> Option<String> {
     if !path.starts_with("ratelimit-common/src/") || line.is_test {
         return None;
@@ -147,16 +127,6 @@ mod tests {
     #[test]
     fn rules_for_lines_of_rust() {
         let cases = [
-            ("ratelimit/src/dataplane/attach.rs", "use aya::Ebpf;", false),
-            ("ratelimit/src/dataplane.rs", "use aya::Ebpf;", false),
-            ("ratelimit/tests/kernel/foreign.rs", "use aya::Ebpf;", false),
-            ("ratelimit-ebpf/src/main.rs", "use aya_ebpf::macros::xdp;", false),
-            ("ratelimit/src/cli/top.rs", "let e: aya::EbpfError;", true),
-            ("ratelimit/src/cli/top.rs", "// aya::Ebpf is not used here.", false),
-            ("ratelimit/src/limiter/mod.rs", "use aya_log::EbpfLogger;", true),
-            ("ratelimit/src/limiter.rs", "use axum::Router;", true),
-            ("ratelimit/src/store/memory.rs", "fn f() -> tonic::Status {", true),
-            ("ratelimit/src/server/rls.rs", "use tonic::Status;", false),
             ("ratelimit-common/src/table.rs", "use std::time::Duration;", true),
             ("ratelimit-common/src/table.rs", "use core::time::Duration;", false),
             ("ratelimit-common/src/table.rs", "extern crate alloc;", true),

@@ -5,11 +5,8 @@
 //! in is for others, and so is the form in which rules are written: `config` reads files of them.
 //!
 //! ```
-//! use ratelimit::{
-//!     application::{Descriptor, Request, Service},
-//!     config::check_rules,
-//!     policy::Application,
-//! };
+//! use ratelimit_limiter::{application::{Descriptor, Request, Service}, policy::Application};
+//! use ratelimit_config::{check_rules};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;

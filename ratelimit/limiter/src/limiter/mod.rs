@@ -3,7 +3,7 @@
 //! ```
 //! use std::num::NonZeroU64;
 //!
-//! use ratelimit::limiter::{Algorithm, Limiter, LimitSpec, Nanos, Rate, Rule};
+//! use ratelimit_limiter::{Algorithm, Limiter, LimitSpec, Nanos, Rate, Rule};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let ten_a_second = Rate { amount: NonZeroU64::MIN.saturating_add(9), per: Nanos::SECOND };
