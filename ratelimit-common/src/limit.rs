@@ -2,6 +2,7 @@
 
 mod counts;
 mod error;
+mod overrun;
 
 use core::num::NonZeroU64;
 
@@ -102,6 +103,8 @@ pub struct LimitSpec {
     pub count_denied: bool,
     /// Leaky bucket only.
     pub on_limit: OnLimit,
+    /// Costs are known only afterwards: one is charged whole, whoever denies it, and what goes beyond the capacity is owed.
+    pub overrun: bool,
 }
 
 impl LimitSpec {
@@ -115,6 +118,7 @@ impl LimitSpec {
             refill: Refill::Continuous,
             count_denied: false,
             on_limit: OnLimit::Reject,
+            overrun: false,
         }
     }
 }
@@ -146,7 +150,8 @@ pub struct Limit {
     pub(crate) count_bits: u8,
     count_denied: u8,
     delays: u8,
-    reserved: [u8; 4],
+    overrun: u8,
+    reserved: [u8; 3],
     /// Units in each period.
     pub(crate) amount: Divisor,
     /// The most units at once.
@@ -189,12 +194,14 @@ impl LimitSpec {
             let most = u128::from(Nanos::YEAR.to_ticks().0) * u128::from(amount) / u128::from(per);
             return Err(LimitError::BurstTooLong { most: most.min(u128::from(u64::MAX)) as u64 });
         }
+        self.check_debt(full)?;
         Ok(Limit {
             kind,
             count_bits,
             count_denied: self.count_denied.into(),
             delays: (self.on_limit == OnLimit::Delay).into(),
-            reserved: [0; 4],
+            overrun: self.overrun.into(),
+            reserved: [0; 3],
             amount: Divisor::new(amount),
             capacity,
             full: Ticks(full as u64),
@@ -225,7 +232,7 @@ impl LimitSpec {
         if self.rate.per.0 == 0 || self.rate.per > Nanos::YEAR {
             return Err(LimitError::PeriodOutOfRange);
         }
-        Ok(())
+        self.check_overrun(place)
     }
 
     fn kind(&self, place: Place) -> Kind {
@@ -233,11 +240,13 @@ impl LimitSpec {
         match self.algorithm {
             Algorithm::TokenBucket if self.refill == Refill::Interval => Kind::Interval,
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Kind::ArrivalTime,
+            // What a window passes on to the next is what an interval's refill leaves missing.
+            Algorithm::FixedWindow if self.overrun => Kind::Interval,
             Algorithm::FixedWindow => Kind::Window,
             Algorithm::SlidingWindowLog => Kind::Log,
             Algorithm::SlidingWindowCounter => {
                 let most = most_counted(Kind::SlidingCounter, count_bits(Kind::SlidingCounter, per));
-                if place == Place::UserSpace && self.rate.amount.get() > most {
+                if place == Place::UserSpace && self.most_units(self.rate.amount.get()) > most {
                     Kind::WideSlidingCounter
                 } else {
                     Kind::SlidingCounter
@@ -279,7 +288,7 @@ impl Limit {
     /// Whether a bucket that is as good as new allows this cost.
     #[must_use]
     pub const fn can_hold(&self, cost: u32) -> bool {
-        cost as u64 <= self.capacity
+        self.overruns() || cost as u64 <= self.capacity
     }
 
     /// How its states are laid out.
@@ -348,7 +357,7 @@ impl Limit {
     /// How far ahead of the present a state of this limit can lie, with an hour for clocks that step back.
     #[inline(always)]
     pub(crate) const fn far(&self) -> Ticks {
-        Ticks(self.full.0.saturating_add(HOUR.0))
+        Ticks(self.most_time().0.saturating_add(HOUR.0))
     }
 
     /// How far ahead of a window another can lie if the clock stepped back, their ends rounded up as in states.
@@ -361,22 +370,26 @@ impl Limit {
     /// The same for states that lie ahead by the windows in which a bucket fills.
     #[inline(always)]
     pub(crate) const fn far_of_intervals(&self) -> Ticks {
-        Ticks(self.far_of_windows().0.saturating_add(self.full.0))
+        Ticks(self.far_of_windows().0.saturating_add(self.most_time().0))
     }
 
-    /// The time that `cost` units take at the rate, rounded down to a tick. `cost` must not exceed the capacity.
+    /// The time that `cost` units take at the rate, rounded down to a tick. `cost` must not exceed the capacity, unless the
+    /// limit can be overrun: then it is at most the time of all that can be used.
     #[inline(always)]
     pub(crate) fn time_of(&self, cost: u32) -> Ticks {
+        if self.overruns() {
+            return self.time_of_any(cost);
+        }
         let whole = self.unit.0.wrapping_mul(cost as u64);
         Ticks(whole.wrapping_add(wide::multiply(self.unit_fraction, cost as u64).0))
     }
 
-    /// How many units, at most the capacity, fit into `room`: the largest count whose time is not above it.
-    pub(crate) fn units_in(&self, room: Ticks) -> u64 {
+    /// How many units, at most `most`, fit into `room`: the largest count whose time is not above it.
+    pub(crate) fn units_in(&self, room: Ticks, most: u64) -> u64 {
         let unit = (u128::from(self.unit.0) << 64) | u128::from(self.unit_fraction);
         let room = u128::from(room.0);
         // The units whose exact time stays below room + 1; the estimate by division is off by one at most.
-        let estimate = (((room + 1) << 64) / unit).min(u128::from(self.capacity)) as u64;
+        let estimate = (((room + 1) << 64) / unit).min(u128::from(most)) as u64;
         let is_too_many = time_of_many(self.unit, self.unit_fraction, estimate) > room;
         estimate.saturating_sub(is_too_many.into())
     }

@@ -1,6 +1,7 @@
 //! The bound after the wall clock was set: whatever is done to it, in any stretch of real time a key gets at most what it
 //! could get in one of that length with the clock left alone, and one limit more for each step forward in it. (With `refill:
-//! interval`, for a step back after one forward, too.)
+//! interval`, and for a fixed window that can be overrun, for a step back after one forward, too.) Of a limit that can be overrun
+//! that holds for all but the last request of the stretch.
 #![expect(clippy::expect_used, reason = "a test that can not go on has failed")]
 
 #[path = "support/bucket.rs"]
@@ -13,7 +14,7 @@ use bucket::Bucket;
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use ratelimit_common::{
     algorithm::realign::{ClockStep, realign},
-    limit::{Algorithm, Limit, LimitSpec, Place, Rate, Refill},
+    limit::{Algorithm, Kind, Limit, LimitSpec, Place, Rate, Refill},
     time::{Nanos, Now},
 };
 
@@ -59,7 +60,8 @@ impl Table {
         self.kept = self.wall;
         let limit = aligned(&self.spec, self.kept);
         // A full bucket does not know that it owes it to a step forward.
-        let comes_after = self.spec.algorithm == Algorithm::TokenBucket && !self.forward.is_empty();
+        let is_bucket = self.limit.kind() == Kind::Interval;
+        let comes_after = is_bucket && !self.forward.is_empty();
         if matches!(step, ClockStep::Forward(_)) || comes_after {
             self.forward.push(self.now);
         }
@@ -87,6 +89,21 @@ impl Table {
         left
     }
 
+    /// One request of all that passes at once, and so many 60ths of what can be owed.
+    fn overrun(&mut self, parts: u64) {
+        if !self.limit.overruns() {
+            self.take(u64::MAX);
+            return;
+        }
+        let most = (self.limit.most_used() - self.limit.capacity()) * parts / 60;
+        let left = self.bucket.ask(&self.limit, self.now, 0).remaining;
+        let cost = u32::try_from(left + most).expect("a small limit");
+        if left > 0 {
+            assert!(self.bucket.decide(&self.limit, self.now, cost).allowed);
+            self.admitted.push((self.now, cost.into()));
+        }
+    }
+
     /// The most in a stretch of this length, ends included, with the clock left alone.
     fn worst(&self, length: u64) -> u128 {
         let (amount, window) = (u128::from(self.spec.rate.amount.get()), u128::from(self.spec.rate.per.0));
@@ -95,6 +112,7 @@ impl Table {
         let ends = length.div_ceil(window);
         match self.spec.algorithm {
             Algorithm::FixedWindow => amount * (1 + ends),
+            Algorithm::SlidingWindowCounter if self.spec.overrun => amount * (1 + ends),
             Algorithm::SlidingWindowCounter => amount + (amount * length).div_ceil(window),
             Algorithm::SlidingWindowLog => amount * (1 + length / window),
             Algorithm::TokenBucket | Algorithm::LeakyBucket => capacity + amount * ends,
@@ -105,7 +123,9 @@ impl Table {
         for (first, &(from, _)) in self.admitted.iter().enumerate() {
             let mut sum = 0;
             for &(to, cost) in &self.admitted[first..] {
+                let before = sum;
                 sum += u128::from(cost);
+                let sum = if self.spec.overrun { before } else { sum };
                 let steps = self.forward.iter().filter(|&&step| from <= step && step <= to).count() as u128;
                 // A window that a step forward begins may end so much sooner than the old one would have.
                 let sooner = steps as u64 * (self.spec.rate.per.0 / 60).min(Nanos::SECOND.0);
@@ -125,6 +145,7 @@ fn aligned(spec: &LimitSpec, epoch: i128) -> Limit {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Take(u64),
+    Overrun(u64),
     Wait(Length),
     Set(Length),
 }
@@ -163,6 +184,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => Just(Event::Take(u64::MAX)),
         1 => (1_u64..=5).prop_map(Event::Take),
+        1 => (0_u64..=60).prop_map(Event::Overrun),
         3 => gap.prop_map(Event::Wait),
         2 => step.prop_map(Event::Set),
     ]
@@ -179,15 +201,17 @@ fn spec() -> impl Strategy<Value = LimitSpec> {
         Algorithm::TokenBucket,
     ];
     let burst = prop::option::of(1_u64..=100);
-    (prop::sample::select(algorithms), amount, burst, seconds).prop_map(
-        |(algorithm, amount, burst, seconds)| {
+    (prop::sample::select(algorithms), amount, burst, seconds, any::<bool>()).prop_map(
+        |(algorithm, amount, burst, seconds, overrun)| {
             let amount = if algorithm == Algorithm::SlidingWindowLog { amount.min(1_000) } else { amount };
             let rate = Rate { amount: number(amount), per: Nanos::from_secs(seconds) };
             let mut spec = LimitSpec::new(algorithm, rate);
             if algorithm == Algorithm::TokenBucket {
                 (spec.refill, spec.burst) = (Refill::Interval, burst.map(number));
             }
-            spec
+            // Not where a debt could last longer than a year.
+            let owing = LimitSpec { overrun, ..spec };
+            if owing.build(Place::UserSpace).is_ok() { owing } else { spec }
         },
     )
 }
@@ -213,6 +237,7 @@ proptest! {
         for event in events {
             match event {
                 Event::Take(most) => drop(table.take(most)),
+                Event::Overrun(parts) => table.overrun(parts),
                 Event::Wait(length) => table.wait(length.of(&table)),
                 Event::Set(length) => table.set(length.of(&table)),
             }

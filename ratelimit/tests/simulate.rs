@@ -1,6 +1,7 @@
 //! `ratelimit simulate`, the program: the golden decisions, its formats, its summaries and its errors.
 #![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
 
+#[expect(dead_code, reason = "no limit of that file can be overrun")]
 #[path = "../../ratelimit-common/tests/support/vectors.rs"]
 mod golden;
 

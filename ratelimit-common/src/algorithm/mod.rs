@@ -37,7 +37,16 @@ enum Facts {
     /// A state word before and after.
     Word { before: u64, after: u64 },
     /// Numbers of a state that is not a word.
-    Known { remaining: u64, wait: Nanos, reset: Nanos, next: Nanos },
+    Known { units: Units, wait: Nanos, reset: Nanos, next: Nanos },
+}
+
+/// Units after a charge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Units {
+    remaining: u64,
+    owed: u64,
+    /// Those that were not taken, because no more can be owed.
+    cut: u64,
 }
 
 /// The state of a bucket that nobody has used.
@@ -55,7 +64,7 @@ pub const fn is_idle(state: u64, now: Now) -> bool {
 }
 
 /// Decides one request and gives the bucket's new state, which for a denied request is the old one unless the limit
-/// counts denied requests.
+/// counts denied requests or can be overrun.
 #[must_use]
 #[inline(always)]
 pub fn decide<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (Decision<'l>, u64) {
@@ -67,6 +76,19 @@ pub fn decide<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (Decisio
         Kind::Log | Kind::WideSlidingCounter => (false, state),
     };
     (Decision { allowed, limit, facts: Facts::Word { before: state, after }, cost, now }, after)
+}
+
+/// Charges a cost that is reported afterwards, as far as there is room, and gives the new state: a limit that can be overrun,
+/// or that counts denied requests, takes it as [`decide`] does, any other up to the whole units that are left.
+#[must_use]
+pub fn report<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (Decision<'l>, u64) {
+    let left = decide(limit, state, now, 0).0.remaining();
+    decide(limit, state, now, reported(limit, left, cost))
+}
+
+/// What is charged of a cost that is reported.
+fn reported(limit: &Limit, left: u64, cost: u32) -> u32 {
+    if limit.always_charges() { cost } else { u32::try_from(left).unwrap_or(u32::MAX).min(cost) }
 }
 
 /// The state without what a request took at `charged`, which a later limit made void. `later` is the present.
@@ -85,13 +107,13 @@ pub fn undo(limit: &Limit, state: u64, charged: Now, later: Now, cost: u32) -> u
     }
 }
 
-/// The same bucket under a limit whose numbers have changed: no emptier than empty.
+/// The same bucket under a limit whose numbers have changed: no emptier than empty, and owing no more than it can.
 #[must_use]
 pub fn clamp(limit: &Limit, state: u64, now: Now) -> u64 {
     match limit.kind {
         Kind::ArrivalTime => token_bucket::clamp(limit, state, now),
         Kind::Interval => token_bucket_interval::clamp(limit, state, now),
-        // A window's count above the limit reads as nothing remaining, until the window ends.
+        // A window's count above the limit reads as nothing remaining, until the window ends or it is paid.
         Kind::Window | Kind::SlidingCounter | Kind::Log | Kind::WideSlidingCounter => state,
     }
 }
@@ -130,13 +152,13 @@ const fn ratio(part: u64, whole: u64) -> u32 {
 impl<'l> Decision<'l> {
     /// A decision on a state that is not a word. Of the times, the first is that until a denied request would be allowed,
     /// the second that until the state is fresh or its window ends, the third that until one more unit is there.
-    pub(crate) const fn known(
+    const fn known(
         limit: &'l Limit,
         (allowed, cost, now): (bool, u32, Now),
-        remaining: u64,
+        units: Units,
         [wait, reset, next]: [Nanos; 3],
     ) -> Self {
-        Self { allowed, limit, facts: Facts::Known { remaining, wait, reset, next }, cost, now }
+        Self { allowed, limit, facts: Facts::Known { units, wait, reset, next }, cost, now }
     }
 
     /// The most units at once: burst of a bucket, amount of a window.
@@ -155,7 +177,7 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn remaining(&self) -> u64 {
         let state = match self.facts {
-            Facts::Known { remaining, .. } => return remaining,
+            Facts::Known { units, .. } => return units.remaining,
             Facts::Word { after, .. } => after,
         };
         match self.limit.kind {
@@ -175,14 +197,44 @@ impl<'l> Decision<'l> {
         }
     }
 
-    /// Units used; a fixed window that counts denied requests may have more than its limit.
+    /// Units that are owed: used above the capacity of a limit that can be overrun. Denied until they are paid.
+    #[must_use]
+    pub fn owed(&self) -> u64 {
+        match self.facts {
+            Facts::Known { units, .. } => units.owed,
+            Facts::Word { .. } if !self.limit.overruns() => 0,
+            Facts::Word { after, .. } => match self.limit.kind {
+                Kind::ArrivalTime => token_bucket::owed(self.limit, after, self.now),
+                Kind::Interval => token_bucket_interval::owed(self.limit, after, self.now),
+                Kind::SlidingCounter => sliding_window_counter::owed(self.limit, after, self.now),
+                Kind::Window | Kind::Log | Kind::WideSlidingCounter => 0,
+            },
+        }
+    }
+
+    /// Units of the cost that were not taken, because no more can be owed: so much the mean exceeds the rate.
+    #[must_use]
+    pub fn cut(&self) -> u64 {
+        match self.facts {
+            Facts::Known { units, .. } => units.cut,
+            Facts::Word { .. } if !self.limit.overruns() => 0,
+            Facts::Word { before, .. } => match self.limit.kind {
+                Kind::ArrivalTime => token_bucket::cut(self.limit, before, self.now, self.cost),
+                Kind::Interval => token_bucket_interval::cut(self.limit, before, self.now, self.cost),
+                Kind::SlidingCounter => sliding_window_counter::cut(self.limit, before, self.now, self.cost),
+                Kind::Window | Kind::Log | Kind::WideSlidingCounter => 0,
+            },
+        }
+    }
+
+    /// Units used; what is owed is among them, and a fixed window that counts denied requests may have more than its limit.
     #[must_use]
     pub fn used(&self) -> u64 {
         match self.facts {
             Facts::Word { after, .. } if self.limit.kind == Kind::Window => {
                 fixed_window::used(self.limit, after, self.now)
             }
-            _ => self.limit.capacity.saturating_sub(self.remaining()),
+            _ => self.limit.capacity.saturating_sub(self.remaining()).saturating_add(self.owed()),
         }
     }
 
@@ -208,10 +260,10 @@ impl<'l> Decision<'l> {
         }
     }
 
-    /// Whether the cost is above the capacity, so that no waiting helps.
+    /// Whether the cost is above the capacity, so that no waiting helps. Never, if the limit can be overrun.
     #[must_use]
     pub const fn never(&self) -> bool {
-        self.cost as u64 > self.limit.capacity
+        !self.limit.overruns() && self.cost as u64 > self.limit.capacity
     }
 
     /// How long the same request is denied, if nobody else takes the units: it is allowed then, and not a nanosecond
@@ -225,7 +277,7 @@ impl<'l> Decision<'l> {
             Facts::Known { wait, .. } => return Some(wait),
             Facts::Word { after, .. } => after,
         };
-        let cost = asked(self.cost);
+        let cost = asked_of(self.limit, self.cost);
         Some(match self.limit.kind {
             Kind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
             Kind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
@@ -235,7 +287,8 @@ impl<'l> Decision<'l> {
         })
     }
 
-    /// How long until the bucket is full again; of a window, until it ends.
+    /// How long until the bucket is full again; of a window, until it ends, or the one does in which the last is paid that is
+    /// owed.
     #[must_use]
     pub fn reset_after(&self) -> Nanos {
         let state = match self.facts {
@@ -267,4 +320,10 @@ impl<'l> Decision<'l> {
 #[inline(always)]
 const fn asked(cost: u32) -> u32 {
     if cost == 0 { 1 } else { cost }
+}
+
+/// [`asked`], or a single unit if the limit can be overrun by the rest.
+#[inline(always)]
+const fn asked_of(limit: &Limit, cost: u32) -> u32 {
+    if limit.overruns() { 1 } else { asked(cost) }
 }

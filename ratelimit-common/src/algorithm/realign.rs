@@ -10,7 +10,10 @@
 //! A bucket with `refill: interval` that a step forward has filled does not know that it owes the next refill to that. So a
 //! step back within an interval may bring it that one too.
 
-use super::window::{self, Window};
+use super::{
+    sliding_window_counter,
+    window::{self, Window},
+};
 use crate::{
     limit::{Kind, Limit},
     time::{Nanos, Now, Ticks},
@@ -62,6 +65,12 @@ pub fn realign(from: &Limit, to: &Limit, step: ClockStep, state: u64, now: Now) 
         _ if is_idle && (end > 0 || !is_plausible(from, counts)) => new.idle(),
         ClockStep::Back => new.state(new.first_from(end), counts),
         ClockStep::Forward(_) if is_idle => new.idle(),
+        ClockStep::Forward(by) if to.overruns() && to.kind == Kind::SlidingCounter => {
+            let times = (old.left.0.into(), end, by.0.into());
+            let first_from = |time| new.first_from(time);
+            let (end, counts) = sliding_window_counter::forward(to, times, counts, (new.slack(), first_from));
+            new.state(end, counts)
+        }
         ClockStep::Forward(by) => forward(&new, old.left.0.into(), end, end - i128::from(by.0), counts),
     }
 }

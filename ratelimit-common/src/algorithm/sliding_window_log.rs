@@ -2,8 +2,12 @@
 //! limit: an entry for each unit of cost.
 //!
 //! The newest `amount` entries are kept even when they have left the window, so that a clock that steps back finds them.
+//!
+//! Units that a limit that can be overrun owes have no entries yet. They enter a full window, each as the oldest leaves it.
 
-use super::{Decision, asked};
+mod overrun;
+
+use super::{Decision, Units, asked, reported};
 use crate::{
     limit::Limit,
     time::{Nanos, Now},
@@ -25,6 +29,10 @@ pub trait Entries {
     fn push(&mut self, time: Nanos, most: u64);
     /// Takes the one at `index` out.
     fn remove(&mut self, index: usize);
+    /// How many units are owed: they have no entries, and only where there are as many as may be.
+    fn owed(&self) -> u64;
+    /// Changes how many units are owed.
+    fn owe(&mut self, units: u64);
 }
 
 /// How many entries have left the window; they are the first ones.
@@ -51,6 +59,12 @@ fn append(limit: &Limit, entries: &mut impl Entries, now: Now, count: u64) {
 
 /// Decides and charges, as [`super::decide`] does.
 pub fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: u32) -> Decision<'l> {
+    if limit.overruns() {
+        return overrun::decide(limit, entries, now, cost);
+    }
+    if entries.owed() > 0 {
+        entries.owe(0);
+    }
     let used = (entries.len() - expired(limit, entries, now)) as u64;
     let allowed = used + u64::from(asked(cost)) <= limit.capacity;
     if allowed || limit.counts_denied() {
@@ -62,12 +76,19 @@ pub fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: 
     let short = (used + u64::from(asked(cost))).saturating_sub(limit.capacity) as usize;
     let wait = until_leaves(limit, entries, now, (expired + short).wrapping_sub(1));
     let next = until_leaves(limit, entries, now, expired);
-    Decision::known(limit, (allowed, cost, now), limit.capacity.saturating_sub(used), [wait, reset, next])
+    let units = Units { remaining: limit.capacity.saturating_sub(used), owed: 0, cut: 0 };
+    Decision::known(limit, (allowed, cost, now), units, [wait, reset, next])
 }
 
-/// Gives back what an admitted request took at `charged`, after a later limit denied it.
+/// Charges as far as there is room, and denies nothing; see [`super::report`].
+pub fn report<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: u32) -> Decision<'l> {
+    let left = decide(limit, entries, now, 0).remaining();
+    decide(limit, entries, now, reported(limit, left, cost))
+}
+
+/// Gives back what an admitted request took at `charged`, after a later limit denied it; first what is owed.
 pub fn undo(entries: &mut impl Entries, charged: Now, cost: u32) {
-    let (time, mut left) = (charged.0, cost);
+    let (time, mut left) = (charged.0, pay(entries, cost));
     for index in (0..entries.len()).rev() {
         if left == 0 || entries.get(index) < time {
             break;
@@ -79,11 +100,24 @@ pub fn undo(entries: &mut impl Entries, charged: Now, cost: u32) {
     }
 }
 
-/// Gives back `count` units of those that the window holds, the newest first.
-pub fn refund(entries: &mut impl Entries, count: u32) {
+/// Gives back `count` units of those that are owed, then of those that the window holds, the newest first.
+pub fn refund(limit: &Limit, entries: &mut impl Entries, now: Now, count: u32) {
+    if limit.overruns() {
+        overrun::settle(limit, entries, now);
+    }
+    let count = pay(entries, count);
     for _ in 0..count.min(entries.len() as u32) {
         entries.remove(entries.len() - 1);
     }
+}
+
+/// Pays what is owed with `units`, and says how many are left.
+fn pay(entries: &mut impl Entries, units: u32) -> u32 {
+    let owed = entries.owed();
+    if owed > 0 {
+        entries.owe(owed.saturating_sub(units.into()));
+    }
+    units.saturating_sub(u32::try_from(owed).unwrap_or(u32::MAX))
 }
 
 /// The time until the entry at `index` leaves the window.
@@ -96,5 +130,8 @@ fn until_leaves(limit: &Limit, entries: &impl Entries, now: Now, index: usize) -
 
 /// Whether forgetting the entries changes no decision.
 pub fn is_idle(limit: &Limit, entries: &impl Entries, now: Now) -> bool {
+    if limit.overruns() && entries.owed() > 0 {
+        return overrun::is_idle(limit, entries, now);
+    }
     expired(limit, entries, now) == entries.len()
 }

@@ -2,6 +2,9 @@
 //!
 //! The state is the end of the interval at which the bucket will be full, and what is missing from the intervals
 //! before: the last refill brings between 1 and `amount` of the missing tokens, all earlier ones bring `amount`.
+//!
+//! A fixed window that can be overrun is such a bucket, of as many tokens as a refill brings: what a window has counted above
+//! its limit is what a refill leaves missing.
 
 use super::{
     asked,
@@ -46,6 +49,9 @@ pub(super) fn missing(limit: &Limit, state: u64, now: Now) -> u64 {
 #[inline(always)]
 pub(super) fn decide(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u64) {
     let missing = missing(limit, state, now);
+    if limit.overruns() {
+        return overrun(limit, state, now, missing, cost);
+    }
     let sum = missing.saturating_add(asked(cost) as u64);
     let allowed = sum <= limit.capacity;
     if allowed && cost > 0 {
@@ -55,6 +61,27 @@ pub(super) fn decide(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u
     } else {
         (allowed, state)
     }
+}
+
+/// Charges the whole cost, up to what can be owed; allowed if one token was left before.
+fn overrun(limit: &Limit, state: u64, now: Now, missing: u64, cost: u32) -> (bool, u64) {
+    let allowed = missing < limit.capacity;
+    if cost == 0 {
+        return (allowed, state);
+    }
+    let sum = missing.saturating_add(cost.into()).min(limit.most_used()).max(missing);
+    (allowed, write(limit, Window::at(limit, now), sum))
+}
+
+/// Tokens that are owed.
+pub(super) fn owed(limit: &Limit, state: u64, now: Now) -> u64 {
+    missing(limit, state, now).saturating_sub(limit.capacity)
+}
+
+/// How many tokens a charge in `state` does not take because no more can be owed.
+pub(super) fn cut(limit: &Limit, state: u64, now: Now, cost: u32) -> u64 {
+    let room = limit.most_used().saturating_sub(missing(limit, state, now));
+    u64::from(cost).saturating_sub(room)
 }
 
 /// Only while no refill has come since: after one, it can't be told whether the bucket was full in between.
@@ -75,8 +102,8 @@ pub(super) fn clamp(limit: &Limit, state: u64, now: Now) -> u64 {
     let (missing_now, amount) = (missing(limit, state, now), limit.amount.get());
     let cut = state & window::low_bits(limit.count_bits) > amount;
     let kept = if missing_now > 0 && cut { window::code_of(limit, state) | amount } else { state };
-    if missing(limit, kept, now) > limit.capacity {
-        write(limit, Window::at(limit, now), limit.capacity)
+    if missing(limit, kept, now) > limit.most_used() {
+        write(limit, Window::at(limit, now), limit.most_used())
     } else {
         kept
     }

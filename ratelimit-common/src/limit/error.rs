@@ -26,6 +26,19 @@ pub enum LimitError {
         /// The largest burst that this rate may have.
         most: u64,
     },
+    /// What a packet costs is known when it comes.
+    OverrunInKernel,
+    /// Two ways to go on with costs that are too large.
+    OverrunCountsDenied,
+    /// A request whose cost is known afterwards can't be held until its turn.
+    OverrunDelays,
+    /// With overrun, an empty bucket would take longer than 33 days to fill.
+    OverrunTooLong {
+        /// The largest burst that this rate may have.
+        most: u64,
+    },
+    /// With overrun, a window or an interval would be longer than 33 days.
+    OverrunWindowTooLong,
     /// More units in one window than a log keeps for a key.
     LogTooLarge,
     /// More units in one period than the bucket's state can count.
@@ -56,6 +69,24 @@ impl fmt::Display for LimitError {
             Self::BurstTooLong { most: 0 } => f.write_str("one unit would take more than 365 days"),
             Self::BurstTooLong { most } => {
                 write!(f, "an empty bucket would take more than 365 days to fill; at this rate the burst can be {most} at most")
+            }
+            Self::OverrunInKernel => f.write_str(
+                "overrun is for costs that are known only afterwards, and what a packet costs is known when it comes; leave it out",
+            ),
+            Self::OverrunCountsDenied => f.write_str(
+                "overrun charges denied costs already, and owes what is too much, where count_denied only empties the bucket; leave out count_denied",
+            ),
+            Self::OverrunDelays => {
+                f.write_str("a request whose cost is known only afterwards can't be held until its turn; leave out on_limit or overrun")
+            }
+            Self::OverrunTooLong { most: 0 } => {
+                f.write_str("with overrun, ten times the burst can be owed, and one unit would take more than 33 days: its debt could last longer than a year")
+            }
+            Self::OverrunTooLong { most } => {
+                write!(f, "with overrun, ten times the burst can be owed, and an empty bucket would take more than 33 days to fill: its debt could last longer than a year; at this rate the burst can be {most} at most")
+            }
+            Self::OverrunWindowTooLong => {
+                f.write_str("with overrun, ten windows can be owed: the time of the rate can be 33 days at most, or a debt could last longer than a year")
             }
             Self::LogTooLarge => {
                 write!(f, "a log keeps {LOG_MOST} entries for a key at most; use sliding_window_counter")

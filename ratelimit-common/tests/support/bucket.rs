@@ -25,6 +25,9 @@ pub struct Answer {
     pub retry_after: Option<Nanos>,
     pub reset_after: Nanos,
     pub leaves_after: Option<Nanos>,
+    pub used: u64,
+    pub owed: u64,
+    pub cut: u64,
 }
 
 impl Bucket {
@@ -55,6 +58,7 @@ impl Bucket {
     pub fn allows(&self, limit: &Limit, now: Nanos, cost: u32) -> bool {
         let now = Now(now);
         match self {
+            Self::Log(_) if limit.overruns() => self.ask(limit, now.0, cost).allowed,
             Self::Word(state) => algorithm::decide(limit, *state, now, cost).0.allowed,
             Self::Log(entries) => sliding_window_log::decide(limit, &mut Frozen(entries), now, cost).allowed,
             Self::Wide(state) => { *state }.decide(limit, now, cost).allowed,
@@ -87,7 +91,7 @@ impl Bucket {
 }
 
 impl Answer {
-    fn of(decision: &Decision<'_>) -> Self {
+    pub fn of(decision: &Decision<'_>) -> Self {
         Self {
             allowed: decision.allowed,
             never: decision.never(),
@@ -95,33 +99,47 @@ impl Answer {
             retry_after: decision.retry_after(),
             reset_after: decision.reset_after(),
             leaves_after: decision.leaves_after(),
+            used: decision.used(),
+            owed: decision.owed(),
+            cut: decision.cut(),
         }
     }
 }
 
-/// The memory of a log, oldest first.
+/// The memory of a log, oldest first, and what is owed beside it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Log(pub VecDeque<Nanos>);
+pub struct Log {
+    times: VecDeque<Nanos>,
+    owed: u64,
+}
 
 impl sliding_window_log::Entries for Log {
     fn len(&self) -> usize {
-        self.0.len()
+        self.times.len()
     }
 
     fn get(&self, index: usize) -> Nanos {
-        self.0.get(index).copied().unwrap_or_default()
+        self.times.get(index).copied().unwrap_or_default()
     }
 
     fn pop_oldest(&mut self) {
-        self.0.pop_front();
+        self.times.pop_front();
     }
 
     fn push(&mut self, time: Nanos, _most: u64) {
-        self.0.push_back(time);
+        self.times.push_back(time);
     }
 
     fn remove(&mut self, index: usize) {
-        self.0.remove(index);
+        self.times.remove(index);
+    }
+
+    fn owed(&self) -> u64 {
+        self.owed
+    }
+
+    fn owe(&mut self, units: u64) {
+        self.owed = units;
     }
 }
 
@@ -142,4 +160,10 @@ impl sliding_window_log::Entries for Frozen<'_> {
     fn push(&mut self, _: Nanos, _: u64) {}
 
     fn remove(&mut self, _: usize) {}
+
+    fn owed(&self) -> u64 {
+        self.0.owed
+    }
+
+    fn owe(&mut self, _: u64) {}
 }

@@ -29,12 +29,18 @@ pub struct Event {
     pub retry_after: Option<Nanos>,
     pub leaves_after: Option<Nanos>,
     pub never: bool,
+    pub owed: Option<u64>,
+    pub cut: Option<u64>,
 }
 
 /// All vectors of the file.
 pub fn all() -> Result<Vec<Vector>, String> {
-    let raw: Vec<RawVector> =
-        serde_yaml::from_str(include_str!("../vectors.yaml")).map_err(|error| error.to_string())?;
+    read(include_str!("../vectors.yaml"))
+}
+
+/// Vectors in the form of that file.
+pub fn read(text: &str) -> Result<Vec<Vector>, String> {
+    let raw: Vec<RawVector> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
     raw.into_iter().map(RawVector::read).collect()
 }
 
@@ -58,6 +64,8 @@ struct RawLimit {
     #[serde(default)]
     count_denied: bool,
     on_limit: Option<String>,
+    #[serde(default)]
+    overrun: bool,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +82,8 @@ struct RawEvent {
     leaves_after: Option<String>,
     #[serde(default)]
     never: bool,
+    owed: Option<u64>,
+    cut: Option<u64>,
 }
 
 fn one() -> u32 {
@@ -108,7 +118,7 @@ impl RawLimit {
             Some("delay") => OnLimit::Delay,
             Some(other) => return Err(format!("on_limit {other}")),
         };
-        spec.count_denied = self.count_denied;
+        (spec.count_denied, spec.overrun) = (self.count_denied, self.overrun);
         Ok(spec)
     }
 }
@@ -124,6 +134,8 @@ impl RawEvent {
             retry_after: self.retry_after.as_deref().map(seconds).transpose()?,
             leaves_after: self.leaves_after.as_deref().map(seconds).transpose()?,
             never: self.never,
+            owed: self.owed,
+            cut: self.cut,
         })
     }
 }

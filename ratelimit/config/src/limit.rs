@@ -194,6 +194,7 @@ impl LimitDraft {
                     refill: self.refill.unwrap_or_default(),
                     count_denied: self.count_denied.unwrap_or_default(),
                     on_limit: self.on_limit.unwrap_or_default(),
+                    overrun: false,
                 };
                 Ok((spec, unit))
             }

@@ -27,7 +27,7 @@ impl Limits {
         limits
     }
 
-    /// Of several limits with one tag the one stays that takes longest to fill an empty bucket.
+    /// Of several limits with one tag the one stays that takes longest to fill a bucket of which all is used that can be.
     fn insert(&mut self, tag: Tag, limit: &Limit) {
         let index = usize::from(tag.number());
         if index >= self.by_tag.len() {
@@ -55,11 +55,11 @@ impl Limits {
     }
 }
 
-/// Whether an empty bucket of `a` takes longer to fill than one of `b`.
+/// Whether a bucket of `a` takes longer to fill than one of `b`, if all is used of both that can be.
 fn takes_longer(a: &Limit, b: &Limit) -> bool {
     // Each product has at most 64 + 55 bits, so the quotients are exact enough to compare.
     let fill = |limit: &Limit| {
-        u128::from(limit.capacity()) * u128::from(limit.period().0) / u128::from(limit.amount().max(1))
+        u128::from(limit.most_used()) * u128::from(limit.period().0) / u128::from(limit.amount().max(1))
     };
     fill(a) > fill(b)
 }

@@ -194,7 +194,7 @@ impl Store for MemoryStore {
     fn refund(&self, limits: &Limits, charge: &Charge<'_>) {
         // More than a bucket holds has no time. A window that counts denied requests may hold more than its limit.
         let most = match charge.limit.kind() {
-            Kind::ArrivalTime => u32::try_from(charge.limit.capacity()).unwrap_or(u32::MAX),
+            Kind::ArrivalTime => u32::try_from(charge.limit.most_used()).unwrap_or(u32::MAX),
             _ => u32::MAX,
         };
         let charge = Charge { cost: charge.cost.min(most), ..*charge };

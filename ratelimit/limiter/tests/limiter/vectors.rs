@@ -1,5 +1,6 @@
 //! The golden decisions through a limiter, to the nanosecond, whenever it was made.
 
+#[expect(dead_code, reason = "no limit of that file can be overrun")]
 #[path = "../../../../ratelimit-common/tests/support/vectors.rs"]
 mod golden;
 

@@ -80,12 +80,13 @@ impl MemoryStore {
         for SavedWide { identity, idle_at, state } in wide {
             writer.numbers([identity, idle_at.0]);
             match state {
-                SavedState::Log(times) => {
-                    writer.numbers([LOG, times.len() as u64]);
+                SavedState::Log { times, owed } => {
+                    writer.kind(LOG, owed);
+                    writer.numbers([times.len() as u64]);
                     times.into_iter().for_each(|time| writer.numbers([time.0]));
                 }
-                SavedState::Counter(parts) => {
-                    writer.numbers([COUNTER]);
+                SavedState::Counter([parts @ .., owed]) => {
+                    writer.kind(COUNTER, owed);
                     writer.numbers(parts);
                 }
             }
@@ -113,10 +114,19 @@ impl MemoryStore {
 
 const LOG: u64 = 0;
 const COUNTER: u64 = 1;
+/// Added to one of those, if units are owed: how many comes next. Files without debts are as they were before there were any.
+const OWING: u64 = 2;
 
 struct Writer(Vec<u8>);
 
 impl Writer {
+    fn kind(&mut self, kind: u64, owed: u64) {
+        match owed {
+            0 => self.numbers([kind]),
+            owed => self.numbers([kind + OWING, owed]),
+        }
+    }
+
     fn numbers<const N: usize>(&mut self, numbers: [u64; N]) {
         numbers.iter().for_each(|number| self.0.extend(number.to_le_bytes()));
     }
@@ -150,9 +160,19 @@ impl Reader<'_> {
 
     fn wide(&mut self) -> Result<SavedWide, NoState> {
         let [identity, idle_at, kind] = self.numbers()?;
+        let (kind, [owed]) = match kind.checked_sub(OWING) {
+            Some(kind) => (kind, self.numbers()?),
+            None => (kind, [0]),
+        };
         let state = match kind {
-            LOG => SavedState::Log(self.many(|reader| reader.numbers().map(|[time]| Nanos(time)))?),
-            COUNTER => SavedState::Counter(self.numbers()?),
+            LOG => SavedState::Log {
+                times: self.many(|reader| reader.numbers().map(|[time]| Nanos(time)))?,
+                owed,
+            },
+            COUNTER => {
+                let [end, previous, current] = self.numbers()?;
+                SavedState::Counter([end, previous, current, owed])
+            }
             _ => return Err(NoState::Other),
         };
         Ok(SavedWide { identity, idle_at: Nanos(idle_at), state })

@@ -186,7 +186,7 @@ impl Wide {
     pub fn refund(&self, charge: Charge<'_>, word: impl FnOnce() -> u64) {
         self.go_on_with(&mut self.shard(charge.bucket().identity), &charge, word);
         self.give_back(charge, |bucket| match &mut bucket.state {
-            State::Log(log) => sliding_window_log::refund(log, charge.cost),
+            State::Log(log) => sliding_window_log::refund(charge.limit, log, charge.now, charge.cost),
             State::Counter(counter) => counter.undo(charge.limit, charge.now, charge.cost),
         });
     }
@@ -299,8 +299,13 @@ pub struct SavedWide {
 /// What a bucket to be kept elsewhere holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SavedState {
-    /// The times of a log, oldest first.
-    Log(Vec<Nanos>),
+    /// A log.
+    Log {
+        /// Its times, oldest first.
+        times: Vec<Nanos>,
+        /// Units that are owed beside them.
+        owed: u64,
+    },
     /// The numbers of a counter.
-    Counter([u64; 3]),
+    Counter([u64; 4]),
 }

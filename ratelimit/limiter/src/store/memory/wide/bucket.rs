@@ -60,7 +60,7 @@ impl Bucket {
     /// One that was saved; its limit is not known here, so until it is charged it counts as used up.
     pub(super) fn restored(SavedWide { idle_at, state, .. }: SavedWide) -> Self {
         let state = match state {
-            SavedState::Log(times) => State::Log(Log(times.into())),
+            SavedState::Log { times, owed } => State::Log(Log { times: times.into(), owed }),
             SavedState::Counter(parts) => State::Counter(WideState::of_parts(parts)),
         };
         Self { idle_at, share: FULL_SHARE, state }
@@ -68,7 +68,7 @@ impl Bucket {
 
     pub(super) fn saved(&self, identity: u64) -> SavedWide {
         let state = match &self.state {
-            State::Log(log) => SavedState::Log(log.0.iter().copied().collect()),
+            State::Log(log) => SavedState::Log { times: log.times.iter().copied().collect(), owed: log.owed },
             State::Counter(counter) => SavedState::Counter(counter.parts()),
         };
         SavedWide { identity, idle_at: self.idle_at, state }
@@ -108,16 +108,18 @@ impl Bucket {
         decision
     }
 
-    /// Moves a counter's window after the wall clock was set. A log counts back from the present. A counter is idle a window
-    /// after its own has ended, so that tells how long that is.
+    /// Moves a counter's window after the wall clock was set. A log counts back from the present. A counter is idle a number of
+    /// windows after its own has ended that it knows, so that tells how long they are.
     pub(super) fn realign(&mut self, step: ClockStep, phase: impl Fn(Nanos) -> Nanos, now: Now) {
         let State::Counter(counter) = &mut self.state else { return };
-        let window = Nanos(self.idle_at.0.saturating_sub(counter.end().0));
+        let after = self.idle_at.0.saturating_sub(counter.end().0);
+        let window = Nanos(after / counter.windows_after().max(1));
         if counter.is_empty() || window.0 == 0 {
             return;
         }
         *counter = counter.realigned(step, window, phase(window), now);
-        self.idle_at = Nanos(counter.end().0.saturating_add(window.0));
+        let after = window.0.saturating_mul(counter.windows_after());
+        self.idle_at = Nanos(counter.end().0.saturating_add(after));
     }
 
     /// Decides, and stays as it is.
@@ -143,7 +145,7 @@ impl Bucket {
 
     pub(super) fn entries(&self) -> usize {
         match &self.state {
-            State::Log(log) => log.0.len(),
+            State::Log(log) => log.times.len(),
             State::Counter(_) => 0,
         }
     }
@@ -154,34 +156,45 @@ fn share(used: u64, limit: u64) -> u32 {
     u32::try_from(share).unwrap_or(FULL_SHARE)
 }
 
-/// The times of a log, oldest first.
+/// The times of a log, oldest first, and the units that are owed beside them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log(VecDeque<Nanos>);
+pub(super) struct Log {
+    times: VecDeque<Nanos>,
+    owed: u64,
+}
 
 impl Entries for Log {
     fn len(&self) -> usize {
-        self.0.len()
+        self.times.len()
     }
 
     fn get(&self, index: usize) -> Nanos {
-        self.0.get(index).copied().unwrap_or_default()
+        self.times.get(index).copied().unwrap_or_default()
     }
 
     fn pop_oldest(&mut self) {
-        self.0.pop_front();
+        self.times.pop_front();
     }
 
     /// Memory grows by a quarter, and to no more than is ever needed: by itself it would double.
     fn push(&mut self, time: Nanos, most: u64) {
-        let len = self.0.len();
-        if len == self.0.capacity() {
+        let len = self.times.len();
+        if len == self.times.capacity() {
             let left = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(len);
-            self.0.reserve_exact((len / 4).max(LEAST_MORE).min(left));
+            self.times.reserve_exact((len / 4).max(LEAST_MORE).min(left));
         }
-        self.0.push_back(time);
+        self.times.push_back(time);
     }
 
     fn remove(&mut self, index: usize) {
-        self.0.remove(index);
+        self.times.remove(index);
+    }
+
+    fn owed(&self) -> u64 {
+        self.owed
+    }
+
+    fn owe(&mut self, units: u64) {
+        self.owed = units;
     }
 }
