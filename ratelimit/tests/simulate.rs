@@ -1,7 +1,7 @@
 //! `ratelimit simulate`, the program: the golden decisions, its formats, its summaries and its errors.
 #![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
 
-#[expect(dead_code, reason = "no limit of that file can be overrun")]
+#[expect(dead_code, reason = "what is owed shows in how long requests are denied")]
 #[path = "../../ratelimit-common/tests/support/vectors.rs"]
 mod golden;
 
@@ -64,7 +64,8 @@ fn decimal(time: Nanos, shift: u64) -> String {
 
 #[test]
 fn every_vector_holds_in_text_and_json_and_at_unix_times() {
-    for vector in golden::all().unwrap() {
+    let overrun = include_str!("../../ratelimit-common/tests/overrun.yaml");
+    for vector in golden::all().unwrap().into_iter().chain(golden::read(overrun).unwrap()) {
         for shift in [0, SHIFT] {
             let line = |event: &Event| format!("{} key {}\n", decimal(event.at, shift), event.cost);
             let input: String = requests(&vector).iter().map(line).collect();

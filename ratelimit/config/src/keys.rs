@@ -43,10 +43,13 @@ pub fn of_rule_files() -> impl Iterator<Item = &'static Key> {
     rule_file::KEYS.iter()
 }
 
-/// The names of the keys directly in the mapping at a path, which is empty for the top.
+/// The names of the keys directly in the mapping at a path, which is empty for the top. `overrun` of a rule on packets is known
+/// as well, to be refused.
 #[must_use]
 pub fn names(parent: &str) -> Vec<&'static str> {
-    names_among(all(), parent)
+    let mut names = names_among(all(), parent);
+    names.extend(["overrun"].iter().filter(|_| parent == "network.rules[]"));
+    names
 }
 
 /// The same for files of rules. `queue_size`, which is to come, is known as well, to be refused.

@@ -32,12 +32,21 @@ pub enum LimitOption {
     CountDenied,
     /// `on_limit`; leaky bucket only.
     OnLimit,
+    /// `overrun`; not for packets.
+    Overrun,
 }
 
 impl LimitOption {
     /// All of them, in the order in which a limit is shown.
-    pub const ALL: [Self; 6] =
-        [Self::Algorithm, Self::Rate, Self::Burst, Self::Refill, Self::CountDenied, Self::OnLimit];
+    pub const ALL: [Self; 7] = [
+        Self::Algorithm,
+        Self::Rate,
+        Self::Burst,
+        Self::Refill,
+        Self::CountDenied,
+        Self::OnLimit,
+        Self::Overrun,
+    ];
 
     /// The key in YAML and on the command line.
     #[must_use]
@@ -49,6 +58,7 @@ impl LimitOption {
             Self::Refill => "refill",
             Self::CountDenied => "count_denied",
             Self::OnLimit => "on_limit",
+            Self::Overrun => "overrun",
         }
     }
 }
@@ -122,6 +132,7 @@ pub struct LimitDraft {
     refill: Option<Refill>,
     count_denied: Option<bool>,
     on_limit: Option<OnLimit>,
+    overrun: Option<bool>,
 }
 
 impl LimitDraft {
@@ -137,6 +148,7 @@ impl LimitDraft {
             LimitOption::Refill => self.refill = Some(parse_word(text, &REFILLS)?),
             LimitOption::CountDenied => self.count_denied = Some(parse_word(text, &BOOLEANS)?),
             LimitOption::OnLimit => self.on_limit = Some(parse_word(text, &ON_LIMITS)?),
+            LimitOption::Overrun => self.overrun = Some(parse_word(text, &BOOLEANS)?),
         }
         Ok(())
     }
@@ -194,7 +206,7 @@ impl LimitDraft {
                     refill: self.refill.unwrap_or_default(),
                     count_denied: self.count_denied.unwrap_or_default(),
                     on_limit: self.on_limit.unwrap_or_default(),
-                    overrun: false,
+                    overrun: self.overrun.unwrap_or_default(),
                 };
                 Ok((spec, unit))
             }
@@ -231,6 +243,11 @@ pub fn blamed_option(error: &LimitError) -> LimitOption {
         LimitError::BurstTooLong { most } if *most > 0 => LimitOption::Burst,
         LimitError::RefillNotTokenBucket(_) => LimitOption::Refill,
         LimitError::DelayNotLeakyBucket(_) | LimitError::DelayInKernel => LimitOption::OnLimit,
+        LimitError::OverrunCountsDenied => LimitOption::CountDenied,
+        LimitError::OverrunInKernel
+        | LimitError::OverrunDelays
+        | LimitError::OverrunTooLong { .. }
+        | LimitError::OverrunWindowTooLong => LimitOption::Overrun,
         _ => LimitOption::Rate,
     }
 }

@@ -22,8 +22,9 @@ pub fn format_limit_in(spec: &LimitSpec, amount: impl Fn(NonZeroU64) -> String) 
     let refill = if spec.refill == Refill::Interval { ",refill=interval" } else { "" };
     let count_denied = if spec.count_denied { ",count_denied=true" } else { "" };
     let on_limit = if spec.on_limit == OnLimit::Delay { ",on_limit=delay" } else { "" };
+    let overrun = if spec.overrun { ",overrun=true" } else { "" };
     let (algorithm, rate) = (spec.algorithm.name(), format_rate_in(spec.rate, amount));
-    format!("{algorithm},rate={rate}{burst}{refill}{count_denied}{on_limit}")
+    format!("{algorithm},rate={rate}{burst}{refill}{count_denied}{on_limit}{overrun}")
 }
 
 /// A rate with the longest unit of time that fits, and its amount in a form of its own.

@@ -32,7 +32,7 @@ const USAGE: &str = "ratelimit simulate --limit <LIMIT>... [RECORDING]
 #[command(override_usage = USAGE)]
 #[command(group = ArgGroup::new("by").required(true).args(["limits", "config"]))]
 pub struct Simulate {
-    /// A limit, such as `token_bucket,rate=10/s,burst=20`. Options: algorithm, rate, burst, refill, count_denied, on_limit.
+    /// A limit, such as `token_bucket,rate=10/s,burst=20`. Options: algorithm, rate, burst, refill, count_denied, on_limit, overrun.
     /// If given more than once, only the summaries are printed, to compare limits on the same arrivals.
     #[arg(long = "limit", value_name = "LIMIT", value_parser = limit)]
     limits: Vec<LimitSpec>,

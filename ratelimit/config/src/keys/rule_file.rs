@@ -151,10 +151,21 @@ pub const KEYS: &[Key] = &[
     key(
         "descriptors[].rate_limit.count_denied",
         "`true` or `false`",
-        Said("`true` without `algorithm`, `false` with it"),
+        Said("`true` without `algorithm` and `overrun`, `false` with one of them"),
         "Whether denied requests count too, whichever limit denied them. If not, a request takes from all of its limits or \
          from none, and one that is denied gives nothing back (`is_negative_hits`).",
         "rate_limit: {unit: minute, requests_per_unit: 5, count_denied: false}",
+    ),
+    key(
+        "descriptors[].rate_limit.overrun",
+        "`true` or `false`",
+        Is("false"),
+        "For costs that are known only when the answer is done, such as tokens of a language model or bytes sent. A request that \
+         asks with `hits_addend: 0` is let through while one unit is left; the cost that is reported later is charged whole, \
+         however large it is and whoever denies it. What goes beyond the limit is owed, up to ten times the limit (what is \
+         more is counted and forgotten), and requests are denied until it is paid at the limit's rate. Not with \
+         `count_denied: true`, and the time in which the limit comes back is 33 days at most.",
+        "rate_limit: {algorithm: token_bucket, unit: minute, requests_per_unit: 5000, overrun: true}",
     ),
     key(
         "descriptors[].rate_limit.on_limit",

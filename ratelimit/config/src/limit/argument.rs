@@ -85,6 +85,10 @@ mod tests {
                 "sliding_window_log,rate=2/m,count_denied=true",
                 LimitSpec { count_denied: true, ..LimitSpec::new(Algorithm::SlidingWindowLog, rate(2, 60)) },
             ),
+            (
+                "fixed_window,rate=5/m,overrun=true",
+                LimitSpec { overrun: true, ..LimitSpec::new(Algorithm::FixedWindow, rate(5, 60)) },
+            ),
             ("sliding_window_counter,rate=7/m", LimitSpec::new(Algorithm::SlidingWindowCounter, rate(7, 60))),
         ];
         for (text, expected) in cases {

@@ -29,13 +29,14 @@ pub struct RawRule {
     pub ban: Option<RawBan>,
 }
 
-/// The limit's options that a rule on packets has. No `on_limit`: packets can't be held back.
-const PACKET_OPTIONS: [LimitOption; 5] = [
+/// The limit's options that a rule on packets has, and `overrun`, to be refused. No `on_limit`: packets can't be held back.
+const PACKET_OPTIONS: [LimitOption; 6] = [
     LimitOption::Algorithm,
     LimitOption::Rate,
     LimitOption::Burst,
     LimitOption::Refill,
     LimitOption::CountDenied,
+    LimitOption::Overrun,
 ];
 
 /// Reads a rule.

@@ -20,12 +20,13 @@ use crate::{
 };
 
 /// What has no meaning where there is no limit.
-const OF_LIMITED: [&str; 10] = [
+const OF_LIMITED: [&str; 11] = [
     "unit",
     "per",
     "algorithm",
     "burst",
     "count_denied",
+    "overrun",
     "on_limit",
     "queue_size",
     "soft_limit",
@@ -111,14 +112,15 @@ impl Reader<'_, '_> {
             None => None,
         };
         self.refuse_what_is_to_come();
+        let overrun = flag(self.map, "overrun", self.report);
         let count_denied = match self.text("count_denied") {
             Some(_) => flag(self.map, "count_denied", self.report),
-            // A rule without an algorithm counts as Envoy's service does.
-            None => algorithm.is_none(),
+            // A rule without an algorithm counts as Envoy's service does. One that is overrun owes instead.
+            None => algorithm.is_none() && !overrun,
         };
         let burst = self.parsed("burst", parse_burst_of_requests);
         let soft = self.soft();
-        let options = RateOptions { burst, count_denied, soft };
+        let options = RateOptions { burst, count_denied, overrun, soft };
         let algorithm_or_window = algorithm.unwrap_or(Algorithm::FixedWindow);
         let rate = RequestRate::new(algorithm_or_window, requests?, per?, options);
         rate.map_err(|error| self.blame(error, algorithm)).ok()
@@ -216,7 +218,9 @@ impl Reader<'_, '_> {
                     let message = "is for buckets; add `algorithm: token_bucket`, or leave it out";
                     self.report.error(&at("burst"), message);
                 }
-                LimitOption::Burst => self.report.error(&at("burst"), error),
+                option @ (LimitOption::Burst | LimitOption::CountDenied | LimitOption::Overrun) => {
+                    self.report.error(&at(option.name()), error);
+                }
                 _ => self.report.error(&at("requests_per_unit"), error),
             },
         }

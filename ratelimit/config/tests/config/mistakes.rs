@@ -24,6 +24,11 @@ fn mistakes_in_a_rule() {
         (&["algorithm: sliding_window_log"], "5:18 algorithm: sliding_window_log keeps"),
         (&["refill: sometimes"], "5:15 refill: `sometimes` is not known; accepted: continuous"),
         (&["count_denied: yes"], "5:21 count_denied: `yes` is not known; accepted: true, false"),
+        (
+            &["overrun: true"],
+            "5:16 overrun: overrun is for costs that are known only afterwards, and what a packet costs is",
+        ),
+        (&["overrun: maybe"], "5:16 overrun: `maybe` is not known; accepted: true, false"),
         (&["action: reject"], "5:15 action: `reject` is not known; accepted: drop, observe"),
         (&["action: Drop"], "5:15 action: `Drop` is not known, did you mean `drop`?"),
         (&["name: b"], "5:7 name: `name` is given twice, first on line 3"),

@@ -10,7 +10,7 @@ use ratelimit_config::{
 use super::{check, policy};
 
 /// How the document is renewed after a change of the keys.
-const RENEW: &str = "RENEW=1 cargo test -p ratelimit --test config reference";
+const RENEW: &str = "RENEW=1 cargo test -p ratelimit-config --test config reference";
 
 /// Columns of the document.
 const WIDTH: usize = 120;

@@ -129,6 +129,18 @@ fn numbers_may_have_their_digits_in_groups() {
     assert_eq!(bucket("20_000").unwrap(), bucket("20k").unwrap());
 }
 
+/// Without an algorithm a limit counts what is denied, as Envoy's service does; one that is overrun owes it instead.
+#[test]
+fn a_limit_that_is_overrun_counts_as_one_with_an_algorithm() {
+    let limit = |more: &str| read(&LIMIT.replace("unit: 5", &format!("unit: 5, {more}")));
+    assert_eq!(
+        limit("overrun: true").unwrap(),
+        limit("overrun: true, algorithm: fixed_window, count_denied: false").unwrap()
+    );
+    assert_eq!(limit("overrun: false").unwrap(), limit("count_denied: true").unwrap());
+    assert_ne!(limit("overrun: true").unwrap(), limit("count_denied: false").unwrap());
+}
+
 #[test]
 fn kubernetes_resources_are_recognised() {
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  rules.yaml: |\n    domain: d\n";

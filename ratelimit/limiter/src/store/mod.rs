@@ -141,8 +141,8 @@ impl<'l> Answer<'l> {
     /// With the numbers of a bucket that was not charged.
     #[inline]
     const fn word_uncharged(charge: &Charge<'l>, allowed: bool, before: u64) -> Self {
-        // Of a request that costs nothing, the state after is the state before.
-        let cost = if allowed { 0 } else { charge.cost };
+        // Of a request that costs nothing, the state after is the state before. A limit that can be overrun asks for a unit, too.
+        let cost = if allowed || charge.limit.overruns() { 0 } else { charge.cost };
         Self { allowed, facts: Facts::Word { limit: charge.limit, before, now: charge.now, cost } }
     }
 

@@ -149,6 +149,24 @@ fn mistakes_are_reported_with_their_places() {
             limit("unit: day, requests_per_unit: 10001, algorithm: sliding_window_log"),
             "4:27 .requests_per_unit: a log keeps 10000",
         ),
+        (limit(&format!("{unit}, overrun: maybe")), "4:61 .overrun: `maybe` is not a yes or no"),
+        (
+            limit(&format!("{unit}, overrun: true, count_denied: true")),
+            "4:67 .count_denied: overrun charges denied costs already",
+        ),
+        (
+            limit("unit: year, requests_per_unit: 5, overrun: true"),
+            "4:50 .overrun: with overrun, ten windows can be owed: the time of the rate can be 33 days at most",
+        ),
+        (
+            limit("unit: day, requests_per_unit: 10, overrun: true, algorithm: token_bucket, burst: 331"),
+            "4:50 .overrun: with overrun, ten times the burst can be owed, and an empty bucket would take more",
+        ),
+        (
+            limit("per: 34d, requests_per_unit: 1, overrun: true, algorithm: leaky_bucket"),
+            "4:48 .overrun: with overrun, ten times the burst can be owed, and one unit would take more than 33 days",
+        ),
+        (limit("unlimited: true, overrun: true"), "4:33 .overrun: overrun given although unlimited"),
         (limit(&format!("{unit}, on_limit: delay")), "4:62 .on_limit: `delay` is not supported yet"),
         (limit(&format!("{unit}, on_limit: queue")), "4:62 .on_limit: `queue` is not supported yet"),
         (limit(&format!("{unit}, on_limit: wait")), "4:62 .on_limit: `wait` is not known"),

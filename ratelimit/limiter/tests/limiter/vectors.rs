@@ -1,6 +1,6 @@
 //! The golden decisions through a limiter, to the nanosecond, whenever it was made.
 
-#[expect(dead_code, reason = "no limit of that file can be overrun")]
+#[expect(dead_code, reason = "what is owed shows in how long requests are denied")]
 #[path = "../../../../ratelimit-common/tests/support/vectors.rs"]
 mod golden;
 
@@ -9,7 +9,9 @@ use ratelimit_limiter::{Decision, Limiter, Nanos, Rule, clock::FakeClock};
 
 #[test]
 fn every_vector_holds_however_old_the_limiter_is() {
-    let vectors = golden::all().unwrap();
+    let mut vectors = golden::all().unwrap();
+    let overrun = include_str!("../../../../ratelimit-common/tests/overrun.yaml");
+    vectors.extend(golden::read(overrun).unwrap());
     assert!(vectors.len() >= 20, "only {} vectors", vectors.len());
     for vector in &vectors {
         // Made when the first request comes, or up to four and a half years before.

@@ -117,11 +117,11 @@ impl RequestRate {
         per: Nanos,
         options: RateOptions,
     ) -> Result<Self, RequestLimitError> {
-        let RateOptions { burst, count_denied, soft } = options;
+        let RateOptions { burst, count_denied, overrun, soft } = options;
         // Where all are denied they are counted as under the least limit, for a limit that may come later.
         let amount = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
         let rate = Rate { amount: amount.into(), per };
-        let spec = LimitSpec { burst, count_denied, ..LimitSpec::new(algorithm, rate) };
+        let spec = LimitSpec { burst, count_denied, overrun, ..LimitSpec::new(algorithm, rate) };
         let limit = spec.build(Place::UserSpace)?;
         let capacity = if requests == 0 { 0 } else { limit.capacity() };
         match soft {
@@ -185,6 +185,8 @@ pub struct RateOptions {
     pub burst: Option<NonZeroU64>,
     /// Whether what is denied counts too.
     pub count_denied: bool,
+    /// Whether a cost above what is left is charged whole, and owed.
+    pub overrun: bool,
     /// A lower limit.
     pub soft: Option<SoftLimit>,
 }

@@ -193,3 +193,110 @@ impl Reader<'_> {
         Ok(numbers)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use ratelimit_common::limit::{Algorithm, Limit, LimitSpec, Place, Rate};
+
+    use super::*;
+    use crate::store::{Account, Charge, Enrolment, Store as _, Zero};
+
+    /// A limit that can be overrun: `amount` in a minute.
+    fn limit(algorithm: Algorithm, amount: u64) -> Limit {
+        let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from_secs(60) };
+        let spec = LimitSpec { overrun: true, ..LimitSpec::new(algorithm, rate) };
+        spec.build(Place::UserSpace).unwrap()
+    }
+
+    fn enrolled(store: &MemoryStore, limit: &Limit) -> (Account, Limits) {
+        let (accounts, limits) = store.enroll(&[Enrolment { name: "rule", limit }]);
+        (accounts[0], limits)
+    }
+
+    /// The kinds of states: a time, an interval, a counter in a word and one too wide for it, a log.
+    const KINDS: [(Algorithm, u64); 5] = [
+        (Algorithm::TokenBucket, 100),
+        (Algorithm::FixedWindow, 100),
+        (Algorithm::SlidingWindowCounter, 100),
+        (Algorithm::SlidingWindowCounter, 10_000_000),
+        (Algorithm::SlidingWindowLog, 100),
+    ];
+
+    #[test]
+    fn what_is_owed_survives_a_restart_and_a_clock_that_is_set() {
+        for (algorithm, amount) in KINDS {
+            let at = |minutes: u64| Now(Nanos::from_secs(3_600 + 60 * minutes));
+            let limit = limit(algorithm, amount);
+            let store = MemoryStore::new(1_000).unwrap();
+            let (account, limits) = enrolled(&store, &limit);
+            let hash = store.hash("key");
+            let charge = |minutes, cost| Charge { account, hash, limit: &limit, now: at(minutes), cost };
+            let cost = u32::try_from(5 * amount).unwrap();
+            assert!(store.charge(&limits, &charge(0, cost)).allowed);
+            let owed = |store: &MemoryStore, minutes| {
+                let (account, limits) = enrolled(store, &limit);
+                let charge = Charge { account, ..charge(minutes, 0) };
+                store.ask(&limits, &charge).decision().owed()
+            };
+            assert_eq!(owed(&store, 1), 3 * amount, "{algorithm:?} {amount}");
+
+            let bytes = store.save(&limits, at(2), Nanos(0));
+            let restored = MemoryStore::restore(&bytes, 1_000).unwrap().store;
+            assert_eq!(owed(&restored, 2), 2 * amount, "{algorithm:?} {amount}");
+
+            // A day forward gives one limit at most, as a step does, and windows that were skipped pay no more.
+            let zero = Zero::at(Nanos(0), Now(Nanos(0)), Nanos::from_secs(86_400 * 365));
+            let later = Zero::at(Nanos(0), Now(Nanos(0)), Nanos::from_secs(86_400 * 366));
+            let (_, limits) = enrolled(&restored, &limit);
+            restored.realign(&limits, zero, later, at(2));
+            let left = owed(&restored, 2);
+            assert!((amount..=2 * amount).contains(&left), "{algorithm:?} {amount}: {left}");
+        }
+    }
+
+    #[test]
+    fn a_refund_pays_what_is_owed_first() {
+        for (algorithm, amount) in KINDS {
+            let limit = limit(algorithm, amount);
+            let store = MemoryStore::new(1_000).unwrap();
+            let (account, limits) = enrolled(&store, &limit);
+            let (hash, now) = (store.hash("key"), Now(Nanos::from_secs(3_600)));
+            let charge = |times: u64| {
+                let cost = u32::try_from(times * amount).unwrap();
+                Charge { account, hash, limit: &limit, now, cost }
+            };
+            assert!(store.charge(&limits, &charge(8)).allowed);
+            let found = || store.ask(&limits, &charge(0)).decision();
+            store.refund(&limits, &charge(6));
+            assert_eq!((found().owed(), found().remaining()), (amount, 0), "{algorithm:?} {amount}");
+            store.refund(&limits, &charge(2));
+            assert_eq!((found().owed(), found().remaining()), (0, amount), "{algorithm:?} {amount}");
+        }
+    }
+
+    /// What asks takes nothing, whatever it would cost and though it is denied.
+    #[test]
+    fn a_question_about_a_limit_that_owes_takes_nothing() {
+        for (algorithm, amount) in KINDS {
+            let limit = limit(algorithm, amount);
+            let store = MemoryStore::new(1_000).unwrap();
+            let (account, limits) = enrolled(&store, &limit);
+            let (hash, now) = (store.hash("key"), Now(Nanos::from_secs(3_600)));
+            let cost = u32::try_from(3 * amount).unwrap();
+            let charge = Charge { account, hash, limit: &limit, now, cost };
+            assert!(store.ask(&limits, &charge).allowed);
+            assert!(store.charge(&limits, &charge).allowed);
+            for _ in 0..2 {
+                let answer = store.ask(&limits, &charge);
+                let said = answer.decision();
+                assert_eq!(
+                    (answer.allowed, said.owed(), said.cut()),
+                    (false, 2 * amount, 0),
+                    "{algorithm:?}"
+                );
+            }
+        }
+    }
+}

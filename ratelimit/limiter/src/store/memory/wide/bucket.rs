@@ -126,7 +126,9 @@ impl Bucket {
     pub(super) fn ask<'l>(&mut self, charge: &Charge<'l>) -> Decision<'l> {
         // A request that costs nothing changes nothing, so its numbers are those before.
         let decision = self.decide(&Charge { cost: 0, ..*charge });
-        if decision.allowed && decision.remaining() >= charge.cost.into() {
+        let is_enough = decision.allowed && decision.remaining() >= charge.cost.into();
+        // A limit that can be overrun denies all costs or none.
+        if is_enough || charge.limit.overruns() {
             return decision;
         }
         match self.state {
