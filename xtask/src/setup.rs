@@ -26,6 +26,9 @@ const KERNEL_TESTS: &[Program] = &[Program { name: "ip", package: "iproute2" }];
 const NETWORK_BENCHMARK: &[Program] =
     &[Program { name: "nft", package: "nftables" }, Program { name: "iptables", package: "iptables" }];
 
+/// It compiles the floor, which the benchmarks of packets print beside the product.
+const PACKET_BENCHMARKS: &[Program] = &[Program { name: "clang", package: "clang" }];
+
 /// throttlecrab-server needs it to be built.
 const SERVER_BENCHMARK: &[Program] = &[Program { name: "protoc", package: "protobuf-compiler" }];
 
@@ -34,7 +37,7 @@ pub fn all() -> Result<()> {
     let mut installer = Installer::new(true);
     clients::ensure(&mut installer)?;
     kernels::ensure(&mut installer, Kernel::Linux6_1);
-    ensure(installer, &[KERNEL_TESTS, NETWORK_BENCHMARK, SERVER_BENCHMARK])
+    ensure(installer, &[KERNEL_TESTS, NETWORK_BENCHMARK, PACKET_BENCHMARKS, SERVER_BENCHMARK])
 }
 
 /// Sets up what `cargo build` needs; silent if all is there.

@@ -2,8 +2,9 @@
 
 use std::{
     fs,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
     path::Path,
+    process::{Child, Command, Stdio},
 };
 
 use anyhow::{Context as _, Result};
@@ -13,21 +14,32 @@ use ratelimit::{
 };
 
 use crate::{
-    assembly::{Operation, alu, branch_if_more, branch_unless, copy, load},
-    bpf::{self, CLOCK, END, Instruction, XDP_PASS},
-    lab::{Receiver, tool},
+    bpf::{self, END, XDP_PASS},
+    generator::PORT,
+    lab::tool,
+    source::{Compiled, floor},
 };
 
 /// Something on a receiver's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     Nothing,
-    /// An XDP program that looks at nothing and drops.
-    DropOnly,
+    /// An XDP program that looks at nothing, and drops or passes.
+    VerdictOnly,
+    /// The same, for frames of one buffer only.
+    VerdictOnlyOneBuffer,
     /// An XDP program that parses and reads the clock: what every limiter must do.
     ClockOnly,
+    /// The least limiter: `benches/floor`.
+    Floor,
     Ratelimit,
-    RatelimitGeneric,
+    /// With 64 rules, of which the packets match one.
+    SixtyFourRules,
+    /// Of which every source is over the limit, and whose rules observe.
+    Observing,
+    /// With `ratelimit top` running.
+    WithTop,
+    Generic,
     NftIngress,
     NftPrerouting,
     Hashlimit,
@@ -45,37 +57,51 @@ pub enum Limit {
 /// What keeps a filter in place.
 pub enum Installed {
     Nothing,
-    Link { _link: OwnedFd },
-    Ratelimit { _dataplane: Box<Dataplane> },
+    Program { _program: Option<Compiled>, _link: OwnedFd },
+    Ratelimit { _dataplane: Box<Dataplane>, _top: Option<Running> },
+}
+
+/// A process that ends with this.
+pub struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Filter {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "no program, no rule",
-            Self::DropOnly => "XDP, drops only",
+            Self::VerdictOnly => "XDP, looks at nothing",
+            Self::VerdictOnlyOneBuffer => "XDP, the same without frags",
             Self::ClockOnly => "XDP, parses, reads the clock",
+            Self::Floor => "XDP, the floor",
             Self::Ratelimit => "ratelimit",
-            Self::RatelimitGeneric => "ratelimit, generic mode",
+            Self::SixtyFourRules => "ratelimit, 64 rules",
+            Self::Observing => "ratelimit, observing",
+            Self::WithTop => "ratelimit, top running",
+            Self::Generic => "ratelimit, generic mode",
             Self::NftIngress => "nftables, netdev ingress",
             Self::NftPrerouting => "nftables, prerouting",
             Self::Hashlimit => "iptables hashlimit, raw",
         }
     }
 
-    /// Puts it in force; to be called in the receiver's network.
-    pub fn install(self, receiver: &Receiver, limit: Limit) -> Result<Installed> {
-        tool("nft", "-f -", FURTHER_ON)?;
-        let verdict = if limit == Limit::Low { XDP_DROP } else { XDP_PASS };
+    /// Puts it in force on an interface; to be called in its network.
+    pub fn install(self, interface: &str, limit: Limit) -> Result<Installed> {
         match self {
             Self::Nothing => {}
-            Self::DropOnly => return link(receiver, &[bpf::set(0, XDP_DROP), END]),
-            Self::ClockOnly => return link(receiver, &clock_only(verdict)),
-            Self::Ratelimit => return ratelimit(receiver, "native", limit),
-            Self::RatelimitGeneric => return ratelimit(receiver, "generic", limit),
-            Self::NftIngress => {
-                nft("netdev", &format!("ingress device {} priority 0", receiver.name()), limit)?
+            Self::VerdictOnly => return verdict_only(interface, limit, FRAGS),
+            Self::VerdictOnlyOneBuffer => return verdict_only(interface, limit, 0),
+            Self::ClockOnly => return least(interface, limit, &["RUNG=1"]),
+            Self::Floor => return least(interface, limit, &[]),
+            Self::Ratelimit | Self::SixtyFourRules | Self::Observing | Self::WithTop | Self::Generic => {
+                return ratelimit(self, interface, limit);
             }
+            Self::NftIngress => nft("netdev", &format!("ingress device {interface} priority 0"), limit)?,
             Self::NftPrerouting => nft("ip", "prerouting priority raw", limit)?,
             Self::Hashlimit => hashlimit(limit)?,
         }
@@ -92,13 +118,20 @@ impl Limit {
             Self::High => (1_000_000, "s", "second", 1_000),
         }
     }
+
+    const fn verdict(self) -> i32 {
+        if matches!(self, Self::Low) { XDP_DROP } else { XDP_PASS }
+    }
 }
 
-/// Where whatever passes ends, at the same place for all: before routing, counted.
-const FURTHER_ON: &str = "table ip further_on {
-    counter passed {}
-    chain prerouting { type filter hook prerouting priority -290; counter name passed drop; }
-}";
+/// Lets whatever passes end at the same place for all: before routing, counted. To be called in the receiver's network.
+pub fn end_further_on() -> Result<()> {
+    const FURTHER_ON: &str = "table ip further_on {
+        counter passed {}
+        chain prerouting { type filter hook prerouting priority -290; counter name passed drop; }
+    }";
+    tool("nft", "-f -", FURTHER_ON).map(drop)
+}
 
 /// How many packets have passed; to be asked in the receiver's network.
 pub fn passed() -> Result<u64> {
@@ -109,66 +142,84 @@ pub fn passed() -> Result<u64> {
 
 const XDP_DROP: i32 = 1;
 
-/// Reads what a limiter per IPv4 source reads, and gives the same verdict whatever it is.
-fn clock_only(verdict: i32) -> [Instruction; 14] {
-    let (packet, end, scratch) = (2, 3, 4);
-    [
-        load(4, packet, 1, 0),
-        load(4, end, 1, 4),
-        copy(scratch, packet),
-        alu(Operation::Add, scratch, 34),
-        branch_if_more(scratch, end, 7),
-        load(2, scratch, packet, 12),
-        branch_unless(scratch, 0x0800_u16.to_be() as i32, 5),
-        load(1, scratch, packet, 14),
-        alu(Operation::And, scratch, 0xf0),
-        branch_unless(scratch, 0x40, 2),
-        load(4, scratch, packet, 26),
-        bpf::call(CLOCK),
-        bpf::set(0, verdict),
-        END,
-    ]
+/// Of BPF_PROG_LOAD: the program takes frames of several buffers.
+const FRAGS: u32 = 1 << 5;
+
+fn verdict_only(interface: &str, limit: Limit, flags: u32) -> Result<Installed> {
+    let program = bpf::load(&[bpf::set(0, limit.verdict()), END], flags).context("loading a program")?;
+    let link = attach(interface, program.as_fd())?;
+    Ok(Installed::Program { _program: None, _link: link })
 }
 
-/// Attaches a program to the receiver's interface, in native mode.
-fn link(receiver: &Receiver, program: &[Instruction]) -> Result<Installed> {
+fn least(interface: &str, limit: Limit, definitions: &[&str]) -> Result<Installed> {
+    let mut definitions: Vec<String> =
+        definitions.iter().map(|definition| (*definition).to_owned()).collect();
+    if limit == Limit::Low {
+        let is_floor = definitions.is_empty();
+        definitions.push(if is_floor { "DENIED" } else { "DROP" }.to_owned());
+    }
+    let program = floor(&definitions)?;
+    let link = attach(interface, program.program()?)?;
+    Ok(Installed::Program { _program: Some(program), _link: link })
+}
+
+/// Attaches a program to an interface, in native mode.
+fn attach(interface: &str, program: BorrowedFd<'_>) -> Result<OwnedFd> {
     const BPF_LINK_CREATE: i32 = 28;
     const BPF_XDP: u64 = 37;
     const NATIVE: u64 = 1 << 2;
-    let program = bpf::load(program).context("loading a program")?;
-    let interface = nix::net::if_::if_nametoindex(receiver.name()).context("the receiver's interface")?;
+    let interface = nix::net::if_::if_nametoindex(interface).context("the receiver's interface")?;
     let mut attributes = [0_u64; 16];
     attributes[0] = program.as_raw_fd() as u64 | u64::from(interface) << 32;
     attributes[1] = BPF_XDP | NATIVE << 32;
     let fd = bpf::bpf(BPF_LINK_CREATE, &mut attributes).context("attaching a program")?;
     // SAFETY: the kernel has just given it to us.
-    Ok(Installed::Link { _link: unsafe { OwnedFd::from_raw_fd(fd) } })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// As the daemon does it, from a configuration to an attached program.
-fn ratelimit(receiver: &Receiver, mode: &str, limit: Limit) -> Result<Installed> {
-    let (rate, unit, _, burst) = limit.numbers();
-    let name = receiver.name();
+fn ratelimit(filter: Filter, name: &str, limit: Limit) -> Result<Installed> {
+    let mode = if filter == Filter::Generic { "generic" } else { "native" };
+    let count = if filter == Filter::SixtyFourRules { 64 } else { 1 };
     let text = format!(
-        "instance: {name}\nnetwork:\n  interfaces: [{{name: {name}, mode: {mode}}}]\n  \
-         rules: [{{name: every-source, rate: {rate}/{unit}, burst: {burst}}}]\n"
+        "instance: {name}\nnetwork:\n  interfaces: [{{name: {name}, mode: {mode}}}]\n  rules:\n{}",
+        rules(count, limit)
     );
     let path = format!("/run/{name}.yaml");
     fs::write(&path, text).context("writing a configuration")?;
     let policy = config::load(Path::new(&path))?;
     let network = policy.network.context("the configuration's network")?;
     let claim = Claim::take(&policy.instance)?;
-    let dataplane = claim.start(
-        &Wanted {
-            network: &network,
-            config: Path::new(&path),
-            observes: None,
-            trial_end: None,
-            is_new_trial: false,
-        },
-        Path::new("/run/none.sock"),
-    )?;
-    Ok(Installed::Ratelimit { _dataplane: Box::new(dataplane) })
+    let wanted = Wanted {
+        network: &network,
+        config: Path::new(&path),
+        observes: Some(filter == Filter::Observing),
+        trial_end: None,
+        is_new_trial: false,
+    };
+    let dataplane = claim.start(&wanted, Path::new("/run/none.sock"))?;
+    let top = if filter == Filter::WithTop { Some(top(name)?) } else { None };
+    Ok(Installed::Ratelimit { _dataplane: Box::new(dataplane), _top: top })
+}
+
+/// One rule for all packets; or many on ports, of which the last is that of the packets.
+fn rules(count: u16, limit: Limit) -> String {
+    let (rate, unit, _, burst) = limit.numbers();
+    let rule = |index: u16| {
+        let port = if index + 1 == count { u16::from(PORT) } else { 1_000 + index };
+        let condition =
+            if count == 1 { String::new() } else { format!(", match: {{destination_port: [{port}]}}") };
+        format!("    - {{name: rule-{index}, rate: {rate}/{unit}, burst: {burst}{condition}}}\n")
+    };
+    (0..count).map(rule).collect()
+}
+
+/// Its samples are read and shown each second.
+fn top(instance: &str) -> Result<Running> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    command.args(["top", "--output", "json", "--instance", instance]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(Running(command.spawn().context("starting ratelimit top")?))
 }
 
 fn nft(family: &str, hook: &str, limit: Limit) -> Result<()> {

@@ -6,7 +6,7 @@
 use std::{
     fs::{self, File},
     io::Write as _,
-    net::UdpSocket,
+    net::{Ipv4Addr, UdpSocket},
     os::fd::AsRawFd as _,
     panic::resume_unwind,
     process::{Command, Stdio},
@@ -130,6 +130,26 @@ impl Receiver {
         Ok(Self { namespace, name, near, clock })
     }
 
+    /// One that answers: both ends have an address, see [`Self::address`].
+    pub fn with_addresses(number: usize, core: usize) -> Result<Self> {
+        let receiver = Self::new(number, core)?;
+        let near = format!("near{number}");
+        set_gro(&near, false).context("turning GRO off for the near end")?;
+        ip(&format!("link set {near} arp on"))?;
+        ip(&format!("address add {}/30 dev {near}", Self::address(number, 1)))?;
+        receiver.enter(|| {
+            ip(&format!("link set {} arp on", receiver.name))?;
+            ip(&format!("address add {}/30 dev {}", Self::address(number, 2), receiver.name)).map(drop)
+        })?;
+        Ok(receiver)
+    }
+
+    /// Of the near end (1) or the far end (2) of a numbered wire.
+    pub fn address(number: usize, end: u8) -> Ipv4Addr {
+        // RFC 2544's network, as for the packets.
+        Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + 4 * number as u32 + u32::from(end))
+    }
+
     /// The name of its interface.
     pub fn name(&self) -> &str {
         &self.name
@@ -205,14 +225,15 @@ fn ip(arguments: &str) -> Result<String> {
 
 /// The kernel takes redirected frames, and takes them in by a thread, only where GRO is on.
 fn bring_up(interface: &str) -> Result<()> {
-    turn_gro_on(interface).with_context(|| format!("turning GRO on for {interface}"))?;
+    set_gro(interface, true).with_context(|| format!("turning GRO on for {interface}"))?;
     ip(&format!("link set {interface} arp off up")).map(drop)
 }
 
-fn turn_gro_on(interface: &str) -> std::io::Result<()> {
+/// Turns GRO on or off; to be called in the interface's network.
+pub fn set_gro(interface: &str, is_on: bool) -> std::io::Result<()> {
     const ETHTOOL_SGRO: u32 = 0x2c;
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    let mut value = [ETHTOOL_SGRO, 1];
+    let mut value = [ETHTOOL_SGRO, is_on.into()];
     // SAFETY: all zeros is a request.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // One byte of zero stays at the end.

@@ -1,23 +1,17 @@
-//! What is printed: the method, and the figures as tables with a row a case.
+//! What is printed: the method, and the figures as tables with a row a filter.
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
 
 use crate::{
-    Case, PASSING, PASSING_SOURCES, ROUNDS, SOURCES, Sample,
-    filter::{Filter, Limit},
+    DROPPED, PASSING, PASSING_SOURCES, ROUNDS, SOURCES,
+    case::{Case, Traffic},
+    filter::Filter,
     generator::PACKETS,
     lab::{Cores, tool},
+    tcp,
 };
-
-/// Who takes in more than this share of the packets had to wait for some.
-const IDLE: f64 = 0.98;
-
-/// The least share of the program that only parses and reads the clock, at each number of sources.
-const LEAST_SHARES: [f64; 3] = [0.9, 0.9, 0.75];
-/// How many times what nftables and hashlimit judge, at least.
-const LEAST_TIMES: f64 = 3.0;
 
 /// How the figures come about.
 pub fn method(cores: Cores) -> Result<String> {
@@ -28,140 +22,157 @@ pub fn method(cores: Cores) -> Result<String> {
     let siblings = if cores.are_siblings { ", which is a thread of the same core" } else { "" };
     Ok(format!(
         "{}, {}\n\
-         medians of {ROUNDS} rounds, all cases by turns, each time {} packets of 64 bytes (IPv4, UDP, sources at random)\n\
+         nanoseconds of the receiver's processor time a packet: p10 of {ROUNDS} rounds, +- half the distance of the quartiles\n\
+         all cases by turns, each time {PACKETS} packets (IPv4, UDP, sources at random), 64 bytes if nothing else is said\n\
          sent over veth by BPF_PROG_TEST_RUN with live frames on processor {}{siblings}\n\
-         taken in by a NAPI thread on processor {}; a second is one of that thread's processor time\n\
-         limit of a source: 1 an hour; for packets that pass 1,000,000 a second, burst 1,000",
+         taken in by a NAPI thread on processor {}, whose processor time counts\n\
+         limit of a source: 1 an hour; for packets that pass 1,000,000 a second, burst 1,000\n\
+         floor: benches/floor, by clang; >: had to wait for packets",
         version("nft")?,
         version("iptables")?,
-        thousands(PACKETS),
         cores.generator,
         cores.receiver,
     ))
 }
 
 /// All tables.
-pub fn figures(cases: &[Case]) -> String {
-    [over_the_limit(cases), goals(cases), passing(cases)].join("\n")
+pub fn figures(cases: &[Case], streams: &[tcp::Case]) -> String {
+    [dropped(cases), passing(cases), mixed(cases), tcp_table(streams)].join("\n")
 }
 
-fn over_the_limit(cases: &[Case]) -> String {
-    let mut text = format!(
-        "\nOver the limit: at least 99 % are dropped\n{:30}{:>24}{:>18}{:>18}{:>18}\n{:30}",
-        "", "million packets a second", "of clock only", "times nftables", "times hashlimit", "sources"
+fn dropped(cases: &[Case]) -> String {
+    let mut text = "\nOver the limit: at least 99 % are dropped\n".to_owned();
+    put(
+        &mut text,
+        format_args!(
+            "{:30}{:>42}{:>21}{:>21}{:>21}\n",
+            "", "ns a packet", "of parse and clock", "of the floor", "times nftables"
+        ),
     );
-    SOURCES.iter().for_each(|&sources| put(&mut text, format_args!("{:>8}", thousands(sources.into()))));
+    put(&mut text, format_args!("{:30}", "sources"));
+    SOURCES.iter().for_each(|sources| put(&mut text, format_args!("{sources:>14}")));
     for _ in 0..3 {
-        SOURCES.iter().for_each(|&sources| put(&mut text, format_args!("{:>6}", short(sources))));
+        SOURCES.iter().for_each(|sources| put(&mut text, format_args!("{sources:>7}")));
     }
-    for filter in crate::OVER_THE_LIMIT {
+    for filter in DROPPED {
+        if !has(cases, filter, Traffic::Dropped) {
+            continue;
+        }
         put(&mut text, format_args!("\n{:30}", filter.name()));
         for sources in SOURCES {
-            let sample = median(cases, filter, Limit::Low, sources);
-            put(&mut text, format_args!("{:>8}", marked(sample)));
+            put(&mut text, format_args!("{:>14}", shown(cases, filter, Traffic::Dropped, sources)));
         }
-        for other in [Other::Clock, Other::Nft, Other::Hashlimit] {
+        let nanos = |filter, sources| nanos(cases, filter, Traffic::Dropped, sources);
+        let nft = |sources| {
+            let hooks = [Filter::NftIngress, Filter::NftPrerouting].map(|hook| nanos(hook, sources));
+            hooks.into_iter().flatten().reduce(f64::min)
+        };
+        let others: [&dyn Fn(u16) -> Option<f64>; 3] =
+            [&|sources| nanos(Filter::ClockOnly, sources), &|sources| nanos(Filter::Floor, sources), &nft];
+        for other in others {
             for sources in SOURCES {
-                put(&mut text, format_args!("{:>6.2}", ratio(cases, filter, other, sources)));
+                put(&mut text, format_args!("{:>7}", ratio(other(sources), nanos(filter, sources))));
             }
-        }
-    }
-    text + "\n(>: had to wait for packets, so could do more; nftables: the faster of its two hooks)\n"
-}
-
-/// What others are measured by.
-#[derive(Clone, Copy)]
-enum Other {
-    Clock,
-    Nft,
-    Hashlimit,
-}
-
-fn ratio(cases: &[Case], filter: Filter, other: Other, sources: u16) -> f64 {
-    let millions = |filter| median(cases, filter, Limit::Low, sources).millions;
-    let by = match other {
-        Other::Clock => millions(Filter::ClockOnly),
-        Other::Nft => millions(Filter::NftIngress).max(millions(Filter::NftPrerouting)),
-        Other::Hashlimit => millions(Filter::Hashlimit),
-    };
-    millions(filter) / by
-}
-
-fn goals(cases: &[Case]) -> String {
-    let mut missed = String::new();
-    for (sources, least) in SOURCES.into_iter().zip(LEAST_SHARES) {
-        for (other, name, least) in [
-            (Other::Clock, "of clock only", least),
-            (Other::Nft, "times nftables", LEAST_TIMES),
-            (Other::Hashlimit, "times hashlimit", LEAST_TIMES),
-        ] {
-            let is = ratio(cases, Filter::Ratelimit, other, sources);
-            if is < least {
-                let sources = thousands(sources.into());
-                put(&mut missed, format_args!("\n  {is:.2} {name} at {sources}, not {least:.2}"));
-            }
-        }
-    }
-    let [one, thousand, many] = LEAST_SHARES;
-    format!(
-        "Goals of ratelimit (native): {one}, {thousand}, {many} of clock only; {LEAST_TIMES} times nftables and \
-         hashlimit: {}{missed}\n",
-        if missed.is_empty() { "met" } else { "missed" }
-    )
-}
-
-fn passing(cases: &[Case]) -> String {
-    let mut text = format!(
-        "Packets that pass, and are dropped by one rule further on\n{:30}{:>24}{:>24}\n{:30}",
-        "", "million packets a second", "nanoseconds added", "sources"
-    );
-    for _ in 0..2 {
-        PASSING_SOURCES
-            .iter()
-            .for_each(|&sources| put(&mut text, format_args!("{:>12}", thousands(sources.into()))));
-    }
-    for filter in PASSING {
-        put(&mut text, format_args!("\n{:30}", filter.name()));
-        let sample = |filter, sources| median(cases, filter, Limit::High, sources);
-        for sources in PASSING_SOURCES {
-            put(&mut text, format_args!("{:>12}", marked(sample(filter, sources))));
-        }
-        for sources in PASSING_SOURCES {
-            let nanos = |filter| 1e3 / sample(filter, sources).millions;
-            put(&mut text, format_args!("{:>12.0}", nanos(filter) - nanos(Filter::Nothing)));
         }
     }
     text + "\n"
 }
 
-/// Zero, if there is no such case.
-fn median(cases: &[Case], filter: Filter, limit: Limit, sources: u16) -> Sample {
-    let is_it = |case: &&Case| (case.filter, case.limit, case.sources) == (filter, limit, sources);
-    let none = Sample { millions: 0.0, taken_in: 0.0, passed: 0.0 };
-    cases.iter().find(is_it).map_or(none, Case::median)
+fn passing(cases: &[Case]) -> String {
+    let mut text = "\nPackets that pass, and are dropped by one rule further on\n".to_owned();
+    put(
+        &mut text,
+        format_args!(
+            "{:30}{:>28}{:>16}{:>20}\n{:30}",
+            "", "ns a packet", "ns added", "times the floor's", "sources"
+        ),
+    );
+    for width in [14, 8, 10] {
+        PASSING_SOURCES.iter().for_each(|sources| put(&mut text, format_args!("{sources:>width$}")));
+    }
+    for filter in PASSING {
+        if !has(cases, filter, Traffic::Passing) {
+            continue;
+        }
+        put(&mut text, format_args!("\n{:30}", filter.name()));
+        for sources in PASSING_SOURCES {
+            put(&mut text, format_args!("{:>14}", shown(cases, filter, Traffic::Passing, sources)));
+        }
+        let added = |filter, sources| crate::goals::added(cases, filter, sources);
+        for sources in PASSING_SOURCES {
+            put(&mut text, format_args!("{:>8.0}", added(filter, sources).unwrap_or(f64::NAN)));
+        }
+        for sources in PASSING_SOURCES {
+            put(
+                &mut text,
+                format_args!("{:>10}", ratio(added(filter, sources), added(Filter::Floor, sources))),
+            );
+        }
+    }
+    text + "\n"
 }
 
-fn marked(sample: Sample) -> String {
-    format!("{}{:.2}", if sample.taken_in > IDLE { "> " } else { "" }, sample.millions)
+fn mixed(cases: &[Case]) -> String {
+    let mut text =
+        "\nFlows of 50,000 sources at a mix of sizes (7 of 64, 4 of 594, 1 of 1,514 bytes), which pass\n"
+            .to_owned();
+    put(&mut text, format_args!("{:30}{:>14}{:>8}", "", "ns a packet", "added"));
+    let nothing = nanos(cases, Filter::Nothing, Traffic::Mix, 50_000).unwrap_or(f64::NAN);
+    for filter in PASSING {
+        if let Some(own) = nanos(cases, filter, Traffic::Mix, 50_000) {
+            let shown = shown(cases, filter, Traffic::Mix, 50_000);
+            put(&mut text, format_args!("\n{:30}{shown:>14}{:>8.0}", filter.name(), own - nothing));
+        }
+    }
+    text + "\n"
+}
+
+fn tcp_table(streams: &[tcp::Case]) -> String {
+    if streams.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nOne TCP stream that passes: goodput (median), and processor time of sender, receiver and interface\n".to_owned();
+    put(&mut text, format_args!("{:30}{:>6}{:>18}{:>18}", "", "GRO", "Gbit/s", "ns a kB"));
+    for stream in streams {
+        let (goodput, nanos) = (stream.goodput(), stream.nanos());
+        put(
+            &mut text,
+            format_args!(
+                "\n{:30}{:>6}{:>18}{:>18}",
+                stream.filter.name(),
+                if stream.has_gro { "on" } else { "off" },
+                format!("{:.2} +- {:.2}", goodput.middle, goodput.error),
+                format!("{:.0} +- {:.0}", nanos.tenth, nanos.error),
+            ),
+        );
+    }
+    text + "\n"
+}
+
+fn has(cases: &[Case], filter: Filter, traffic: Traffic) -> bool {
+    cases.iter().any(|case| (case.filter, case.traffic) == (filter, traffic))
+}
+
+fn case(cases: &[Case], filter: Filter, traffic: Traffic, sources: u16) -> Option<&Case> {
+    cases.iter().find(|case| (case.filter, case.traffic, case.sources) == (filter, traffic, sources))
+}
+
+/// Nanoseconds a packet.
+pub fn nanos(cases: &[Case], filter: Filter, traffic: Traffic, sources: u16) -> Option<f64> {
+    case(cases, filter, traffic, sources).map(|case| case.nanos().tenth)
+}
+
+fn shown(cases: &[Case], filter: Filter, traffic: Traffic, sources: u16) -> String {
+    let Some(case) = case(cases, filter, traffic, sources) else { return "-".to_owned() };
+    let nanos = case.nanos();
+    format!("{}{:.0} +- {:.0}", if case.was_idle() { ">" } else { "" }, nanos.tenth, nanos.error)
+}
+
+fn ratio(one: Option<f64>, other: Option<f64>) -> String {
+    one.zip(other).map_or("-".to_owned(), |(one, other)| format!("{:.2}", one / other))
 }
 
 fn put(text: &mut String, more: std::fmt::Arguments<'_>) {
     // A string takes everything.
     let _ = text.write_fmt(more);
-}
-
-fn short(sources: u16) -> String {
-    if sources < 1_000 { sources.to_string() } else { format!("{}k", sources / 1_000) }
-}
-
-fn thousands(number: u32) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -1,4 +1,4 @@
-//! Small BPF programs by their instructions, and the system call that loads and runs them. Knows no map and no type but XDP.
+//! The system call, and small XDP programs by their instructions.
 
 use std::{
     io,
@@ -9,10 +9,11 @@ use std::{
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Instruction {
-    operation: u8,
-    registers: u8,
-    offset: i16,
-    constant: i32,
+    pub operation: u8,
+    /// The one that is changed in the low half.
+    pub registers: u8,
+    pub offset: i16,
+    pub constant: i32,
 }
 
 impl Instruction {
@@ -20,15 +21,6 @@ impl Instruction {
     pub const fn new(operation: u8, [to, from]: [u8; 2], offset: i16, constant: i32) -> Self {
         Self { operation, registers: to | from << 4, offset, constant }
     }
-}
-
-/// The numbers of helpers.
-pub const CLOCK: i32 = 5;
-pub const RANDOM: i32 = 7;
-
-/// Calls a helper; the result is in register 0.
-pub const fn call(helper: i32) -> Instruction {
-    Instruction::new(0x85, [0, 0], 0, helper)
 }
 
 /// Sets a register.
@@ -41,15 +33,21 @@ pub const END: Instruction = Instruction::new(0x95, [0, 0], 0, 0);
 
 pub const XDP_PASS: i32 = 2;
 
-/// Loads an XDP program.
-pub fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
+/// Loads an XDP program, with these flags of BPF_PROG_LOAD.
+pub fn load(program: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
     let license = c"Dual MIT/GPL";
     // The first fields of `union bpf_attr` for BPF_PROG_LOAD.
     let mut attributes = [0_u64; 16];
     attributes[0] = 6 | (program.len() as u64) << 32; // type XDP, number of instructions
     attributes[1] = program.as_ptr() as u64;
     attributes[2] = license.as_ptr() as u64;
-    let fd = bpf(5, &mut attributes)?;
+    attributes[5] = u64::from(flags) << 32; // kern_version, prog_flags
+    descriptor(5, &mut attributes)
+}
+
+/// A call whose result is a descriptor.
+pub fn descriptor(command: i32, attributes: &mut [u64; 16]) -> io::Result<OwnedFd> {
+    let fd = bpf(command, attributes)?;
     // SAFETY: the kernel has just given it to us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

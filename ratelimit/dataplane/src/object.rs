@@ -294,6 +294,15 @@ impl Generation {
         Ok(Judged { passed: result.return_value == 2, time: Nanos(result.duration.as_nanos() as u64) })
     }
 
+    /// The program's number in the kernel, for those who ask the kernel more about it.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn program_id(&self) -> Result<u32, Error> {
+        let program = self.ebpf.program(PROGRAM).ok_or(Error::Object("the program"))?;
+        Ok(program.info().map_err(|error| Error::load(&error))?.id())
+    }
+
     /// How many instructions the verifier has followed; `None` if the kernel does not say, as before Linux 5.16.
     ///
     /// # Errors
