@@ -149,7 +149,8 @@ fn entries_of(domain: &Domain) -> Vec<Result<Entry, LimitError>> {
 }
 
 fn name_of(domain: &Domain, path: &[&DescriptorRule], rate: &RequestRate) -> String {
-    if !rate.spec().algorithm.is_bucket() {
+    // What a limit owes is told by its own numbers, as what a bucket misses is.
+    if !rate.spec().algorithm.is_bucket() && !rate.spec().overrun {
         return WINDOWS.to_owned();
     }
     // Quoted, so that no two rules have the same.

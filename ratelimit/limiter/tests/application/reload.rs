@@ -147,3 +147,28 @@ fn another_store_takes_a_restart() {
     // The old rules stay.
     assert!(lab.one("user=1").limit.is_some());
 }
+
+/// What such limits of one length count can't be read by each other's numbers, so each has buckets of its own.
+#[test]
+fn what_a_limit_that_can_be_overrun_counts_survives_a_reload_beside_others_of_its_length() {
+    for algorithm in ["fixed_window", "sliding_window_counter", "sliding_window_log", "token_bucket"] {
+        let policy = |more: &str| {
+            let limit = |amount: u32| {
+                format!("{{algorithm: {algorithm}, overrun: true, unit: day, requests_per_unit: {amount}}}")
+            };
+            Application::of_rules(rules(&format!(
+                "domain: d\ndescriptors:\n  - {{key: few, rate_limit: {}}}\n  - {{key: many, rate_limit: {}}}\n{more}",
+                limit(10),
+                limit(1_000),
+            )))
+        };
+        let lab = lab_of(&policy(""));
+        let left = |key: &str| lab.ask(&hits(key, 0)).statuses[0].remaining;
+        lab.ask(&hits("many", 700));
+        lab.ask(&hits("few", 3));
+        // A bucket, so that all are clamped.
+        let bucket = "  - {key: other, rate_limit: {algorithm: token_bucket, unit: day, requests_per_unit: 1}}\n";
+        lab.service.reload(&policy(bucket)).unwrap();
+        assert_eq!((left("few"), left("many")), (7, 300), "{algorithm}");
+    }
+}
