@@ -15,6 +15,7 @@ pub mod store;
 pub mod text;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod transaction;
 
 pub use limiter::{
     Algorithm, Ask, Builder, Decision, LimitError, LimitSpec, Limiter, LimiterError, Nanos, OnLimit, Outcome,

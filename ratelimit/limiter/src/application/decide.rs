@@ -10,15 +10,15 @@ use super::{
     bucket::Bucket,
     counters::{Registry, RuleCounters},
     generation::Generation,
-    judge::{Ask, Court, MOST_INLINE, Outcome, is_denied},
+    judge::{Ask, Court, Judged, MOST_INLINE, Outcome},
     request::{Descriptor, MOST_DESCRIPTORS, MOST_HITS, Request},
     response::{Code, Response, Status, Statuses, UNLIMITED},
-    soft::Crossings,
     wait::{Longest, Wait},
 };
 use crate::{
     clock::Clock,
     store::{MemoryStore, Store as _},
+    transaction::Crossings,
 };
 
 /// What a decision takes.
@@ -42,22 +42,21 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request) -> Response {
     }
     let rules = find_rules(domain, request);
     let asks = bench.asks(request, &rules);
-    let court = bench.court();
-    let outcomes = court.judge(&asks, || bench.now());
-    let is_over = is_denied(&asks, &outcomes);
+    let judged = bench.court().judge(&asks, || bench.now());
+    let Judged { ref outcomes, is_over, .. } = judged;
     let is_denied = is_over && !bench.generation.settings.shadow_mode;
     let counter = if is_denied { &domain.counters.denied } else { &domain.counters.allowed };
     counter.fetch_add(1, Relaxed);
     if is_over && !is_denied {
         domain.counters.shadowed.fetch_add(1, Relaxed);
     }
-    bench.count(domain, request, &asks, &outcomes);
+    bench.count(domain, request, &asks, outcomes);
     count_unlimited(request, &rules);
-    let statuses = statuses(&rules, &asks, &outcomes);
+    let statuses = statuses(&rules, &asks, outcomes);
     if is_denied {
-        return denied(&court, &asks, &outcomes, statuses);
+        return denied(&judged, statuses);
     }
-    Response { code: Code::Ok, deciding: least_left(&asks, &outcomes), statuses, whole: None }
+    Response { code: Code::Ok, deciding: least_left(&asks, outcomes), statuses, whole: None }
 }
 
 /// The answer to a request that is more than is judged: it is denied, and nothing is charged.
@@ -210,10 +209,11 @@ fn statuses(rules: &Rules<'_>, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Status
 }
 
 /// The answer to a request that is denied. The limit to be waited for stands for all, whether it denied or not.
-fn denied(court: &Court<'_>, asks: &[Ask<'_>], outcomes: &[Outcome], statuses: Statuses) -> Response {
-    let longest = court.longest(asks, outcomes);
+fn denied(judged: &Judged<'_, '_>, statuses: Statuses) -> Response {
+    let asks = judged.asks;
+    let longest = judged.longest();
     let whole = longest.and_then(|Longest { ask, wait }| {
-        let verdict = outcomes[ask].verdict;
+        let verdict = judged.outcomes[ask].verdict;
         let is_said = verdict.over && verdict.wait == wait;
         (!is_said).then(|| Box::new(whole(&statuses[asks[ask].descriptor], &asks[ask], wait)))
     });

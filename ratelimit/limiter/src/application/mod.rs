@@ -37,7 +37,6 @@ mod request;
 mod response;
 mod saved;
 mod service;
-mod soft;
 mod status;
 mod values;
 mod wait;

@@ -18,7 +18,6 @@ use super::{
     request::{Request, RequestError},
     response::Response,
     saved::{self, SaveError},
-    soft::Crossings,
     status::{self, DomainStatus, Part, ServiceStatus, StoreStatus},
 };
 use crate::{
@@ -26,6 +25,7 @@ use crate::{
     policy::application::{Application, StoreSettings},
     store::{MemoryStore, Store as _, Zero, memory::NoMemory},
     text::Shown,
+    transaction::Crossings,
 };
 
 /// Times that a reload looks whether the old rules are still in use before it clamps what they charged.

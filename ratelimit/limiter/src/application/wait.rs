@@ -6,16 +6,16 @@
 
 use std::{cmp::Reverse, ops::Range};
 
-use ratelimit_common::{algorithm::Decision, limit::Limit, time::Nanos};
-use smallvec::{SmallVec, smallvec};
+use ratelimit_common::time::{Nanos, Now};
+use smallvec::SmallVec;
 
 use super::{
-    judge::{Ask, Court, MOST_INLINE, Outcome, are_quotas_open},
+    judge::{Ask, Judged, MOST_INLINE, Outcome, are_quotas_open},
     response::seconds_up,
 };
 use crate::{
     policy::application::SoftLimit,
-    store::{Charge, Store as _},
+    transaction::{Held, time_left},
 };
 
 /// How long a request is denied.
@@ -68,6 +68,12 @@ impl Wait {
 }
 
 impl Opening {
+    /// When a limit lets a request through that takes `before` from the same bucket first.
+    pub(super) fn of(ask: &Ask<'_>, held: &Held, before: u32, now: Now) -> Self {
+        let closed = ask.bucket.soft.and_then(|soft| closed(ask, held, soft, now)).unwrap_or_default();
+        Self { from: until_room(ask, held, before, now), closed }
+    }
+
     /// When it lets a request through that waits for at least so long.
     fn after(&self, least: Nanos) -> Option<Nanos> {
         let time = self.from?.max(least);
@@ -79,15 +85,15 @@ impl Opening {
     }
 }
 
-impl Court<'_> {
+impl Judged<'_, '_> {
     /// The limit that a denied request waits for longest, after all were asked; `None` if there are none.
-    pub(super) fn longest(&self, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Option<Longest> {
+    pub(super) fn longest(&self) -> Option<Longest> {
         // One alone has said it.
-        if let [outcome] = outcomes {
+        if let [outcome] = &*self.outcomes {
             return Some(Longest { ask: 0, wait: outcome.verdict.wait });
         }
-        let openings = self.openings(asks, outcomes);
-        let latest = |least| latest(asks, outcomes, &openings, least);
+        let openings = self.openings();
+        let latest = |least| latest(self.asks, &self.outcomes, &openings, least);
         // When the last one opens, another may have closed.
         let settled = |least: Nanos| {
             let mut found = latest(least)?;
@@ -103,68 +109,57 @@ impl Court<'_> {
         Some(Longest { ask, wait: Wait::of(|least| settled(least)?.1) })
     }
 
-    fn openings(&self, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Openings {
-        let before = taken_before(asks);
+    fn openings(&self) -> Openings {
+        let before = self.taken_before();
         let opening = |index: usize| {
-            let (ask, Outcome { verdict, .. }) = (&asks[index], outcomes[index]);
+            let (ask, Outcome { verdict, .. }) = (&self.asks[index], self.outcomes[index]);
             let is_told = ask.bucket.soft.is_none() && !ask.bucket.stands_alone() && before[index] == 0;
-            if ask.shadow || ask.is_tentative_refund() || is_told {
+            if ask.shadow || self.is_tentative_refund(index) || is_told {
                 let from = if verdict.over { verdict.wait.map(|wait| wait.exact) } else { Some(Nanos(0)) };
                 return Opening { from, closed: Range::default() };
             }
-            self.opening(ask, before[index])
+            Opening::of(ask, self.held(index), before[index], self.now)
         };
-        (0..asks.len()).map(opening).collect()
+        (0..self.asks.len()).map(opening).collect()
     }
+}
 
-    /// When a limit lets a request through that takes `before` from the same bucket first.
-    pub(super) fn opening(&self, ask: &Ask<'_>, before: u32) -> Opening {
-        let closed = ask.bucket.soft.and_then(|soft| self.closed(ask, soft)).unwrap_or_default();
-        Opening { from: self.until_room(ask, before), closed }
+/// How long until the limit has room; `None` if it never has.
+fn until_room(ask: &Ask<'_>, held: &Held, before: u32, now: Now) -> Option<Nanos> {
+    if ask.bucket.is_closed() || ask.is_excessive {
+        return None;
     }
+    let hits = if ask.refunds { 0 } else { ask.hits };
+    // What takes nothing is denied where one unit would be, but a count that is just reached denies nobody yet.
+    let least = u32::from(!ask.bucket.counts_all);
+    let cost = before.saturating_add(hits.max(least));
+    // One that counts denied requests takes for used what the question is denied, so it is asked in its forgiving form.
+    let limit = ask.bucket.limit.forgiving();
+    let decision = held.ask(&limit, now, cost).decision();
+    if cost == 0 {
+        let verdict = ask.bucket.verdict(&decision, 0);
+        return if verdict.over { verdict.wait.map(|wait| wait.exact) } else { Some(Nanos(0)) };
+    }
+    // The store knows a limit that denies all as one of a single request.
+    if u64::from(cost) > ask.bucket.current.capacity {
+        return None;
+    }
+    if decision.allowed { Some(Nanos(0)) } else { decision.retry_after() }
+}
 
-    /// How long until the limit has room; `None` if it never has.
-    fn until_room(&self, ask: &Ask<'_>, before: u32) -> Option<Nanos> {
-        if ask.bucket.is_closed() || ask.is_excessive {
-            return None;
-        }
-        let hits = if ask.refunds { 0 } else { ask.hits };
-        // What takes nothing is denied where one unit would be, but a count that is just reached denies nobody yet.
-        let least = u32::from(!ask.bucket.counts_all);
-        let cost = before.saturating_add(hits.max(least));
-        let limit = ask.bucket.limit.forgiving();
-        let decision = self.ask_of(ask, &limit, cost);
-        if cost == 0 {
-            let verdict = ask.bucket.verdict(&decision, 0);
-            return if verdict.over { verdict.wait.map(|wait| wait.exact) } else { Some(Nanos(0)) };
-        }
-        // The store knows a limit that denies all as one of a single request.
-        if u64::from(cost) > ask.bucket.current.capacity {
-            return None;
-        }
-        if decision.allowed { Some(Nanos(0)) } else { decision.retry_after() }
-    }
+/// From when until when the soft limit denies, if use has crossed it.
+fn closed(ask: &Ask<'_>, held: &Held, soft: SoftLimit, now: Now) -> Option<Range<Nanos>> {
+    let used = held.ask(&ask.bucket.limit, now, 0).decision().used();
+    let left = time_left(held.above_since, soft, used, now)?;
+    Some(left..until_below(ask, held, soft, now))
+}
 
-    /// From when until when the soft limit denies, if use has crossed it.
-    fn closed(&self, ask: &Ask<'_>, soft: SoftLimit) -> Option<Range<Nanos>> {
-        let used = self.ask_of(ask, &ask.bucket.limit, 0).used();
-        let left = self.crossings.time_left(ask.key(), soft, used, self.now)?;
-        Some(left..self.until_below(ask, soft))
-    }
-
-    /// How long until use is below the soft limit: until as much fits as lies above that.
-    fn until_below(&self, ask: &Ask<'_>, soft: SoftLimit) -> Nanos {
-        let above = ask.bucket.current.capacity.saturating_sub(soft.limit.get()).saturating_add(1);
-        let cost = u32::try_from(above).unwrap_or(u32::MAX);
-        let limit = ask.bucket.limit.forgiving();
-        self.ask_of(ask, &limit, cost).retry_after().unwrap_or_default()
-    }
-
-    /// What the limit says of a cost. One that counts denied requests takes for used what the question is denied, so it is
-    /// asked in its forgiving form.
-    fn ask_of<'l>(&self, ask: &Ask<'_>, limit: &'l Limit, cost: u32) -> Decision<'l> {
-        self.store.ask(self.limits, &Charge { limit, ..ask.charge(cost, self.now) }).decision()
-    }
+/// How long until use is below the soft limit: until as much fits as lies above that.
+fn until_below(ask: &Ask<'_>, held: &Held, soft: SoftLimit, now: Now) -> Nanos {
+    let above = ask.bucket.current.capacity.saturating_sub(soft.limit.get()).saturating_add(1);
+    let cost = u32::try_from(above).unwrap_or(u32::MAX);
+    let limit = ask.bucket.limit.forgiving();
+    held.ask(&limit, now, cost).decision().retry_after().unwrap_or_default()
 }
 
 /// The limit that lets a request through last, if that waits for at least so long, and when. Of several, those that the
@@ -187,21 +182,4 @@ fn latest(
     let quota = soonest.filter(|_| !are_quotas_open(asks));
     let last = of(false).chain(quota).min_by_key(|index| (Reverse(key(index)), order(index)))?;
     Some((last, openings[last].after(least)))
-}
-
-/// For each limit, what the request takes from the same bucket before it is asked.
-fn taken_before(asks: &[Ask<'_>]) -> SmallVec<[u32; MOST_INLINE]> {
-    let mut order: SmallVec<[(u64, usize); MOST_INLINE]> = asks.iter().map(Ask::key).zip(0..).collect();
-    order.sort_unstable();
-    let mut before: SmallVec<[u32; MOST_INLINE]> = smallvec![0; asks.len()];
-    for pair in order.windows(2) {
-        let [(key, index), (next_key, next)] = [pair[0], pair[1]];
-        if key == next_key {
-            let takes = if asks[index].refunds { 0 } else { asks[index].hits };
-            before[next] = before[index].saturating_add(takes);
-        }
-    }
-    // Others are asked before anything is taken from them; of quotas, those that are over take nothing.
-    let sees = |ask: &Ask<'_>| ask.bucket.stands_alone() || (ask.is_tentative() && !ask.quota);
-    std::iter::zip(before, asks).map(|(before, ask)| if sees(ask) { before } else { 0 }).collect()
 }

@@ -9,7 +9,7 @@ use super::{
     MOST_INLINE,
     rule::{Bound, Rule},
 };
-use crate::store::Answer;
+use crate::{store::Answer, transaction};
 
 /// One limit's decision. Its numbers are worked out when asked for.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,10 @@ impl<'l> Decision<'l> {
     #[inline]
     pub(super) const fn new(answer: Answer<'l>, bound: &'l Bound) -> Self {
         Self { by: Some((answer, bound)) }
+    }
+
+    pub(super) fn of(outcome: &transaction::Outcome<'l>, bound: &'l Bound) -> Self {
+        outcome.answer.map_or(Self::UNLIMITED, |answer| Self::new(answer, bound))
     }
 
     /// Whether the request may go on, as far as this limit has a say.

@@ -51,6 +51,7 @@ pub use self::{
 use crate::{
     clock::{Clock, MonotonicClock},
     store::{Limits, MemoryStore, Store, Zero},
+    transaction::MOST_INLINE,
 };
 
 /// Decides which requests may go on. Shared by reference between any number of threads.
@@ -62,9 +63,6 @@ pub struct Limiter<C = MonotonicClock, S = MemoryStore> {
     rules: Vec<Bound>,
     limits: Limits,
 }
-
-/// A request under more limits than this allocates memory.
-const MOST_INLINE: usize = 8;
 
 impl Limiter {
     /// What a limiter is made with.

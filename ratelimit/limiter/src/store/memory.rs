@@ -7,7 +7,7 @@
 //! What is word-sized in state is never in two places and never lost while there is room. Memory is reserved for the
 //! most keys and used as keys come; it is not given back.
 
-mod backoff;
+pub(crate) mod backoff;
 mod control;
 mod grid;
 mod reserve;
@@ -39,7 +39,7 @@ use self::{
     wide::Wide,
 };
 use super::{
-    Account, Answer, Charge, Enrolment, KeyHash, Limits, Store, Zero,
+    Account, Answer, Charge, Enrolment, KeyHash, Limits, State, Store, Zero,
     tags::{Owner, Tags},
 };
 
@@ -168,41 +168,33 @@ impl Store for MemoryStore {
             Some(Attempt::Done { allowed, before, .. }) => (allowed, before),
             Some(Attempt::Again) | None => self.charge_any(limits, *charge),
         };
-        Answer::word(charge, allowed, before)
+        Answer::word(charge.limit, charge.now, charge.cost, (allowed, before))
     }
 
-    fn ask<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l> {
+    fn read(&self, limits: &Limits, charge: &Charge<'_>) -> State {
         if self.is_wide(charge) {
-            return Answer::known(self.wide.ask(*charge, || self.take_word(limits, charge)));
+            return State::Wide(self.wide.read(charge, || self.take_word(limits, charge)));
         }
         let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
-        let (allowed, before) = settle(|| table::peek(&view, &request));
-        Answer::word_uncharged(charge, allowed, before)
+        State::Word(settle(|| table::peek(&view, &request)).1)
     }
 
-    fn undo(&self, limits: &Limits, charge: &Charge<'_>, later: Now) {
-        if self.is_wide(charge) {
-            return self.wide.undo(*charge);
-        }
-        let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
+    fn exchange(&self, limits: &Limits, charge: &Charge<'_>, before: &State, after: &State) -> bool {
+        let (before, after) = match (before, after) {
+            (State::Word(before), State::Word(after)) => (*before, *after),
+            (State::Wide(before), State::Wide(after)) => {
+                return self.wide.exchange(charge, before, after.clone());
+            }
+            _ => return false,
+        };
+        let (view, key) = (View { grid: &self.grid, limits }, self.request(charge).key);
         let mut backoff = Backoff::default();
-        while !table::undo(&view, &request, later) {
+        loop {
+            if let Some(is_done) = table::exchange(&view, &key, charge.now, before, after) {
+                return is_done;
+            }
             backoff.wait();
         }
-    }
-
-    fn refund(&self, limits: &Limits, charge: &Charge<'_>) {
-        // More than a bucket holds has no time. A window that counts denied requests may hold more than its limit.
-        let most = match charge.limit.kind() {
-            Kind::ArrivalTime => u32::try_from(charge.limit.most_used()).unwrap_or(u32::MAX),
-            _ => u32::MAX,
-        };
-        let charge = Charge { cost: charge.cost.min(most), ..*charge };
-        if self.is_wide(&charge) {
-            return self.wide.refund(charge, || self.take_word(limits, &charge));
-        }
-        // What was charged in this instant is all that there is, so all of it can be told apart.
-        self.undo(limits, &charge, charge.now);
     }
 
     fn realign(&self, limits: &Limits, from: Zero, to: Zero, now: Now) {

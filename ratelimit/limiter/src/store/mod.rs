@@ -1,11 +1,12 @@
 //! Where buckets are kept: the seam between the limiter and a store.
 //!
-//! A [`Store`] answers for one limit at a time and at once; the limiter makes one decision of several. [`MemoryStore`] is
-//! the store of one process. A store that shares buckets with other processes but decides here implements the same
-//! trait; one that must be asked over the network judges a whole request in one call and takes the limiter's place.
+//! A [`Store`] keeps states and gives them out; what they mean for a request is decided outside of it, by
+//! [`transaction`](crate::transaction). One limit alone is charged where its bucket is. [`MemoryStore`] is the store of
+//! one process.
 
 mod limits;
 pub mod memory;
+mod state;
 mod tags;
 mod zero;
 
@@ -13,7 +14,13 @@ use std::hash::Hash;
 
 use ratelimit_common::{algorithm, limit::Limit, table::Tag, time::Now};
 
-pub use self::{limits::Limits, memory::MemoryStore, zero::Zero};
+pub(crate) use self::memory::backoff::Backoff;
+pub use self::{
+    limits::Limits,
+    memory::MemoryStore,
+    state::{Log, State, WideRecord},
+    zero::Zero,
+};
 
 /// What a store keeps for a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,14 +101,12 @@ pub trait Store {
     /// Decides and charges.
     fn charge<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l>;
 
-    /// Decides as [`Self::charge`] would, without charging.
-    fn ask<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l>;
+    /// The state of a bucket; that of a fresh one if there is none. `charge.cost` does not matter.
+    fn read(&self, limits: &Limits, charge: &Charge<'_>) -> State;
 
-    /// Gives back what an admitted charge took, after another limit denied the request. `later` is the present.
-    fn undo(&self, limits: &Limits, charge: &Charge<'_>, later: Now);
-
-    /// Gives back `charge.cost` units, as far as the bucket, or its current window, has taken as many.
-    fn refund(&self, limits: &Limits, charge: &Charge<'_>);
+    /// Replaces the state of a bucket if it still is what [`Self::read`] gave, and says whether it was. `charge.cost` does not
+    /// matter.
+    fn exchange(&self, limits: &Limits, charge: &Charge<'_>, before: &State, after: &State) -> bool;
 
     /// Moves windows after the wall clock was set: `limits` and `to` are aligned to it as it is, `from` as it was. Before new
     /// limits come if it was set back, after the old ones are gone if forward.
@@ -131,19 +136,18 @@ enum Facts<'l> {
 }
 
 impl<'l> Answer<'l> {
-    /// From the state word that decided.
+    /// From whether the limit allows it and the state word that decided.
     #[inline]
-    const fn word(charge: &Charge<'l>, allowed: bool, before: u64) -> Self {
-        let facts = Facts::Word { limit: charge.limit, before, now: charge.now, cost: charge.cost };
-        Self { allowed, facts }
+    const fn word(limit: &'l Limit, now: Now, cost: u32, (allowed, before): (bool, u64)) -> Self {
+        Self { allowed, facts: Facts::Word { limit, before, now, cost } }
     }
 
     /// With the numbers of a bucket that was not charged.
     #[inline]
-    const fn word_uncharged(charge: &Charge<'l>, allowed: bool, before: u64) -> Self {
+    const fn word_uncharged(limit: &'l Limit, now: Now, cost: u32, (allowed, before): (bool, u64)) -> Self {
         // Of a request that costs nothing, the state after is the state before. A limit that can be overrun asks for a unit, too.
-        let cost = if allowed || charge.limit.overruns() { 0 } else { charge.cost };
-        Self { allowed, facts: Facts::Word { limit: charge.limit, before, now: charge.now, cost } }
+        let cost = if allowed || limit.overruns() { 0 } else { cost };
+        Self { allowed, facts: Facts::Word { limit, before, now, cost } }
     }
 
     const fn known(decision: algorithm::Decision<'l>) -> Self {

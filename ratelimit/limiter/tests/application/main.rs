@@ -10,6 +10,7 @@ mod counting;
 mod files;
 mod labels;
 mod lookup;
+mod random;
 mod refunds;
 mod reload;
 mod replaces;

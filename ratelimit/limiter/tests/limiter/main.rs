@@ -9,6 +9,7 @@
 mod allocations;
 mod eviction;
 mod growth;
+mod random;
 mod reload;
 mod several;
 #[path = "../../../tests/support/stops.rs"]
@@ -62,5 +63,9 @@ impl Numbers {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % end
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
     }
 }

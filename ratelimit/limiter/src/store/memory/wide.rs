@@ -13,16 +13,13 @@ use std::sync::{
 };
 
 use ratelimit_common::{
-    algorithm::{Decision, realign::ClockStep, sliding_window_log},
+    algorithm::{Decision, realign::ClockStep},
     limit::{Kind, LOG_MOST},
     time::{Nanos, Now},
 };
 
-use self::{
-    bucket::{Bucket, State},
-    shard::Shard,
-};
-use crate::store::Charge;
+use self::{bucket::Bucket, shard::Shard};
+use crate::store::{Charge, WideRecord};
 
 /// With far fewer buckets in each, what is nearest to fresh in one would say little about all.
 const BUCKETS_A_SHARD: usize = 64;
@@ -158,50 +155,42 @@ impl Wide {
         decision
     }
 
-    /// Decides without charging. `word` takes what was counted in a word.
-    pub fn ask<'l>(&self, charge: Charge<'l>, word: impl FnOnce() -> u64) -> Decision<'l> {
+    /// What a bucket holds. `word` takes what was counted in a word.
+    pub fn read(&self, charge: &Charge<'_>, word: impl FnOnce() -> u64) -> WideRecord {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
-        self.go_on_with(&mut shard, &charge, word);
-        let before = shard.get(identity).map_or(0, Bucket::entries);
-        let Some(bucket) = shard.get_mut(identity).filter(|bucket| bucket.is_of(charge.limit)) else {
-            return Bucket::fresh(charge.limit).ask(&charge);
-        };
-        let decision = bucket.ask(&charge);
-        // What has left the window is gone.
-        self.note_entries(before, bucket.entries());
-        shard.changed(identity);
-        decision
-    }
-
-    /// Gives back what an admitted charge took.
-    pub fn undo(&self, charge: Charge<'_>) {
-        self.give_back(charge, |bucket| match &mut bucket.state {
-            State::Log(log) => sliding_window_log::undo(log, charge.now, charge.cost),
-            State::Counter(counter) => counter.undo(charge.limit, charge.now, charge.cost),
-        });
-    }
-
-    /// Gives back the newest units. `word` takes what was counted in a word.
-    pub fn refund(&self, charge: Charge<'_>, word: impl FnOnce() -> u64) {
-        self.go_on_with(&mut self.shard(charge.bucket().identity), &charge, word);
-        self.give_back(charge, |bucket| match &mut bucket.state {
-            State::Log(log) => sliding_window_log::refund(charge.limit, log, charge.now, charge.cost),
-            State::Counter(counter) => counter.undo(charge.limit, charge.now, charge.cost),
-        });
-    }
-
-    fn give_back(&self, charge: Charge<'_>, change: impl FnOnce(&mut Bucket)) {
-        let identity = charge.bucket().identity;
-        let mut shard = self.shard(identity);
-        if let Some(bucket) = shard.get_mut(identity).filter(|bucket| bucket.is_of(charge.limit)) {
-            let before = bucket.entries();
-            change(bucket);
-            // So that it knows how near to fresh it is now.
-            bucket.decide(&Charge { cost: 0, ..charge });
-            self.note_entries(before, bucket.entries());
-            shard.changed(identity);
+        self.go_on_with(&mut shard, charge, word);
+        match shard.get(identity).filter(|bucket| bucket.record.is_of(charge.limit)) {
+            Some(bucket) => bucket.record.clone(),
+            None => WideRecord::fresh(charge.limit),
         }
+    }
+
+    /// Replaces what a bucket holds if it still is `before`, and says whether it was.
+    pub fn exchange(&self, charge: &Charge<'_>, before: &WideRecord, after: WideRecord) -> bool {
+        let identity = charge.bucket().identity;
+        let mut shard = self.shard(identity);
+        let found = shard.get_mut(identity);
+        let is_same = match found.as_ref().filter(|bucket| bucket.record.is_of(charge.limit)) {
+            Some(bucket) => bucket.record.is(before),
+            // What was idle may have given way, which changes nothing.
+            None => before.is_idle(charge.limit, charge.now),
+        };
+        if !is_same {
+            return false;
+        }
+        let bucket = Bucket::of_record(charge, after);
+        if let Some(found) = found {
+            self.note_entries(found.entries(), bucket.entries());
+            self.note_counter(&bucket);
+            *found = bucket;
+            shard.changed(identity);
+        } else if bucket.idle_at > charge.now.0 {
+            self.remove_idle(&mut shard, REMOVALS, identity, charge.now);
+            self.insert(&mut shard, identity, bucket);
+        }
+        self.make_room(&mut shard, identity, charge.now);
+        true
     }
 
     /// Makes a counter of what a word has counted, for a limit that has grown beyond words.
@@ -241,7 +230,7 @@ impl Wide {
 
     fn note_counter(&self, bucket: &Bucket) {
         let is_later = bucket.idle_at.0 > self.counters_idle_at.load(Relaxed);
-        if is_later && matches!(bucket.state, State::Counter(_)) {
+        if is_later && matches!(bucket.record, WideRecord::Counter(_)) {
             self.counters_idle_at.fetch_max(bucket.idle_at.0, Relaxed);
         }
     }

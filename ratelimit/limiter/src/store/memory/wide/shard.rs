@@ -63,7 +63,7 @@ impl Shard {
     /// Changes a bucket by a charge; `None` if there is none.
     pub(super) fn charge<'l>(&mut self, identity: u64, charge: &Charge<'l>) -> Option<Decision<'l>> {
         let bucket = self.get_mut(identity)?;
-        if !bucket.is_of(charge.limit) {
+        if !bucket.record.is_of(charge.limit) {
             *bucket = Bucket::fresh(charge.limit);
         }
         let decision = bucket.decide(charge);

@@ -17,7 +17,7 @@ const SHARDS: usize = 64;
 
 /// Keys that are above their soft limits.
 #[derive(Debug)]
-pub(super) struct Crossings {
+pub(crate) struct Crossings {
     shards: Vec<Mutex<Shard>>,
     most_in_shard: usize,
 }
@@ -38,7 +38,7 @@ struct Crossing {
 
 /// Where a request stands between soft and hard limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// Not above the soft limit.
     Below,
     /// Above, which is no longer than it may be.
@@ -48,33 +48,19 @@ pub(super) enum Standing {
 }
 
 impl Crossings {
-    pub(super) fn new(most: u64) -> Self {
+    pub(crate) fn new(most: u64) -> Self {
         let most_in_shard = usize::try_from(most).unwrap_or(usize::MAX).div_ceil(SHARDS).max(1);
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), most_in_shard }
     }
 
-    /// Where a request of `hits` stands, when `used` is used without it.
-    pub(super) fn standing(&self, key: u64, soft: SoftLimit, used: u64, hits: u64, now: Now) -> Standing {
-        let mut shard = self.shard(key);
-        if used < soft.limit.get() {
-            shard.crossings.remove(&key);
-        }
-        if used.saturating_add(hits) <= soft.limit.get() {
-            return Standing::Below;
-        }
-        match shard.crossings.get(&key) {
-            Some(crossing) if now.0.0.saturating_sub(crossing.at.0.0) >= soft.lasts.0 => Standing::TooLong,
-            _ => Standing::Above,
-        }
+    /// Since when a key has been above its soft limit.
+    pub(super) fn since(&self, key: u64) -> Option<Now> {
+        self.shard(key).crossings.get(&key).map(|crossing| crossing.at)
     }
 
-    /// For how much longer a key that uses `used` may be above; `None` if it has not begun to be.
-    pub(super) fn time_left(&self, key: u64, soft: SoftLimit, used: u64, now: Now) -> Option<Nanos> {
-        if used < soft.limit.get() {
-            return None;
-        }
-        let since = self.shard(key).crossings.get(&key)?.at;
-        Some(Nanos(since.0.0.saturating_add(soft.lasts.0).saturating_sub(now.0.0)))
+    /// Use has fallen below the soft limit.
+    pub(super) fn forget(&self, key: u64) {
+        self.shard(key).crossings.remove(&key);
     }
 
     /// Notes that a request passed above the soft limit. Where there is no room, it is not noted, and the key is at its first
@@ -106,6 +92,23 @@ impl Crossings {
     }
 }
 
+/// Where a request stands with which so much would be used.
+pub(super) fn standing(above_since: Option<Now>, soft: SoftLimit, used: u64, now: Now) -> Standing {
+    if used <= soft.limit.get() {
+        return Standing::Below;
+    }
+    match above_since {
+        Some(since) if now.0.0.saturating_sub(since.0.0) >= soft.lasts.0 => Standing::TooLong,
+        _ => Standing::Above,
+    }
+}
+
+/// For how much longer a key that uses `used` may be above; `None` if it has not begun to be.
+pub(crate) fn time_left(above_since: Option<Now>, soft: SoftLimit, used: u64, now: Now) -> Option<Nanos> {
+    let since = above_since.filter(|_| used >= soft.limit.get())?;
+    Some(Nanos(since.0.0.saturating_add(soft.lasts.0).saturating_sub(now.0.0)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU64;
@@ -123,15 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_be_above_for_a_time_and_then_until_it_has_fallen_below() {
+    fn a_key_may_be_above_for_a_time() {
+        let since = |used, since, seconds| standing(since, soft(), used, at(seconds));
+        assert_eq!(since(3, None, 0), Standing::Below);
+        assert_eq!((since(4, None, 0), since(4, Some(at(0)), 29)), (Standing::Above, Standing::Above));
+        assert_eq!(since(4, Some(at(0)), 30), Standing::TooLong);
+        assert_eq!(since(3, Some(at(0)), 30), Standing::Below);
         let crossings = Crossings::new(1000);
-        let standing = |used, seconds| crossings.standing(7, soft(), used, 1, at(seconds));
-        assert_eq!(standing(2, 0), Standing::Below);
-        assert_eq!(standing(3, 0), Standing::Above);
-        crossings.note(7, at(0), Nanos(3600 * SECOND));
-        assert_eq!((standing(4, 29), standing(4, 30)), (Standing::Above, Standing::TooLong));
-        assert_eq!(standing(3, 40), Standing::TooLong, "not below yet");
-        assert_eq!((standing(2, 50), standing(3, 50)), (Standing::Below, Standing::Above));
+        crossings.note(7, at(1), Nanos(3600 * SECOND));
+        crossings.note(7, at(2), Nanos(3600 * SECOND));
+        assert_eq!((crossings.since(7), crossings.since(8)), (Some(at(1)), None));
+        crossings.forget(7);
+        assert_eq!(crossings.since(7), None);
     }
 
     #[test]

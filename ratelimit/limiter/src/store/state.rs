@@ -1,0 +1,206 @@
+//! The state of one bucket outside its store: what a decision is made of, and what it changes.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use ratelimit_common::{
+    algorithm::{
+        self, Decision,
+        sliding_window_counter::WideState,
+        sliding_window_log::{self, Entries},
+    },
+    limit::{Kind, Limit},
+    time::{Nanos, Now},
+};
+
+use super::Answer;
+
+/// The state of one bucket.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// A word of the bucket table.
+    Word(u64),
+    /// What does not fit into a word.
+    Wide(WideRecord),
+}
+
+/// A state that is not a word.
+#[derive(Clone, Debug)]
+pub enum WideRecord {
+    /// A sliding window log.
+    Log(Log),
+    /// A sliding counter at full width.
+    Counter(WideState),
+}
+
+impl State {
+    /// Decides and charges.
+    pub(crate) fn charge<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
+        match self {
+            Self::Word(word) => {
+                let before = *word;
+                let (decision, after) = algorithm::decide(limit, before, now, cost);
+                *word = after;
+                Answer::word(limit, now, cost, (decision.allowed, before))
+            }
+            Self::Wide(record) => Answer::known(record.charge(limit, now, cost)),
+        }
+    }
+
+    /// Decides as [`Self::charge`] would, without charging.
+    pub(crate) fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
+        match self {
+            Self::Word(word) => {
+                let (decision, _) = algorithm::decide(limit, *word, now, cost);
+                Answer::word_uncharged(limit, now, cost, (decision.allowed, *word))
+            }
+            Self::Wide(record) => Answer::known(record.ask(limit, now, cost)),
+        }
+    }
+
+    /// Gives back so many units, as far as the bucket, or its current window, has taken as many.
+    pub(crate) fn refund(&mut self, limit: &Limit, now: Now, cost: u32) {
+        match self {
+            Self::Word(word) => {
+                // More than a bucket holds has no time. A window that counts denied requests may hold more than its limit.
+                let most = match limit.kind() {
+                    Kind::ArrivalTime => u32::try_from(limit.most_used()).unwrap_or(u32::MAX),
+                    _ => u32::MAX,
+                };
+                // What was charged in this instant is all that there is, so all of it can be told apart.
+                *word = algorithm::undo(limit, *word, now, now, cost.min(most));
+            }
+            Self::Wide(WideRecord::Log(log)) => sliding_window_log::refund(limit, log, now, cost),
+            Self::Wide(WideRecord::Counter(counter)) => counter.undo(limit, now, cost),
+        }
+    }
+
+    /// Gives back what an admitted request took at `charged`, after another limit denied it. `later` is the present.
+    pub(crate) fn undo(&mut self, limit: &Limit, charged: Now, later: Now, cost: u32) {
+        match self {
+            Self::Word(word) => *word = algorithm::undo(limit, *word, charged, later, cost),
+            Self::Wide(WideRecord::Log(log)) => sliding_window_log::undo(log, charged, cost),
+            Self::Wide(WideRecord::Counter(counter)) => counter.undo(limit, charged, cost),
+        }
+    }
+
+    /// Whether the other is the same state. Logs are if nobody has changed either since one was copied from the other.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Word(one), Self::Word(other)) => one == other,
+            (Self::Wide(one), Self::Wide(other)) => one.is(other),
+            _ => false,
+        }
+    }
+}
+
+impl WideRecord {
+    pub(crate) fn fresh(limit: &Limit) -> Self {
+        match limit.kind() {
+            Kind::Log => Self::Log(Log::default()),
+            _ => Self::Counter(WideState::default()),
+        }
+    }
+
+    /// Whether it is one of such a limit.
+    pub(crate) fn is_of(&self, limit: &Limit) -> bool {
+        matches!(self, Self::Log(_)) == (limit.kind() == Kind::Log)
+    }
+
+    /// Whether forgetting it changes no decision.
+    pub(crate) fn is_idle(&self, limit: &Limit, now: Now) -> bool {
+        match self {
+            Self::Log(log) => sliding_window_log::is_idle(limit, log, now),
+            Self::Counter(counter) => counter.is_idle(limit, now),
+        }
+    }
+
+    pub(crate) fn charge<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Decision<'l> {
+        match self {
+            Self::Log(log) => sliding_window_log::decide(limit, log, now, cost),
+            Self::Counter(counter) => counter.decide(limit, now, cost),
+        }
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Log(one), Self::Log(other)) => one.is(other),
+            (Self::Counter(one), Self::Counter(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> Decision<'l> {
+        // A request that costs nothing changes nothing, so its numbers are those before.
+        let decision = self.clone().charge(limit, now, 0);
+        let is_enough = decision.allowed && decision.remaining() >= cost.into();
+        // A limit that can be overrun denies all costs or none.
+        if is_enough || limit.overruns() {
+            return decision;
+        }
+        self.clone().charge(limit, now, cost)
+    }
+}
+
+/// The times of a log, oldest first, and the units that are owed beside them. A copy shares the times until one of the two
+/// changes.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    times: Arc<VecDeque<Nanos>>,
+    owed: u64,
+}
+
+/// Log entries that memory is taken for at once, at least.
+const LEAST_MORE: usize = 4;
+
+impl Log {
+    /// A log of these times, oldest first.
+    pub(super) fn of(times: Vec<Nanos>, owed: u64) -> Self {
+        Self { times: Arc::new(times.into()), owed }
+    }
+
+    /// Its times, oldest first.
+    pub(super) fn times(&self) -> impl Iterator<Item = Nanos> {
+        self.times.iter().copied()
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.owed == other.owed && Arc::ptr_eq(&self.times, &other.times)
+    }
+}
+
+impl Entries for Log {
+    fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    fn get(&self, index: usize) -> Nanos {
+        self.times.get(index).copied().unwrap_or_default()
+    }
+
+    fn pop_oldest(&mut self) {
+        Arc::make_mut(&mut self.times).pop_front();
+    }
+
+    /// Memory grows by a quarter, and to no more than is ever needed: by itself it would double.
+    fn push(&mut self, time: Nanos, most: u64) {
+        let times = Arc::make_mut(&mut self.times);
+        let len = times.len();
+        if len == times.capacity() {
+            let left = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(len);
+            times.reserve_exact((len / 4).max(LEAST_MORE).min(left));
+        }
+        times.push_back(time);
+    }
+
+    fn remove(&mut self, index: usize) {
+        Arc::make_mut(&mut self.times).remove(index);
+    }
+
+    fn owed(&self) -> u64 {
+        self.owed
+    }
+
+    fn owe(&mut self, units: u64) {
+        self.owed = units;
+    }
+}

@@ -1,0 +1,272 @@
+//! From the states of all buckets and one time to what each limit says, and the states that follow. Nothing else goes in.
+
+use ratelimit_common::{
+    limit::Limit,
+    time::{Nanos, Now},
+};
+use smallvec::{SmallVec, smallvec};
+
+use super::{Act, Held, MOST_INLINE, Over, Part, Say, Snapshot, Standing, Terms, soft};
+use crate::store::Answer;
+
+/// What came of one part.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome<'l> {
+    /// `None` of a limit that lets nothing through.
+    pub(crate) answer: Option<Answer<'l>>,
+    pub(crate) over: bool,
+    pub(crate) charged: bool,
+    pub(crate) standing: Standing,
+    /// Of one that is over and above its soft limit: the bucket as it was then.
+    pub(crate) then: Option<Box<Held>>,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided<'l> {
+    pub(crate) outcomes: SmallVec<[Outcome<'l>; MOST_INLINE]>,
+    /// Whether no limit denies it.
+    pub(crate) admitted: bool,
+    /// The buckets as they are then. None if one limit alone was charged in its store.
+    pub(crate) buckets: SmallVec<[Held; MOST_INLINE]>,
+    /// Crossings of soft limits, as they are to be kept.
+    pub(super) crossings: SmallVec<[Crossing; 2]>,
+    of_part: SmallVec<[usize; MOST_INLINE]>,
+    now: Now,
+}
+
+/// What becomes of a key's crossing of its soft limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Crossing {
+    /// It is over.
+    Forgotten { key: u64 },
+    /// The key is above it, and its bucket is full again after so long.
+    Noted { key: u64, reset_after: Nanos },
+}
+
+/// Decides about a request.
+pub(crate) fn decide<'l>(terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot) -> Decided<'l> {
+    let mut deciding = Deciding { terms, parts, snapshot, decided: Decided::unasked(terms, parts, snapshot) };
+    for index in 0..parts.len() {
+        deciding.decided.outcomes[index] = deciding.first(index);
+    }
+    if !deciding.is_denied() && !deciding.charge_all() {
+        deciding.give_back(false);
+    } else if !deciding.is_denied() && !deciding.refund_all() {
+        deciding.give_back(true);
+    }
+    deciding.decided.admitted = !deciding.is_denied();
+    deciding.decided
+}
+
+struct Deciding<'d, 'l> {
+    terms: &'d Terms,
+    parts: &'d [Part<'l>],
+    snapshot: &'d Snapshot,
+    decided: Decided<'l>,
+}
+
+impl<'d, 'l> Deciding<'d, 'l> {
+    /// Does what is done in any case, and asks the rest.
+    fn first(&mut self, index: usize) -> Outcome<'l> {
+        let part = self.part(index);
+        match part.act {
+            _ if part.over == Over::Closed => Outcome::CLOSED,
+            Act::Charge => self.charge(index),
+            Act::Refund => self.refund(index),
+            // Whether it is over shows when it has been refunded.
+            Act::RefundIfAdmitted => Outcome { over: false, ..self.ask(index) },
+            Act::Ask | Act::ChargeIfAdmitted => self.ask(index),
+        }
+    }
+
+    /// Charges what is charged if the request passes; false if it does not any more.
+    fn charge_all(&mut self) -> bool {
+        for observes in [false, true] {
+            for (index, part) in self.parts.iter().enumerate() {
+                if part.act != Act::ChargeIfAdmitted || (part.say == Say::Observes) != observes {
+                    continue;
+                }
+                self.decided.outcomes[index] = self.charge(index);
+                if !self.decided.outcomes[index].charged && self.is_denied() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Refunds what is refunded if the request passes; false if it does not, since a limit is over all the same.
+    fn refund_all(&mut self) -> bool {
+        let mut is_over = false;
+        for index in self.of(&[Act::RefundIfAdmitted]) {
+            self.decided.outcomes[index] = self.refund(index);
+            is_over |= self.decided.outcomes[index].over;
+        }
+        !is_over || !self.is_denied()
+    }
+
+    /// Takes back what was charged in vain: begins anew, and does what is done all the same.
+    fn give_back(&mut self, refunded: bool) {
+        let mut outcomes = std::mem::take(&mut self.decided.outcomes);
+        self.decided = Decided::unasked(self.terms, self.parts, self.snapshot);
+        for index in self.of(&[Act::Charge, Act::Refund]) {
+            self.first(index);
+        }
+        for index in self.of(&[Act::RefundIfAdmitted]).filter(|_| refunded) {
+            self.refund(index);
+        }
+        for index in self.of(&[Act::ChargeIfAdmitted]) {
+            if outcomes[index].charged {
+                outcomes[index] = self.ask(index);
+            }
+        }
+        self.decided.outcomes = outcomes;
+    }
+
+    /// Whether the request is denied: by a limit that decides, or by all quotas.
+    fn is_denied(&self) -> bool {
+        !self.terms.passes_all && is_over(self.terms, self.parts, &self.decided.outcomes)
+    }
+
+    fn ask(&mut self, index: usize) -> Outcome<'l> {
+        let part = self.part(index);
+        let now = self.terms.now;
+        let answer = self.held(index).ask(part.limit, now, part.asked());
+        // What is given back is no use.
+        let standing = if part.gives_back() { Standing::Below } else { self.standing(index) };
+        let over = part.is_over(&answer) || standing == Standing::TooLong;
+        self.outcome(index, answer, standing, (over, false))
+    }
+
+    /// Charges a limit that has room, or one that is charged in any case.
+    fn charge(&mut self, index: usize) -> Outcome<'l> {
+        let part = self.part(index);
+        let standing = self.standing(index);
+        if standing == Standing::TooLong && part.act != Act::Charge {
+            return self.ask(index);
+        }
+        let now = self.terms.now;
+        let answer = self.held(index).state.charge(part.limit, now, part.cost);
+        let over = part.is_over(&answer);
+        if standing == Standing::Above && !over {
+            self.held(index).above_since.get_or_insert(now);
+            let reset_after = answer.decision().reset_after();
+            self.decided.crossings.push(Crossing::Noted { key: part.key(), reset_after });
+        }
+        let over = over || standing == Standing::TooLong;
+        self.outcome(index, answer, standing, (over, part.act == Act::Charge || !over))
+    }
+
+    fn refund(&mut self, index: usize) -> Outcome<'l> {
+        let part = self.part(index);
+        let now = self.terms.now;
+        self.held(index).state.refund(part.limit, now, part.cost);
+        self.ask(index)
+    }
+
+    /// Where the request stands towards the soft limit, before it is charged.
+    fn standing(&mut self, index: usize) -> Standing {
+        let part = self.part(index);
+        let Some(soft) = part.soft else { return Standing::Below };
+        let now = self.terms.now;
+        let held = self.held(index);
+        let used = held.ask(part.limit, now, 0).decision().used();
+        if used < soft.limit.get() && held.above_since.take().is_some() {
+            self.decided.crossings.push(Crossing::Forgotten { key: part.key() });
+        }
+        // A request that only asks is told what one that takes a unit would be.
+        soft::standing(self.held(index).above_since, soft, used.saturating_add(part.cost.max(1).into()), now)
+    }
+
+    fn outcome(
+        &mut self,
+        index: usize,
+        answer: Answer<'l>,
+        standing: Standing,
+        (over, charged): (bool, bool),
+    ) -> Outcome<'l> {
+        let is_told = over && standing != Standing::Below;
+        let then = is_told.then(|| Box::new(self.held(index).clone()));
+        Outcome { answer: Some(answer), over, charged, standing, then }
+    }
+
+    fn held(&mut self, index: usize) -> &mut Held {
+        &mut self.decided.buckets[self.snapshot.of_part[index]]
+    }
+
+    fn part(&self, index: usize) -> &'d Part<'l> {
+        let parts = self.parts;
+        &parts[index]
+    }
+
+    /// The parts that act in one of these ways.
+    fn of(&self, acts: &'static [Act]) -> impl Iterator<Item = usize> + use<'d, 'l> {
+        let parts = self.parts;
+        (0..parts.len()).filter(move |&index| acts.contains(&parts[index].act))
+    }
+}
+
+/// Whether a limit that decides is over, or all quotas are.
+pub(crate) fn is_over(terms: &Terms, parts: &[Part<'_>], outcomes: &[Outcome<'_>]) -> bool {
+    let of = |say: Say| parts.iter().zip(outcomes).filter(move |(part, _)| part.say == say);
+    let mut quotas = of(Say::Quota).map(|(_, outcome)| outcome.over).peekable();
+    of(Say::Decides).any(|(_, outcome)| outcome.over)
+        || (!terms.has_open_quota && quotas.peek().is_some() && quotas.all(|over| over))
+}
+
+impl<'l> Decided<'l> {
+    /// Of one limit alone that was charged in its store.
+    pub(super) fn of_one(terms: &Terms, part: &Part<'l>, answer: Answer<'l>) -> Self {
+        let over = part.is_over(&answer);
+        let charged = part.act == Act::Charge || !over;
+        let outcome = Outcome { answer: Some(answer), over, charged, ..Outcome::CLOSED };
+        let admitted = terms.passes_all || !is_over(terms, &[*part], std::slice::from_ref(&outcome));
+        Self {
+            outcomes: smallvec![outcome],
+            admitted,
+            buckets: SmallVec::new(),
+            crossings: SmallVec::new(),
+            of_part: SmallVec::new(),
+            now: terms.now,
+        }
+    }
+
+    fn unasked(terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot) -> Self {
+        Self {
+            outcomes: parts.iter().map(|_| Outcome::CLOSED).collect(),
+            admitted: false,
+            buckets: snapshot.buckets.clone(),
+            crossings: SmallVec::new(),
+            of_part: snapshot.of_part.clone(),
+            now: terms.now,
+        }
+    }
+
+    /// The bucket of a part.
+    pub(crate) fn held(&self, part: usize) -> &Held {
+        &self.buckets[self.of_part[part]]
+    }
+
+    /// What a part's bucket says now of a cost, by a limit that may be another one.
+    pub(crate) fn ask<'m>(&self, part: usize, limit: &'m Limit, cost: u32) -> Answer<'m> {
+        self.held(part).ask(limit, self.now, cost)
+    }
+
+    /// For each part, what the request takes from the same bucket before it.
+    pub(crate) fn taken_before(&self, parts: &[Part<'_>]) -> SmallVec<[u32; MOST_INLINE]> {
+        let mut taken: SmallVec<[u32; MOST_INLINE]> = smallvec![0; self.buckets.len()];
+        let before = |(part, &bucket): (&Part<'_>, &usize)| {
+            let before = taken[bucket];
+            taken[bucket] = before.saturating_add(part.asked());
+            before
+        };
+        parts.iter().zip(&self.of_part).map(before).collect()
+    }
+}
+
+impl Outcome<'_> {
+    /// Of a limit that lets nothing through.
+    const CLOSED: Self =
+        Self { answer: None, over: true, charged: false, standing: Standing::Below, then: None };
+}

@@ -1,0 +1,128 @@
+//! One decision about a request under several limits, all or nothing, in three steps: *gather* the states of all buckets
+//! at one time, *decide* on these alone ([`decide`]), *commit* the states that follow.
+//!
+//! Who denies is charged nothing, and nobody else is either, except limits that count denied requests: they are charged
+//! whatever the others say. Limits that only observe are charged last. Units that a request gives back go the same two ways.
+//!
+//! To commit is to exchange each state for the new one if it still is what was gathered. If somebody was faster at one, it
+//! is read again and all is decided again; each such round is another request's success. What was committed before that
+//! and is not to be any more is taken back: meanwhile it may have denied others, but it has admitted none.
+//!
+//! All numbers of an answer, waits included, follow from the states and the time that were gathered. So a store that has to be
+//! asked over a network needs one round trip to gather and one to commit, and uses [`decide`] as it is.
+
+mod commit;
+mod decide;
+mod part;
+mod soft;
+
+use ratelimit_common::{limit::Limit, time::Now};
+use smallvec::SmallVec;
+
+pub(crate) use self::{
+    decide::{Decided, Outcome, is_over},
+    part::{Act, Over, Part, Say},
+    soft::{Crossings, Standing, time_left},
+};
+use crate::store::{Answer, Limits, State, Store};
+
+/// A request under more limits than this allocates memory.
+pub(crate) const MOST_INLINE: usize = 8;
+
+/// What limits are asked with.
+#[derive(Clone, Copy)]
+pub(crate) struct Transaction<'s, S> {
+    pub(crate) store: &'s S,
+    pub(crate) limits: &'s Limits,
+    /// When keys crossed their soft limits, if there are such limits.
+    pub(crate) crossings: Option<&'s Crossings>,
+    pub(crate) terms: Terms,
+}
+
+/// What else decides about a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// The time of the decision.
+    pub(crate) now: Now,
+    /// Whether requests pass whatever limits say.
+    pub(crate) passes_all: bool,
+    /// Whether the request has a quota that is never over, so that quotas are never all over.
+    pub(crate) has_open_quota: bool,
+}
+
+/// The states of all buckets of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// Each bucket once.
+    pub(crate) buckets: SmallVec<[Held; MOST_INLINE]>,
+    /// For each part its bucket.
+    pub(crate) of_part: SmallVec<[usize; MOST_INLINE]>,
+}
+
+/// A bucket as it was gathered, or as it is after a decision.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) state: State,
+    /// Since when use has been above the soft limit.
+    pub(crate) above_since: Option<Now>,
+    /// A part whose limit reads the state.
+    reader: usize,
+}
+
+impl<S: Store> Transaction<'_, S> {
+    /// Judges a request. `present` reads the clock, for giving back.
+    pub(crate) fn judge<'l>(&self, parts: &[Part<'l>], present: impl Fn() -> Now) -> Decided<'l> {
+        if let [part] = parts
+            && part.is_plain()
+        {
+            let answer = self.store.charge(self.limits, &part.charge(self.terms.now));
+            return Decided::of_one(&self.terms, part, answer);
+        }
+        let mut snapshot = self.gather(parts);
+        self.settle(parts, &mut snapshot, present)
+    }
+
+    fn gather(&self, parts: &[Part<'_>]) -> Snapshot {
+        let mut snapshot = Snapshot::of(parts);
+        for held in &mut snapshot.buckets {
+            held.state = self.store.read(self.limits, &parts[held.reader].charge(self.terms.now));
+        }
+        if let Some(crossings) = self.crossings {
+            for (part, &bucket) in parts.iter().zip(&snapshot.of_part).filter(|(part, _)| part.soft.is_some())
+            {
+                snapshot.buckets[bucket].above_since = crossings.since(part.key());
+            }
+        }
+        snapshot
+    }
+}
+
+impl Snapshot {
+    /// Which buckets there are.
+    fn of(parts: &[Part<'_>]) -> Self {
+        let mut snapshot = Self { buckets: SmallVec::new(), of_part: SmallVec::new() };
+        for (index, part) in parts.iter().enumerate() {
+            let is_same = |held: &Held| parts[held.reader].is_about_same(part);
+            let found = snapshot.buckets.iter().position(is_same);
+            snapshot.of_part.push(found.unwrap_or(snapshot.buckets.len()));
+            match found {
+                // One that a limit has made too wide for a word is read by that.
+                Some(found) if part.reads_more_than(&parts[snapshot.buckets[found].reader]) => {
+                    snapshot.buckets[found].reader = index;
+                }
+                Some(_) => {}
+                None => {
+                    snapshot.buckets.push(Held { state: State::Word(0), above_since: None, reader: index })
+                }
+            }
+        }
+        snapshot
+    }
+}
+
+impl Held {
+    /// What a limit says of a cost.
+    pub(crate) fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
+        self.state.ask(limit, now, cost)
+    }
+}

@@ -1,0 +1,108 @@
+//! One limit's part in a request: whose bucket, what it takes, and what it has to say.
+
+use ratelimit_common::{
+    limit::{Kind, Limit},
+    time::Now,
+};
+
+use crate::{
+    policy::application::SoftLimit,
+    store::{Account, Answer, Charge, KeyHash},
+};
+
+/// One limit's part in a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'l> {
+    pub(crate) account: Account,
+    pub(crate) hash: KeyHash,
+    pub(crate) limit: &'l Limit,
+    /// What it takes, or gives back.
+    pub(crate) cost: u32,
+    pub(crate) act: Act,
+    pub(crate) say: Say,
+    pub(crate) over: Over,
+    pub(crate) soft: Option<SoftLimit>,
+}
+
+/// What a part does to its bucket, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Only asks.
+    Ask,
+    /// Takes, whatever others say.
+    Charge,
+    /// Takes if the request passes.
+    ChargeIfAdmitted,
+    /// Gives back, whatever others say.
+    Refund,
+    /// Gives back if the request passes: who is denied asks again, and again.
+    RefundIfAdmitted,
+}
+
+/// What a limit that is over means for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Say {
+    /// It is denied.
+    Decides,
+    /// It is denied if all quotas are over.
+    Quota,
+    /// Nothing.
+    Observes,
+}
+
+/// When a limit is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// If it does not allow the cost.
+    Denied,
+    /// If it has counted more than this.
+    Counted(u64),
+    /// Always, since no limit lets so much through at once.
+    Excessive,
+    /// Always, since it lets nothing through, and it keeps no count either.
+    Closed,
+}
+
+impl<'l> Part<'l> {
+    pub(crate) const fn charge(&self, now: Now) -> Charge<'l> {
+        Charge { account: self.account, hash: self.hash, limit: self.limit, now, cost: self.cost }
+    }
+
+    /// What the bucket is to be asked about.
+    pub(super) const fn asked(&self) -> u32 {
+        if self.gives_back() { 0 } else { self.cost }
+    }
+
+    pub(crate) const fn gives_back(&self) -> bool {
+        matches!(self.act, Act::Refund | Act::RefundIfAdmitted)
+    }
+
+    /// Whether all there is to do is to charge it.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.act, Act::Charge | Act::ChargeIfAdmitted)
+            && self.soft.is_none()
+            && self.over != Over::Closed
+    }
+
+    /// The bucket as one number.
+    pub(super) const fn key(&self) -> u64 {
+        self.account.identity(self.hash)
+    }
+
+    pub(super) fn is_about_same(&self, other: &Self) -> bool {
+        (self.account, self.hash) == (other.account, other.hash)
+    }
+
+    /// Whether its limit has wider states than another's.
+    pub(super) fn reads_more_than(&self, other: &Self) -> bool {
+        self.limit.kind() == Kind::WideSlidingCounter && other.limit.kind() != Kind::WideSlidingCounter
+    }
+
+    pub(super) fn is_over(&self, answer: &Answer<'_>) -> bool {
+        match self.over {
+            Over::Denied => !answer.allowed,
+            Over::Counted(most) => answer.decision().used() > most,
+            Over::Excessive | Over::Closed => true,
+        }
+    }
+}
