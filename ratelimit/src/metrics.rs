@@ -1,7 +1,6 @@
 //! Metrics for Prometheus: what the daemon counts itself, and what the XDP program has counted, read when it is asked for.
 
 mod network;
-mod places;
 mod server;
 
 use std::time::{SystemTime, UNIX_EPOCH};

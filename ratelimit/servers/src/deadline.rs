@@ -1,22 +1,13 @@
-//! The time that a request may take: what its client says in `grpc-timeout`, and never more than the servers bear.
+//! The time that a client gives its request in `grpc-timeout`, and the answer when the request's time is over.
 
 use std::time::Duration;
 
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, StatusCode};
 
-use super::{connection::Protocol, limits, web::Problem};
+use super::{answerer::Protocol, web::Problem};
 
-/// What a request with these headers may take.
-pub fn of(protocol: Protocol, headers: &HeaderMap) -> Duration {
-    let asked = match protocol {
-        Protocol::Grpc => asked(headers),
-        Protocol::Http => None,
-    };
-    asked.map_or(limits::REQUEST_TIME, |asked| asked.min(limits::REQUEST_TIME))
-}
-
-/// The answer when that is over.
+/// The answer when a request's time is over.
 pub fn exceeded(protocol: Protocol) -> Response {
     match protocol {
         Protocol::Grpc => tonic::Status::deadline_exceeded("the request's deadline is over").into_http(),
@@ -26,8 +17,9 @@ pub fn exceeded(protocol: Protocol) -> Response {
     }
 }
 
-/// At most eight digits and a unit. What is written otherwise is no deadline.
-fn asked(headers: &HeaderMap) -> Option<Duration> {
+/// What its client gives a request with these headers: at most eight digits and a unit. What is written otherwise is no
+/// deadline.
+pub fn asked(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

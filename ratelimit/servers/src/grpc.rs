@@ -9,14 +9,13 @@ use tonic_health::{
 use tracing::warn;
 
 use super::{
-    budget::Metered,
-    connection::Phase,
     convert, limits, message,
     proto::{
         DESCRIPTORS,
         envoy::service::ratelimit::v3::{RateLimitResponse, rate_limit_response},
         wire::envoy::service::ratelimit::v3::RateLimitRequest,
     },
+    serving::{Metered, Phase},
     state::State,
     unjudged::Unjudged,
 };

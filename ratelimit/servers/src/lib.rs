@@ -4,24 +4,19 @@
 //! They run on threads of their own, so nothing that they do delays the control socket or a reload. They decide nothing.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod activity;
-mod budget;
-mod connection;
+mod answerer;
 mod convert;
 mod deadline;
 mod grpc;
-mod held;
-pub mod http1;
 mod layer;
 mod limits;
-mod linger;
-mod listen;
 mod message;
 pub mod metrics;
 mod object;
 mod overview;
 pub mod peer;
 pub mod proto;
+pub mod serving;
 pub mod socket;
 mod state;
 pub mod stats;
@@ -32,17 +27,12 @@ mod web;
 use std::{io, sync::Arc, time::Duration};
 
 use thiserror::Error;
-use tokio::{
-    runtime::Runtime,
-    sync::{Semaphore, watch},
-    task::JoinHandle,
-};
+use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 
 use self::{
-    budget::Budget,
-    connection::{Answerer, Phase, Protocol, Site},
-    listen::Door,
+    answerer::{Answerer, Protocol},
+    serving::{Budget, Endpoint, Listener, Overload, Phase, Room},
     state::State,
     stats::Stats,
     tls::Certificates,
@@ -60,14 +50,12 @@ use ratelimit_policy as policy;
 
 use crate::{
     application::Service,
-    policy::application::{Application, Listen, ListenAddress, Tls},
-    socket::{SocketError, check_place},
+    policy::application::{self as config, Application, Listen, ListenAddress, Tls},
+    socket::{ControlSocket, SocketError, check_place},
 };
 
 /// How long clients that keep their connections have to use them once more, so that they hear that they are to go.
 const GOODBYE: Duration = Duration::from_millis(500);
-/// How long those may take to go then that wait for no answer: what they ask may be on its way.
-const FAREWELL: Duration = Duration::from_secs(2);
 /// How long what has been asked may take to be answered at the end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -123,10 +111,9 @@ pub struct Servers {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     phase: watch::Sender<Phase>,
-    room: Arc<Semaphore>,
-    places: u32,
+    room: Arc<Room>,
     state: Arc<State>,
-    doors: Vec<JoinHandle<()>>,
+    running: Vec<JoinHandle<()>>,
     certificates: Vec<Arc<Certificates>>,
     addresses: Addresses,
     listeners: Vec<ListenerStatus>,
@@ -144,7 +131,7 @@ pub struct Addresses {
 
 /// Listeners that are bound, and answer nobody yet: what needs rights, and no threads.
 #[derive(Debug)]
-pub struct Bound(Vec<(Protocol, Door)>);
+pub struct Bound(Vec<(Protocol, Listener)>);
 
 impl Bound {
     /// Binds all listeners of a policy.
@@ -154,10 +141,26 @@ impl Bound {
     pub fn bind(listen: &Listen) -> Result<Self, ServerError> {
         let grpc = listen.grpc.iter().map(|listener| (Protocol::Grpc, listener));
         let http = listen.http.iter().map(|listener| (Protocol::Http, listener));
-        let doors =
-            grpc.chain(http).map(|(protocol, listener)| Ok((protocol, Door::bind(listener, protocol)?)));
-        doors.collect::<Result<_, _>>().map(Self)
+        grpc.chain(http)
+            .map(|(protocol, listener)| Ok((protocol, bind(listener, protocol)?)))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
+}
+
+fn bind(listener: &config::Listener, protocol: Protocol) -> Result<Listener, ServerError> {
+    let tls = listener.tls.clone().map(|files| Certificates::load(files, protocol.alpn()).map(Arc::new));
+    let tls = tls.transpose()?;
+    let address = &listener.address;
+    let bound = match address {
+        ListenAddress::Tcp(address) => Listener::tcp(*address),
+        ListenAddress::Unix(path) => {
+            let socket = ControlSocket::bind(path).map_err(|error| ServerError::of_socket(address, error))?;
+            Listener::open_to_all(socket)
+        }
+    };
+    let bound = bound.map_err(|source| ServerError::Bind { address: address.to_string(), source })?;
+    Ok(bound.with_tls(tls))
 }
 
 impl Servers {
@@ -179,16 +182,14 @@ impl Servers {
             .thread_name("ratelimit-server")
             .build()
             .map_err(ServerError::Threads)?;
-        let most = limits::connections();
         let (sender, phase) = watch::channel(Phase::Serving);
         let stats = Arc::<Stats>::default();
         let mut servers = Self {
             runtime: Some(runtime),
             phase: sender,
-            room: Arc::new(Semaphore::new(most)),
-            places: u32::try_from(most).unwrap_or(u32::MAX),
+            room: Room::new(limits::connections(), Overload::Refuse),
             state: Arc::new(State::new(service, Arc::clone(&stats), phase.clone())),
-            doors: Vec::new(),
+            running: Vec::new(),
             certificates: Vec::new(),
             addresses: Addresses::default(),
             listeners: Vec::new(),
@@ -198,35 +199,41 @@ impl Servers {
         Ok(servers)
     }
 
-    fn open(&mut self, Bound(doors): Bound, phase: &watch::Receiver<Phase>) {
+    fn open(&mut self, Bound(listeners): Bound, phase: &watch::Receiver<Phase>) {
         let Some(runtime) = &self.runtime else { return };
         let _inside = runtime.enter();
         let grpc = Answerer::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
         let http = Answerer::Http(Arc::clone(&self.state));
         let budget = Budget::new(limits::BODIES);
-        if doors.is_empty() {
+        if listeners.is_empty() {
             warn!("no `application.listen`: nobody can ask about requests");
         }
-        for (protocol, door) in doors {
+        for (protocol, listener) in listeners {
             let (name, answerer, addresses) = match protocol {
                 Protocol::Grpc => ("gRPC", &grpc, &mut self.addresses.grpc),
                 Protocol::Http => ("HTTP", &http, &mut self.addresses.http),
             };
-            info!(address = %door.address(), protocol = name, tls = door.certificates().is_some(), "answering");
-            addresses.push(door.address().clone());
+            let (address, tls) = (listener.address().clone(), listener.certificates().is_some());
+            info!(%address, protocol = name, tls, "answering");
             self.listeners.push(ListenerStatus {
                 protocol: name.to_ascii_lowercase(),
-                address: door.address().to_string(),
-                tls: door.certificates().is_some(),
+                address: address.to_string(),
+                tls,
             });
-            self.certificates.extend(door.certificates().cloned());
-            let site = Site {
-                answerer: answerer.clone(),
+            addresses.push(address.clone());
+            self.certificates.extend(listener.certificates().cloned());
+            let endpoint = Endpoint {
+                answers: answerer.clone(),
+                bounds: protocol.bounds(),
                 budget: Arc::clone(&budget),
-                stats: Arc::clone(&self.stats),
                 phase: phase.clone(),
             };
-            self.doors.push(runtime.spawn(door.run(Arc::clone(&self.room), site)));
+            let run = listener.run(Arc::clone(&self.room), endpoint);
+            self.running.push(runtime.spawn(async move {
+                if let Err(error) = run.await {
+                    warn!(%address, "can't take connections: {error}");
+                }
+            }));
         }
     }
 
@@ -266,17 +273,15 @@ impl Servers {
     /// asked. It gives up on those that are not served after some seconds.
     pub async fn drain(mut self) {
         self.phase.send_replace(Phase::Leaving);
-        for door in self.doors.drain(..) {
+        for running in self.running.drain(..) {
             // Its end is all that matters.
-            let _ = door.await;
+            let _ = running.await;
         }
-        let room = Arc::clone(&self.room);
-        let all_are_gone = || room.acquire_many(self.places);
-        if tokio::time::timeout(GOODBYE, all_are_gone()).await.is_ok() {
+        if tokio::time::timeout(GOODBYE, self.room.all_are_gone()).await.is_ok() {
             return;
         }
         self.phase.send_replace(Phase::Ending);
-        if tokio::time::timeout(PATIENCE, all_are_gone()).await.is_err() {
+        if tokio::time::timeout(PATIENCE, self.room.all_are_gone()).await.is_err() {
             warn!("some clients did not take their answers in time");
         }
     }

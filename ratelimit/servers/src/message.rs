@@ -8,8 +8,8 @@ use hyper::body::{Bytes, Frame};
 use prost::Message;
 
 use super::{
-    budget::Metered,
     limits,
+    serving::Metered,
     unjudged::{self, Unjudged},
 };
 

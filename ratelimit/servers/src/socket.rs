@@ -87,6 +87,12 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned(), file })
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What is listened at.
     #[must_use]
     pub const fn listener(&self) -> &UnixListener {

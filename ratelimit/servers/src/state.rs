@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{connection::Phase, stats::Stats};
+use super::{serving::Phase, stats::Stats};
 use crate::application::{InForce, Service};
 
 /// Shared by all handlers.

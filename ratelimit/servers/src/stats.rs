@@ -1,16 +1,13 @@
 //! What the servers count about themselves, without a lock: how long answers take, and who was refused.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
 use tracing::warn;
 
-use super::{connection::Protocol, unjudged::Unjudged};
+use super::{answerer::Protocol, unjudged::Unjudged};
 
 /// Upper bounds of the counted times, in nanoseconds; what takes longer has a count of its own.
 pub const BOUNDS: [u64; 14] = [
@@ -79,10 +76,12 @@ impl Stats {
         }
     }
 
-    /// Counts a connection for as long as it is held.
-    pub(super) fn opened(self: &Arc<Self>) -> Open {
+    pub(super) fn opened(&self) {
         self.open.fetch_add(1, Relaxed);
-        Open(Arc::clone(self))
+    }
+
+    pub(super) fn closed(&self) {
+        self.open.fetch_sub(1, Relaxed);
     }
 
     const fn times(&self, protocol: Protocol) -> &Times {
@@ -139,16 +138,6 @@ impl Times {
             }),
             nanos: self.nanos.load(Relaxed),
         }
-    }
-}
-
-/// An open connection.
-#[derive(Debug)]
-pub(super) struct Open(Arc<Stats>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
     }
 }
 

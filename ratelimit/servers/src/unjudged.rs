@@ -5,8 +5,8 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes};
 
 use super::{
-    budget::{Full, Metered},
     limits,
+    serving::{Full, Metered},
 };
 
 /// Why a question can't be judged.

@@ -14,27 +14,21 @@ use axum::{
 use ratelimit_common::time::Nanos;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{
-    net::UnixListener,
-    sync::{Semaphore, mpsc, oneshot},
-};
-
-use tracing::warn;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Answer, AskedBuckets, Command, ControlSocket};
 use crate::{
     dataplane::{BanError, BanInForce, BanStatus, Bans, around},
     events::{Hub, MOST_CLIENTS},
     policy::{InstanceName, Prefix, PrefixList},
-    server::Overview,
-    server::http1::converse,
+    server::{
+        Overview,
+        serving::{Bounds, Listener, Overload, Room, serve_routes},
+    },
 };
 
 /// So many connections at once.
 const MOST_CONNECTIONS: usize = 256;
-
-/// How long it waits if the system has no descriptor for another connection.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of a request at most.
 const MOST_REQUEST: usize = 64 << 10;
@@ -81,7 +75,6 @@ pub async fn serve(
     commands: mpsc::Sender<Command>,
     layers: Layers,
 ) -> io::Result<()> {
-    let listener = UnixListener::from_std(socket.listener().try_clone()?)?;
     let daemon = Daemon { instance: instance.as_str().into(), commands, layers };
     let routes = Router::new()
         .route("/detach", routing::post(detach))
@@ -98,25 +91,11 @@ pub async fn serve(
     let routes = Router::new()
         .nest("/v1/instances/{instance}", routes)
         .route("/v1/instance", routing::get(async || Json(name)));
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    loop {
-        // More wait until one of these ends; those who say nothing for a while are let go.
-        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, _) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                warn!(%error, "a connection to the control socket");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
-        let routes = routes.clone();
-        tokio::spawn(async move {
-            let _place = place;
-            converse(stream, routes, Arc::default()).await;
-        });
-    }
+    // More wait until one of these ends; those who say nothing for a while are let go.
+    let room = Room::new(MOST_CONNECTIONS, Overload::Queue);
+    serve_routes(Listener::private(socket)?, routes, Bounds::INTERNAL, room).await
 }
+
 /// What is common to all paths.
 #[derive(Deserialize)]
 struct OfInstance {

@@ -1,12 +1,6 @@
 //! The server of `/metrics` and `/healthz`. Whoever can reach it may send anything: sizes, times and connections are bounded.
 
-use std::{
-    convert::Infallible,
-    io,
-    net::{SocketAddr, TcpListener},
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -17,24 +11,23 @@ use axum::{
 };
 use prometheus_client::{encoding::prometheus_text, registry::Registry};
 use thiserror::Error;
-use tokio::{sync::Mutex, time};
-use tracing::warn;
+use tokio::sync::Mutex;
 
-use super::{
-    Metrics,
-    places::{Held, Places},
-};
+use super::Metrics;
 use crate::{
     dataplane::{self, TrialStatus, in_one_line},
-    policy::InstanceName,
-    server::http1::converse,
+    policy::{InstanceName, application::ListenAddress},
+    server::serving::{Bounds, Listener, Overload, Room, Times, serve_routes},
 };
 
-/// How long a connection may live. Prometheus makes a new one.
-const LIFETIME: Duration = Duration::from_secs(120);
+/// So many connections at once. Whoever keeps them all must keep nobody out.
+const MOST_CONNECTIONS: usize = 64;
 
-/// How long it waits if the system has no descriptor for another connection.
-const PAUSE: Duration = Duration::from_millis(100);
+/// What is borne on a connection. Prometheus makes a new one after its time.
+const BOUNDS: Bounds = Bounds {
+    times: Times { lifetime: Some(Duration::from_secs(120)), ..Bounds::INTERNAL.times },
+    ..Bounds::INTERNAL
+};
 
 /// The server can't be started.
 #[derive(Debug, Error)]
@@ -48,7 +41,7 @@ pub struct MetricsError {
 
 /// The server, before it serves.
 #[derive(Debug)]
-pub struct Server(TcpListener);
+pub struct Server(Listener);
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -65,48 +58,26 @@ impl Server {
     /// # Errors
     /// Somebody else has it, or this host does not.
     pub fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
-        let bound = TcpListener::bind(address)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| Self(listener)));
-        bound.map_err(|source| MetricsError { address, source })
+        Listener::tcp(address).map(Self).map_err(|source| MetricsError { address, source })
     }
 
     /// Where it listens.
-    ///
-    /// # Errors
-    /// The system does not say.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+    #[must_use]
+    pub const fn address(&self) -> &ListenAddress {
+        self.0.address()
     }
 
     /// Serves as long as it is polled.
     ///
     /// # Errors
     /// The runtime has no place for it.
-    pub async fn serve(self, metrics: Metrics, instance: InstanceName) -> io::Result<Infallible> {
-        let listener = tokio::net::TcpListener::from_std(self.0)?;
+    pub async fn serve(self, metrics: Metrics, instance: InstanceName) -> io::Result<()> {
         let routes = routes(Shared {
             instance,
             limits_packets: metrics.limits_packets,
             registry: Arc::new(Mutex::new(metrics.registry)),
         });
-        let mut places = Places::default();
-        loop {
-            let (stream, from) = match listener.accept().await {
-                Ok((stream, from)) => (stream, from.ip()),
-                Err(error) => {
-                    warn!(%error, "a connection for metrics");
-                    time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            if !places.make_room() {
-                continue;
-            }
-            let is_answering = Arc::<AtomicBool>::default();
-            let served = converse(stream, routes.clone(), Arc::clone(&is_answering));
-            let served = tokio::spawn(time::timeout(LIFETIME, served));
-            places.take(Held { from, task: served.abort_handle(), is_answering });
-        }
+        serve_routes(self.0, routes, BOUNDS, Room::new(MOST_CONNECTIONS, Overload::Evict)).await
     }
 }
 
@@ -159,6 +130,7 @@ mod tests {
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpStream,
+        time,
     };
 
     use super::*;
@@ -176,7 +148,7 @@ mod tests {
     #[tokio::test]
     async fn clients_that_send_half_of_a_request_keep_nobody_out() {
         let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = server.address().unwrap();
+        let &ListenAddress::Tcp(address) = server.address() else { panic!("no port") };
         let instance = InstanceName::default();
         tokio::spawn(server.serve(Metrics::new(&instance, false), instance));
         let mut half_sent = Vec::new();

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, request::Parts};
 
 use super::{
-    super::{connection::PeerAddress, state::State},
+    super::{serving::PeerAddress, state::State},
     Problem,
     facts::Shown,
     no_store, problem,

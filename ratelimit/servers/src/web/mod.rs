@@ -13,9 +13,8 @@ mod text;
 
 pub use self::problem::Problem;
 use super::{
-    budget::Metered,
-    connection::PeerAddress,
     limits,
+    serving::{Metered, PeerAddress},
     state::State,
     unjudged::{self, Unjudged},
 };

@@ -20,16 +20,19 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::limits;
+use super::bounds::Times;
 
 /// How HTTP/2 begins, and no request over HTTP/1 does.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Later than any connection lives.
+const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// There is nothing more to compare with it.
 const TOLD: usize = usize::MAX;
 
 /// What is known of a connection, for its stream, for who answers, and for who ends it. Times are nanoseconds after the start.
 #[derive(Debug)]
 pub struct Activity {
+    times: Times,
     start: Instant,
     /// When anything was read or written.
     last: AtomicU64,
@@ -41,6 +44,8 @@ pub struct Activity {
     is_multiplexed: AtomicBool,
     /// Requests that are being answered, and have something to say.
     answering: AtomicU32,
+    /// Streams that have nothing to say for now.
+    resting: AtomicU32,
     /// When one of these began while none was before, ended, or a piece of its answer was taken.
     moved: AtomicU64,
     /// Whether the client has yet to take what was last written.
@@ -64,6 +69,7 @@ impl Answering {
     pub fn goes_on(&mut self) {
         self.activity.moved.store(self.activity.last.load(Relaxed), Relaxed);
         if mem::take(&mut self.is_resting) {
+            self.activity.resting.fetch_sub(1, Relaxed);
             self.activity.answering.fetch_add(1, Relaxed);
         }
     }
@@ -72,6 +78,7 @@ impl Answering {
     pub fn rests(&mut self) {
         if !mem::replace(&mut self.is_resting, true) {
             self.activity.answering.fetch_sub(1, Relaxed);
+            self.activity.resting.fetch_add(1, Relaxed);
         }
     }
 }
@@ -79,20 +86,23 @@ impl Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         self.activity.moved.store(self.activity.last.load(Relaxed), Relaxed);
-        self.rests();
+        let counted = if self.is_resting { &self.activity.resting } else { &self.activity.answering };
+        counted.fetch_sub(1, Relaxed);
     }
 }
 
 impl Activity {
     /// Of a connection that begins. Its first bytes tell whether it is HTTP/2.
-    pub fn new() -> Arc<Self> {
+    pub fn new(times: &Times) -> Arc<Self> {
         Arc::new(Self {
+            times: *times,
             start: Instant::now(),
             last: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             preface: AtomicUsize::new(0),
             is_multiplexed: AtomicBool::new(false),
             answering: AtomicU32::new(0),
+            resting: AtomicU32::new(0),
             moved: AtomicU64::new(0),
             is_blocked: AtomicBool::new(false),
         })
@@ -125,9 +135,15 @@ impl Activity {
         self.answering.load(Relaxed) > 0 || self.is_blocked.load(Relaxed)
     }
 
+    /// Whether what happens next is for its client to do: to ask, or to take its answer.
+    pub fn waits_for_client(&self) -> bool {
+        self.answering.load(Relaxed) == 0 || self.is_blocked.load(Relaxed)
+    }
+
     fn read(&self, bytes: &[u8]) {
         let now = self.now();
-        let may_be_head = !self.is_multiplexed.load(Relaxed) && self.answering.load(Relaxed) == 0;
+        let is_answering = || self.answering.load(Relaxed) > 0 || self.resting.load(Relaxed) > 0;
+        let may_be_head = !self.is_multiplexed.load(Relaxed) && !is_answering();
         if may_be_head && bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n')) && !self.is_reading_headers()
         {
             // Empty lines between requests are no part of any, and keep no connection.
@@ -163,14 +179,17 @@ impl Activity {
 
     /// When the connection's time is over, by what is known now.
     fn end(&self) -> Instant {
-        let mut end = self.at(&self.last) + limits::IDLE_TIME;
-        if self.answering.load(Relaxed) > 0 {
-            end = end.min(self.at(&self.moved) + limits::IDLE_TIME);
-        }
+        let Times { headers, idle, answer, lifetime, .. } = self.times;
+        let is_answering = self.answering.load(Relaxed) > 0;
+        let mut end = match answer {
+            Some(time) if is_answering => self.at(&self.moved) + time,
+            None if is_answering || self.resting.load(Relaxed) > 0 => self.start + NEVER,
+            _ => self.at(&self.last) + idle,
+        };
         if self.is_reading_headers() {
-            end = end.min(self.at(&self.begun) + limits::HEADER_TIME);
+            end = end.min(self.at(&self.begun) + headers);
         }
-        end
+        lifetime.map_or(end, |lifetime| end.min(self.start + lifetime))
     }
 }
 
@@ -268,125 +287,4 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Noted<I> {
 }
 
 #[cfg(test)]
-pub mod tests {
-    //! When a connection's time is over, by what has come.
-
-    use std::{future::poll_fn, task::Waker};
-
-    use tokio::{io::AsyncReadExt as _, net::UnixStream};
-
-    use super::*;
-
-    /// The time that a connection still has which began so long ago.
-    pub fn rest(activity: &Activity) -> Duration {
-        activity.end().saturating_duration_since(Instant::now())
-    }
-
-    /// Lets something come.
-    pub fn hear(activity: &Activity) {
-        activity.read(b"a ping");
-    }
-
-    fn is_about(rest: Duration, expected: Duration) -> bool {
-        (expected.saturating_sub(Duration::from_secs(5))..=expected).contains(&rest)
-    }
-
-    /// One that began a while ago.
-    pub fn activity() -> Arc<Activity> {
-        let start = Instant::now().checked_sub(limits::IDLE_TIME).unwrap();
-        Arc::new(Activity { start, ..Arc::into_inner(Activity::new()).unwrap() })
-    }
-
-    #[test]
-    fn anything_that_comes_or_goes_gives_time() {
-        let activity = activity();
-        assert_eq!(rest(&activity), Duration::ZERO);
-        activity.read(b"\r\n");
-        assert_eq!(rest(&activity), Duration::ZERO);
-        activity.read(PREFACE);
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        let activity = self::activity();
-        activity.written();
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-    }
-
-    #[test]
-    fn headers_have_less_time_than_bodies_and_rests() {
-        let activity = activity();
-        for bytes in [&b"G"[..], b"ET / HTTP/1.1\r\n"] {
-            activity.read(bytes);
-            assert!(is_about(rest(&activity), limits::HEADER_TIME));
-        }
-        let answering = activity.answer();
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        activity.read(b"a body");
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        drop(answering);
-        activity.read(b"\r\n");
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        activity.read(b"G");
-        assert!(is_about(rest(&activity), limits::HEADER_TIME));
-    }
-
-    #[test]
-    fn http2_is_told_by_its_first_bytes() {
-        let activity = activity();
-        for part in [&b"P"[..], b"RI * HTTP/2.0\r\n\r\n"] {
-            activity.read(part);
-            assert!(is_about(rest(&activity), limits::HEADER_TIME));
-        }
-        activity.read(b"SM\r\n\r\n\0\0");
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        let activity = self::activity();
-        activity.read(b"PRI");
-        activity.read(b"VATE / HTTP/1.1\r\n");
-        assert!(is_about(rest(&activity), limits::HEADER_TIME));
-    }
-
-    #[test]
-    fn answers_have_to_be_taken_whatever_else_comes() {
-        let activity = activity();
-        let mut answering = activity.answer();
-        hear(&activity);
-        assert_eq!(rest(&activity), Duration::ZERO);
-        answering.rests();
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        answering.goes_on();
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-        drop(answering);
-        assert!(is_about(rest(&activity), limits::IDLE_TIME));
-    }
-
-    #[tokio::test]
-    async fn what_a_client_has_not_taken_is_awaited() {
-        let activity = activity();
-        let (stream, mut client) = UnixStream::pair().unwrap();
-        let mut noted = Noted::new(stream, Arc::clone(&activity));
-        let (mut written, mut context) = (0, Context::from_waker(Waker::noop()));
-        while let Poll::Ready(more) = Pin::new(&mut noted).poll_write(&mut context, &[0; 65_536]) {
-            written += more.unwrap();
-            assert!(!activity.is_awaited());
-        }
-        assert!(activity.is_awaited());
-        client.read_exact(&mut vec![0; written]).await.unwrap();
-        poll_fn(|context| Pin::new(&mut noted).poll_write(context, &[0])).await.unwrap();
-        assert!(!activity.is_awaited());
-        let _answering = activity.answer();
-        assert!(activity.is_awaited());
-    }
-
-    #[tokio::test]
-    async fn who_waits_hears_of_the_end_and_not_before() {
-        let activity = activity();
-        assert_eq!(within(&activity, std::future::pending::<()>()).await, None);
-        // The timer is set for a moment that is over; what comes in between counts.
-        let mut polls = 0;
-        let answered = poll_fn(|context| {
-            polls += 1;
-            activity.read(b"G");
-            context.waker().wake_by_ref();
-            if polls == 3 { Poll::Ready(polls) } else { Poll::Pending }
-        });
-        assert_eq!(within(&activity, answered).await, Some(3));
-    }
-}
+pub mod tests;

@@ -48,6 +48,11 @@ impl Budget {
         Arc::new(Self { free: AtomicUsize::new(bytes) })
     }
 
+    /// As many as there are.
+    pub fn unlimited() -> Arc<Self> {
+        Self::new(usize::MAX)
+    }
+
     /// A share for a request, and the body that counts against it.
     pub fn meter(self: &Arc<Self>, body: Incoming) -> (Arc<Share>, Metered) {
         let share = self.share(body.is_end_stream());

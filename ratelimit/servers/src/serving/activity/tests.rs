@@ -1,0 +1,146 @@
+//! When a connection's time is over, by what has come.
+
+use std::{future::poll_fn, task::Waker};
+
+use tokio::{io::AsyncReadExt as _, net::UnixStream};
+
+use super::*;
+
+/// Of servers that are for the world.
+const TIMES: Times = Times {
+    headers: Duration::from_secs(10),
+    request: None,
+    idle: Duration::from_secs(75),
+    answer: Some(Duration::from_secs(75)),
+    lifetime: None,
+};
+
+/// The time that a connection still has which began so long ago.
+pub fn rest(activity: &Activity) -> Duration {
+    activity.end().saturating_duration_since(Instant::now())
+}
+
+/// Lets something come.
+pub fn hear(activity: &Activity) {
+    activity.read(b"a ping");
+}
+
+fn is_about(rest: Duration, expected: Duration) -> bool {
+    (expected.saturating_sub(Duration::from_secs(5))..=expected).contains(&rest)
+}
+
+/// One that began a while ago.
+pub fn activity() -> Arc<Activity> {
+    let start = Instant::now().checked_sub(TIMES.idle).unwrap();
+    Arc::new(Activity { start, ..Arc::into_inner(Activity::new(&TIMES)).unwrap() })
+}
+
+#[test]
+fn anything_that_comes_or_goes_gives_time() {
+    let activity = activity();
+    assert_eq!(rest(&activity), Duration::ZERO);
+    activity.read(b"\r\n");
+    assert_eq!(rest(&activity), Duration::ZERO);
+    activity.read(PREFACE);
+    assert!(is_about(rest(&activity), TIMES.idle));
+    let activity = self::activity();
+    activity.written();
+    assert!(is_about(rest(&activity), TIMES.idle));
+}
+
+#[test]
+fn headers_have_less_time_than_bodies_and_rests() {
+    let activity = activity();
+    for bytes in [&b"G"[..], b"ET / HTTP/1.1\r\n"] {
+        activity.read(bytes);
+        assert!(is_about(rest(&activity), TIMES.headers));
+    }
+    let answering = activity.answer();
+    assert!(is_about(rest(&activity), TIMES.idle));
+    activity.read(b"a body");
+    assert!(is_about(rest(&activity), TIMES.idle));
+    drop(answering);
+    activity.read(b"\r\n");
+    assert!(is_about(rest(&activity), TIMES.idle));
+    activity.read(b"G");
+    assert!(is_about(rest(&activity), TIMES.headers));
+}
+
+#[test]
+fn http2_is_told_by_its_first_bytes() {
+    let activity = activity();
+    for part in [&b"P"[..], b"RI * HTTP/2.0\r\n\r\n"] {
+        activity.read(part);
+        assert!(is_about(rest(&activity), TIMES.headers));
+    }
+    activity.read(b"SM\r\n\r\n\0\0");
+    assert!(is_about(rest(&activity), TIMES.idle));
+    let activity = self::activity();
+    activity.read(b"PRI");
+    activity.read(b"VATE / HTTP/1.1\r\n");
+    assert!(is_about(rest(&activity), TIMES.headers));
+}
+
+#[test]
+fn answers_have_to_be_taken_whatever_else_comes() {
+    let activity = activity();
+    let mut answering = activity.answer();
+    hear(&activity);
+    assert_eq!(rest(&activity), Duration::ZERO);
+    answering.rests();
+    assert!(is_about(rest(&activity), TIMES.idle));
+    answering.goes_on();
+    assert!(is_about(rest(&activity), TIMES.idle));
+    drop(answering);
+    assert!(is_about(rest(&activity), TIMES.idle));
+}
+
+#[tokio::test]
+async fn what_a_client_has_not_taken_is_awaited() {
+    let activity = activity();
+    let (stream, mut client) = UnixStream::pair().unwrap();
+    let mut noted = Noted::new(stream, Arc::clone(&activity));
+    let (mut written, mut context) = (0, Context::from_waker(Waker::noop()));
+    while let Poll::Ready(more) = Pin::new(&mut noted).poll_write(&mut context, &[0; 65_536]) {
+        written += more.unwrap();
+        assert!(!activity.is_awaited());
+    }
+    assert!(activity.is_awaited());
+    client.read_exact(&mut vec![0; written]).await.unwrap();
+    poll_fn(|context| Pin::new(&mut noted).poll_write(context, &[0])).await.unwrap();
+    assert!(!activity.is_awaited());
+    let _answering = activity.answer();
+    assert!(activity.is_awaited() && !activity.waits_for_client());
+    while Pin::new(&mut noted).poll_write(&mut context, &[0; 65_536]).is_ready() {}
+    assert!(activity.waits_for_client(), "it does not take its answer");
+}
+
+#[tokio::test]
+async fn who_waits_hears_of_the_end_and_not_before() {
+    let activity = activity();
+    assert_eq!(within(&activity, std::future::pending::<()>()).await, None);
+    // The timer is set for a moment that is over; what comes in between counts.
+    let mut polls = 0;
+    let answered = poll_fn(|context| {
+        polls += 1;
+        activity.read(b"G");
+        context.waker().wake_by_ref();
+        if polls == 3 { Poll::Ready(polls) } else { Poll::Pending }
+    });
+    assert_eq!(within(&activity, answered).await, Some(3));
+}
+
+#[test]
+fn an_answer_may_take_any_time_where_none_is_set() {
+    let times = Times { answer: None, lifetime: Some(TIMES.idle * 3), ..TIMES };
+    let activity = Arc::into_inner(Activity::new(&times)).unwrap();
+    let start = Instant::now().checked_sub(TIMES.idle).unwrap();
+    let activity = Arc::new(Activity { start, ..activity });
+    assert_eq!(rest(&activity), Duration::ZERO);
+    let mut answering = activity.answer();
+    assert!(is_about(rest(&activity), TIMES.idle * 2), "for as long as the connection may live");
+    answering.rests();
+    assert!(is_about(rest(&activity), TIMES.idle * 2), "a stream may be silent");
+    drop(answering);
+    assert_eq!(rest(&activity), Duration::ZERO);
+}

@@ -1,0 +1,262 @@
+//! Listeners: binding them without threads, taking connections from them, and what becomes of those that are too many.
+
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nix::sys::socket::{Backlog, listen};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    time::timeout,
+};
+use tracing::warn;
+
+use super::{
+    activity::Activity,
+    bounds::HANDSHAKE_TIME,
+    connection::{self, Answers, Endpoint, PeerAddress, Phase, Stream},
+    overload::{Place, Room, Served},
+};
+use crate::{policy::application::ListenAddress, socket::ControlSocket, tls::Certificates};
+
+/// How many clients may wait to be taken.
+const BACKLOG: i32 = 1024;
+/// After an error that does not go away by itself, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often it is said at most that connections are refused.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
+/// Where clients come in: a listening socket, and its certificates if it speaks TLS.
+#[derive(Debug)]
+pub struct Listener {
+    bound: Bound,
+    tls: Option<Arc<Certificates>>,
+    address: ListenAddress,
+    /// Of a Unix socket: removed when this is dropped.
+    _file: Option<ControlSocket>,
+}
+
+/// Bound without a runtime, so that there need not be threads before all listeners are.
+#[derive(Debug)]
+enum Bound {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
+}
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// At a port; clients wait until it runs.
+    ///
+    /// # Errors
+    /// The address can't be had.
+    pub fn tcp(address: SocketAddr) -> io::Result<Self> {
+        let bound = bind_tcp(address)?;
+        // With its real port, if any was asked for.
+        let address = ListenAddress::Tcp(bound.local_addr()?);
+        Ok(Self { bound: Bound::Tcp(bound), tls: None, address, _file: None })
+    }
+
+    /// At a socket that its owner alone may open, and whose file is for whoever has made it.
+    ///
+    /// # Errors
+    /// There is no descriptor for it.
+    pub fn private(socket: &ControlSocket) -> io::Result<Self> {
+        let (bound, address) =
+            (socket.listener().try_clone()?, ListenAddress::Unix(socket.path().to_owned()));
+        Ok(Self { bound: Bound::Unix(bound), tls: None, address, _file: None })
+    }
+
+    /// At a socket that any user of this host may open, as a port on loopback; who may not is for its directory to say.
+    ///
+    /// # Errors
+    /// The file's mode can't be changed.
+    pub fn open_to_all(socket: ControlSocket) -> io::Result<Self> {
+        fs::set_permissions(socket.path(), fs::Permissions::from_mode(0o666))?;
+        let listener = Self::private(&socket)?;
+        Ok(Self { _file: Some(socket), ..listener })
+    }
+
+    /// With TLS, if there are certificates.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<Certificates>>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> &ListenAddress {
+        &self.address
+    }
+
+    /// Its certificates, if it speaks TLS.
+    #[must_use]
+    pub const fn certificates(&self) -> Option<&Arc<Certificates>> {
+        self.tls.as_ref()
+    }
+
+    /// Takes connections until whoever serves leaves; then those that were connected before.
+    ///
+    /// # Errors
+    /// The runtime has no place for it.
+    pub async fn run<A: Answers>(self, room: Arc<Room>, endpoint: Endpoint<A>) -> io::Result<()> {
+        let Self { bound, tls, address, _file } = self;
+        let socket = bound.taken()?;
+        let mut phase = endpoint.phase.clone();
+        let mut taking =
+            Taking { address: &address, tls: tls.as_ref(), room: &room, endpoint: &endpoint, said: None };
+        loop {
+            let accepted = tokio::select! {
+                accepted = async { (room.wait().await, socket.accept().await) } => accepted,
+                _ = phase.wait_for(|phase| *phase > Phase::Serving) => break,
+            };
+            match accepted {
+                (place, Ok((stream, peer))) => taking.take(stream, peer, place).await,
+                (_, Err(error)) if is_of_one_client(&error) => {}
+                (_, Err(error)) => {
+                    taking.say(&format_args!("can't take connections: {error}"));
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+        while let Some(Ok((stream, peer))) = socket.accept_waiting().await {
+            taking.take(stream, peer, None).await;
+        }
+        Ok(())
+    }
+}
+
+/// What a listener takes connections with.
+struct Taking<'l, A> {
+    address: &'l ListenAddress,
+    tls: Option<&'l Arc<Certificates>>,
+    room: &'l Room,
+    endpoint: &'l Endpoint<A>,
+    /// When it was said last that something is wrong.
+    said: Option<Instant>,
+}
+
+impl<A: Answers> Taking<'_, A> {
+    async fn take(&mut self, stream: Box<dyn Stream>, peer: PeerAddress, place: Option<Place>) {
+        let place = if place.is_some() { place } else { self.room.admit().await };
+        let Some(place) = place else {
+            self.endpoint.answers.refused();
+            return self.say(&"too many connections; new ones are refused");
+        };
+        let (tls, endpoint) = (self.tls.cloned(), self.endpoint.clone());
+        let (open, activity) = (Open::new(&endpoint.answers), Activity::new(&endpoint.bounds.times));
+        let noted = Arc::clone(&activity);
+        let task = tokio::spawn(async move {
+            let _held = (place, open);
+            let stream = match tls {
+                None => stream,
+                Some(tls) => match handshake(&tls, stream, &endpoint).await {
+                    Some(stream) => stream,
+                    None => return,
+                },
+            };
+            connection::serve(stream, peer, activity, endpoint).await;
+        });
+        self.room.note(Served { from: peer.0, task: task.abort_handle(), activity: noted });
+    }
+
+    fn say(&mut self, what: &dyn std::fmt::Display) {
+        if self.said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
+            self.said = Some(Instant::now());
+            warn!(address = %self.address, "{what}");
+        }
+    }
+}
+
+/// What is said over TLS; `None` if a client does not get through the handshake, which it finds out by itself.
+async fn handshake<A: Answers>(
+    tls: &Arc<Certificates>,
+    stream: Box<dyn Stream>,
+    endpoint: &Endpoint<A>,
+) -> Option<Box<dyn Stream>> {
+    let handshake = async { tls.acceptor().await.accept(stream).await };
+    let accepted = tokio::select! {
+        biased;
+        accepted = timeout(HANDSHAKE_TIME, handshake) => accepted,
+        // Nothing has been asked before TLS.
+        () = endpoint.ending() => return None,
+    };
+    Some(Box::new(accepted.ok()?.ok()?))
+}
+
+/// A connection that is counted as open.
+struct Open<A: Answers>(A);
+
+impl<A: Answers> Open<A> {
+    fn new(answers: &A) -> Self {
+        answers.opened();
+        Self(answers.clone())
+    }
+}
+
+impl<A: Answers> Drop for Open<A> {
+    fn drop(&mut self) {
+        self.0.closed();
+    }
+}
+
+impl Bound {
+    /// In the runtime that it is called in.
+    fn taken(&self) -> io::Result<Socket> {
+        match self {
+            Self::Tcp(listener) => Ok(Socket::Tcp(TcpListener::from_std(listener.try_clone()?)?)),
+            Self::Unix(listener) => Ok(Socket::Unix(UnixListener::from_std(listener.try_clone()?)?)),
+        }
+    }
+}
+
+impl Socket {
+    async fn accept(&self) -> io::Result<(Box<dyn Stream>, PeerAddress)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // It only makes answers late if it fails.
+                let _ = stream.set_nodelay(true);
+                Ok((Box::new(stream), PeerAddress(Some(address_of(peer)))))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Box::new(stream), PeerAddress(None)))
+            }
+        }
+    }
+
+    /// A connection that waits already.
+    async fn accept_waiting(&self) -> Option<io::Result<(Box<dyn Stream>, PeerAddress)>> {
+        tokio::select! {
+            biased;
+            accepted = self.accept() => Some(accepted),
+            () = std::future::ready(()) => None,
+        }
+    }
+}
+
+fn address_of(peer: SocketAddr) -> IpAddr {
+    peer.ip().to_canonical()
+}
+
+/// Whether the error is about a client that is gone, and says nothing of the next.
+fn is_of_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    // Once more, with room for more to wait.
+    listen(&listener, Backlog::new(BACKLOG)?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}

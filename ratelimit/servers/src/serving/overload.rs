@@ -1,0 +1,199 @@
+//! How many connections there may be at once, and what happens to whoever comes when there are so many.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::AbortHandle,
+};
+
+use super::activity::Activity;
+
+/// What happens to a client that comes when there are as many connections as there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// It is refused.
+    Refuse,
+    /// A connection that waits for its client gives way, so that nobody can keep others out by sending nothing: of whoever has
+    /// most, the oldest one. If all are being answered, which does not take long, the client is refused.
+    Evict,
+    /// It waits until a connection ends.
+    Queue,
+}
+
+/// Room for connections, which listeners may share.
+#[derive(Debug)]
+pub struct Room {
+    overload: Overload,
+    most: usize,
+    free: Arc<Semaphore>,
+    /// Those that may have to give way, the oldest first; none if none ever has to.
+    served: Mutex<Vec<Served>>,
+}
+
+/// A connection's part of it, until it is dropped.
+pub(super) type Place = OwnedSemaphorePermit;
+
+/// A connection that is served.
+#[derive(Debug)]
+pub(super) struct Served {
+    /// Its client; none on a Unix socket.
+    pub from: Option<IpAddr>,
+    /// Who serves it.
+    pub task: AbortHandle,
+    /// What happens on it.
+    pub activity: Arc<Activity>,
+}
+
+impl Room {
+    /// For so many connections.
+    #[must_use]
+    pub fn new(most: usize, overload: Overload) -> Arc<Self> {
+        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        let free = Arc::new(Semaphore::new(most));
+        Arc::new(Self { overload, most, free, served: Mutex::default() })
+    }
+
+    /// Waits for a place before a client is taken, where clients wait.
+    pub(super) async fn wait(&self) -> Option<Place> {
+        match self.overload {
+            Overload::Queue => self.acquire().await,
+            Overload::Refuse | Overload::Evict => None,
+        }
+    }
+
+    /// A place for a client that was taken; `None` if it is refused.
+    pub(super) async fn admit(&self) -> Option<Place> {
+        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+            return Some(place);
+        }
+        // The place is free as soon as its task is gone.
+        if self.overload == Overload::Evict && self.evict() { self.acquire().await } else { None }
+    }
+
+    async fn acquire(&self) -> Option<Place> {
+        // It is never closed.
+        Arc::clone(&self.free).acquire_owned().await.ok()
+    }
+
+    /// Notes a connection that has a place.
+    pub(super) fn note(&self, one: Served) {
+        if self.overload == Overload::Evict {
+            let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+            if served.len() >= self.most {
+                served.retain(|one| !one.task.is_finished());
+            }
+            served.push(one);
+        }
+    }
+
+    /// Ends a connection, if there is one that may give way.
+    fn evict(&self) -> bool {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        served.retain(|one| !one.task.is_finished());
+        let Some(place) = giving_way(&served) else { return false };
+        served.remove(place).task.abort();
+        true
+    }
+
+    /// Returns when there is no connection any more.
+    pub async fn all_are_gone(&self) {
+        let all = self.free.acquire_many(u32::try_from(self.most).unwrap_or(u32::MAX));
+        // It is never closed.
+        drop(all.await);
+    }
+}
+
+fn giving_way(served: &[Served]) -> Option<usize> {
+    let mut count: HashMap<Option<IpAddr>, usize> = HashMap::new();
+    served.iter().for_each(|one| *count.entry(one.from).or_default() += 1);
+    let waiting = served.iter().enumerate().filter(|(_, one)| one.activity.waits_for_client());
+    // Of equals the last one is taken: the first one that came.
+    waiting.rev().max_by_key(|(_, one)| count.get(&one.from)).map(|(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Who has to go, and who waits.
+
+    use std::{net::Ipv4Addr, time::Duration};
+
+    use tokio::time::timeout;
+
+    use super::{
+        super::{activity::Answering, bounds::Bounds},
+        *,
+    };
+
+    const MOST: usize = 64;
+
+    /// A client's connection, as long as its place is held.
+    fn connected(room: &Arc<Room>, client: u8, place: Place) -> Arc<Activity> {
+        let activity = Activity::new(&Bounds::INTERNAL.times);
+        let task = tokio::spawn(async move {
+            let _place = place;
+            std::future::pending::<()>().await;
+        });
+        let from = Some(Ipv4Addr::new(192, 0, 2, client).into());
+        room.note(Served { from, task: task.abort_handle(), activity: Arc::clone(&activity) });
+        activity
+    }
+
+    async fn come(room: &Arc<Room>, client: u8) -> Option<Arc<Activity>> {
+        room.admit().await.map(|place| connected(room, client, place))
+    }
+
+    #[tokio::test]
+    async fn the_oldest_of_whoever_has_most_gives_way() {
+        let room = Room::new(MOST, Overload::Evict);
+        // One who was first, and one who has taken all the rest; the first of these is being answered.
+        let _first = come(&room, 1).await.unwrap();
+        let second = come(&room, 2).await.unwrap();
+        let _answering = second.answer();
+        let mut others = Vec::new();
+        while others.len() < MOST - 2 {
+            others.push(come(&room, 2).await.unwrap());
+        }
+        let (oldest, clients) = {
+            let served = room.served.lock().unwrap();
+            assert_eq!(giving_way(&served), Some(2));
+            (served[2].task.clone(), |served: &[Served]| {
+                served.iter().filter(|one| one.from == served[0].from).count()
+            })
+        };
+        let comes = timeout(Duration::from_secs(10), come(&room, 2)).await;
+        others.push(comes.expect("a place in time").expect("a place"));
+        assert!(oldest.is_finished());
+        {
+            let served = room.served.lock().unwrap();
+            assert_eq!((served.len(), clients(&served)), (MOST, 1));
+        }
+        let served: Vec<Arc<Activity>> =
+            room.served.lock().unwrap().iter().map(|one| Arc::clone(&one.activity)).collect();
+        let _all: Vec<Answering> = served.iter().map(Activity::answer).collect();
+        assert!(come(&room, 3).await.is_none(), "all are being answered");
+        room.served.lock().unwrap()[9].task.abort();
+        tokio::task::yield_now().await;
+        assert!(come(&room, 3).await.is_some(), "one has ended");
+    }
+
+    #[tokio::test]
+    async fn who_comes_too_late_is_refused_or_waits() {
+        let refusing = Room::new(1, Overload::Refuse);
+        assert!(refusing.wait().await.is_none());
+        let place = refusing.admit().await.unwrap();
+        assert!(refusing.admit().await.is_none());
+        drop(place);
+        assert!(refusing.admit().await.is_some());
+        let queueing = Room::new(1, Overload::Queue);
+        let place = queueing.wait().await.unwrap();
+        assert!(timeout(Duration::ZERO, queueing.wait()).await.is_err());
+        drop(place);
+        assert!(queueing.wait().await.is_some());
+        timeout(Duration::ZERO, queueing.all_are_gone()).await.expect("nobody is there");
+    }
+}
