@@ -70,6 +70,7 @@ fn compare(made: &Made, range: Range, steps: &[Step]) -> TestCaseResult {
         let answer = bucket.decide(&limit, now, cost);
         let at = || format!("cost {cost} at {now:?} of {made:?}, {answer:?}, {bucket:?}");
         prop_assert_eq!(model::Expected::of(&answer), expected, "{}", at());
+        prop_assert!(answer.used <= limit.most_used(), "{}", at());
         promises(&limit, &bucket, now, &answer).map_err(|error| TestCaseError::fail(error + ": " + &at()))?;
         walk.got(cost, answer);
     }
@@ -84,7 +85,6 @@ fn promises(limit: &Limit, bucket: &Bucket, now: Nanos, answer: &Answer) -> Resu
     ensure(answer.allowed == answer.retry_after.is_none(), "a time to try again, or none")?;
     ensure(answer.owed == 0 || answer.remaining == 0, "units left and owed")?;
     ensure(answer.used == limit.capacity() - answer.remaining + answer.owed, "used")?;
-    ensure(answer.used <= limit.most_used(), "more used than can be owed")?;
     let Nanos(reset) = answer.reset_after;
     ensure(reset == 0 || after(reset).owed == 0, "owes at its reset")?;
     if let Some(Nanos(wait)) = answer.retry_after {
@@ -94,6 +94,21 @@ fn promises(limit: &Limit, bucket: &Bucket, now: Nanos, answer: &Answer) -> Resu
         // What a sliding counter has counted weighs on the next window, too.
         let slides = matches!(limit.kind(), Kind::SlidingCounter | Kind::WideSlidingCounter);
         ensure(slides || wait <= reset, "to be tried again after its reset")?;
+    }
+    Ok(())
+}
+
+/// Waits are exact whatever the clock has done before.
+fn keeps_promises(made: &Made, range: Range, steps: &[Step]) -> TestCaseResult {
+    let limit = made.limit();
+    let mut bucket = Bucket::fresh(&limit, range.start);
+    let mut walk = Walk::new(made, range);
+    for &step in steps {
+        let (now, cost) = walk.next(step);
+        let answer = bucket.decide(&limit, now, cost);
+        let at = || format!("cost {cost} at {now:?}, {answer:?}, {bucket:?}");
+        promises(&limit, &bucket, now, &answer).map_err(|error| TestCaseError::fail(error + ": " + &at()))?;
+        walk.got(cost, answer);
     }
     Ok(())
 }
@@ -109,6 +124,13 @@ proptest! {
     #[test]
     fn decides_as_the_model(made in owing(limits::of), start in start(), steps in walk::in_order(56, 40)) {
         compare(&made, young(start), &steps)?;
+    }
+
+    #[test]
+    fn waits_are_exact_after_a_clock_has_stepped_back(
+        made in owing(limits::of), start in start(), steps in walk::any_order(56, 40),
+    ) {
+        keeps_promises(&made, Range { back: Nanos::from_secs(3_500), ..young(start) }, &steps)?;
     }
 
     #[test]

@@ -86,6 +86,7 @@ fn clamped(made: &Made, smaller: u64, range: Range, steps: &[Step]) -> TestCaseR
         };
         let is = clamped.ask(&changed, now, 0);
         promises(&changed, &clamped, now, &is).map_err(TestCaseError::fail)?;
+        prop_assert!(is.used <= changed.most_used(), "{is:?}");
         // What is owed lasts as long as it would have, or as long as all that can be owed.
         prop_assert!(
             answer.owed == 0 || is.owed > 0 || is.remaining < changed.capacity(),

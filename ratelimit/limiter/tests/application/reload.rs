@@ -167,7 +167,8 @@ fn what_a_limit_that_can_be_overrun_counts_survives_a_reload_beside_others_of_it
         lab.ask(&hits("many", 700));
         lab.ask(&hits("few", 3));
         // A bucket, so that all are clamped.
-        let bucket = "  - {key: other, rate_limit: {algorithm: token_bucket, unit: day, requests_per_unit: 1}}\n";
+        let bucket =
+            "  - {key: other, rate_limit: {algorithm: token_bucket, unit: day, requests_per_unit: 1}}\n";
         lab.service.reload(&policy(bucket)).unwrap();
         assert_eq!((left("few"), left("many")), (7, 300), "{algorithm}");
     }
