@@ -226,6 +226,23 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: if asked { default.cases } else { 2_000 }, failure_persistence: None, ..default }
 }
 
+/// A full bucket loses what a refill brings; one that owes does not, so a refill that comes early is owed whole.
+#[test]
+fn a_refill_that_comes_early_pays_no_debt() -> TestCaseResult {
+    let rate = Rate { amount: number(182), per: Nanos::SECOND };
+    let mut spec = LimitSpec::new(Algorithm::TokenBucket, rate);
+    (spec.refill, spec.burst, spec.overrun) = (Refill::Interval, Some(number(83)), true);
+    let mut table = Table::new(spec, Nanos(0));
+    table.wait(table.until_end() - SECOND / 100);
+    // All 83, and 636 that are owed. Three refills come before the step, a fourth soon after it.
+    table.overrun(46);
+    table.wait(SECOND * 5 / 2);
+    table.set(SECOND * 7 / 5);
+    table.wait(SECOND / 5);
+    table.take(u64::MAX);
+    table.check()
+}
+
 proptest! {
     #![proptest_config(config())]
 

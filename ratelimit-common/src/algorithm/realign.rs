@@ -123,7 +123,9 @@ fn forward_interval(new: &Windows<'_>, old_left: i128, end: i128, moved: i128, c
     let [amount, capacity] = [new.limit.amount.get(), new.limit.capacity].map(i128::from);
     let missing_after = |refills: i128| amount * refills + i128::from(counts);
     let missing = missing_after((end - old_left) / new.window());
-    let early = if new.left + new.slack() < old_left { amount.min(capacity) } else { 0 };
+    // A bucket without a debt loses what it can't hold.
+    let brings = if missing > capacity { amount } else { amount.min(capacity) };
+    let early = if new.left + new.slack() < old_left { brings } else { 0 };
     let left = missing_after((moved - new.left).div_euclid(new.window())).max(missing - capacity + early);
     if left <= 0 {
         return new.idle();
