@@ -107,7 +107,8 @@ pub struct Receiver {
     name: String,
     /// The near end's index.
     pub near: u32,
-    /// The processor time of the far end's thread.
+    thread: Pid,
+    /// The processor time of that thread.
     clock: ClockId,
 }
 
@@ -127,7 +128,7 @@ impl Receiver {
         pin(thread, core)?;
         let clock = clock_getcpuclockid(thread).context("the clock of the receiver's thread")?;
         let near = if_nametoindex(near.as_str()).context("the near end")?;
-        Ok(Self { namespace, name, near, clock })
+        Ok(Self { namespace, name, near, thread, clock })
     }
 
     /// One that answers: both ends have an address, see [`Self::address`].
@@ -165,6 +166,15 @@ impl Receiver {
         let path = file(&self.name, "statistics/rx_packets");
         let text = fs::read_to_string(&path).with_context(|| path.clone())?;
         text.trim().parse().context(path)
+    }
+
+    /// How often its thread has waited for packets.
+    pub fn waits(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.thread);
+        let status = fs::read_to_string(&path).with_context(|| path.clone())?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|number| number.trim().parse().ok())
+            .with_context(|| format!("no number of waits in {path}"))
     }
 
     /// How long its thread has worked. What others do on its core meanwhile does not count, nor does waiting for packets.

@@ -3,7 +3,8 @@
 //!
 //! One core sends over a veth pair as fast as it can, another takes in what it has time for; the filter is on the
 //! receiver's end. Each case has a wire and a network namespace of its own. All cases take turns, several times. With
-//! an argument only the cases are measured whose filters' names contain it, besides what all are compared with.
+//! arguments only the cases are measured whose names contain one: `passing, ratelimit, 1000 sources`, `TCP, XDP, the floor`;
+//! `--rounds=N` is how often.
 
 #[path = "../support/bpf.rs"]
 mod bpf;
@@ -62,22 +63,20 @@ const PASSING: [Filter; 13] = [
     Filter::Hashlimit,
 ];
 
-/// Those that are measured whatever is asked for.
-const REFERENCES: [Filter; 3] = [Filter::Nothing, Filter::ClockOnly, Filter::Floor];
-
 fn main() -> Result<()> {
-    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let arguments = || std::env::args().skip(1);
+    let rounds = arguments().find_map(|argument| argument.strip_prefix("--rounds=")?.parse().ok());
+    let rounds = rounds.unwrap_or(ROUNDS);
+    let wanted: Vec<String> = arguments().filter(|argument| !argument.starts_with("--")).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted));
     lab::enter()?;
     let cores = Cores::choose()?;
     lab::pin(Pid::from_raw(0), cores.generator)?;
-    let is_wanted = |filter: Filter| {
-        REFERENCES.contains(&filter) || wanted.as_ref().is_none_or(|wanted| filter.name().contains(wanted))
-    };
     let mut cases = cases(cores, is_wanted)?;
     let mut streams = tcp::cases(cases.len(), cores, is_wanted)?;
-    println!("{}", report::method(cores)?);
-    for round in 1..=ROUNDS {
-        eprintln!("round {round} of {ROUNDS}");
+    println!("{}", report::method(cores, rounds)?);
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
         // Every other round backwards: what comes first is not always the same.
         if round % 2 == 0 {
             cases.iter_mut().rev().try_for_each(Case::measure)?;
@@ -91,7 +90,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn cases(cores: Cores, is_wanted: impl Fn(Filter) -> bool) -> Result<Vec<Case>> {
+fn cases(cores: Cores, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Case>> {
     let dropped =
         DROPPED.iter().flat_map(|&filter| SOURCES.map(|sources| (filter, Traffic::Dropped, sources)));
     let passing =
@@ -100,7 +99,7 @@ fn cases(cores: Cores, is_wanted: impl Fn(Filter) -> bool) -> Result<Vec<Case>> 
     dropped
         .chain(passing)
         .chain(mixed)
-        .filter(|(filter, _, _)| is_wanted(*filter))
+        .filter(|&(filter, traffic, sources)| is_wanted(&case::name(filter, traffic, sources)))
         .enumerate()
         .map(|(number, (filter, traffic, sources))| Case::new(number, filter, traffic, sources, cores))
         .collect()

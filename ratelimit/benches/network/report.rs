@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 
 use crate::{
-    DROPPED, PASSING, PASSING_SOURCES, ROUNDS, SOURCES,
+    DROPPED, PASSING, PASSING_SOURCES, SOURCES,
     case::{Case, Traffic},
     filter::Filter,
     generator::PACKETS,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How the figures come about.
-pub fn method(cores: Cores) -> Result<String> {
+pub fn method(cores: Cores, rounds: usize) -> Result<String> {
     let version = |program| {
         let said = tool(program, "--version", "")?;
         Ok::<_, anyhow::Error>(said.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
@@ -22,12 +22,12 @@ pub fn method(cores: Cores) -> Result<String> {
     let siblings = if cores.are_siblings { ", which is a thread of the same core" } else { "" };
     Ok(format!(
         "{}, {}\n\
-         nanoseconds of the receiver's processor time a packet: p10 of {ROUNDS} rounds, +- half the distance of the quartiles\n\
+         nanoseconds of the receiver's processor time a packet: p10 of {rounds} rounds, +- its standard error\n\
          all cases by turns, each time {PACKETS} packets (IPv4, UDP, sources at random), 64 bytes if nothing else is said\n\
          sent over veth by BPF_PROG_TEST_RUN with live frames on processor {}{siblings}\n\
          taken in by a NAPI thread on processor {}, whose processor time counts\n\
          limit of a source: 1 an hour; for packets that pass 1,000,000 a second, burst 1,000\n\
-         floor: benches/floor, by clang; >: had to wait for packets",
+         floor: benches/floor, by clang; <: has waited for packets, so takes less than that",
         version("nft")?,
         version("iptables")?,
         cores.generator,
@@ -141,8 +141,8 @@ fn tcp_table(streams: &[tcp::Case]) -> String {
                 "\n{:30}{:>6}{:>18}{:>18}",
                 stream.filter.name(),
                 if stream.has_gro { "on" } else { "off" },
-                format!("{:.2} +- {:.2}", goodput.middle, goodput.error),
-                format!("{:.0} +- {:.0}", nanos.tenth, nanos.error),
+                format!("{:.2} +- {:.2}", goodput.value, goodput.error),
+                format!("{:.0} +- {:.0}", nanos.value, nanos.error),
             ),
         );
     }
@@ -159,13 +159,13 @@ fn case(cases: &[Case], filter: Filter, traffic: Traffic, sources: u16) -> Optio
 
 /// Nanoseconds a packet.
 pub fn nanos(cases: &[Case], filter: Filter, traffic: Traffic, sources: u16) -> Option<f64> {
-    case(cases, filter, traffic, sources).map(|case| case.nanos().tenth)
+    case(cases, filter, traffic, sources).map(|case| case.nanos().value)
 }
 
 fn shown(cases: &[Case], filter: Filter, traffic: Traffic, sources: u16) -> String {
     let Some(case) = case(cases, filter, traffic, sources) else { return "-".to_owned() };
     let nanos = case.nanos();
-    format!("{}{:.0} +- {:.0}", if case.was_idle() { ">" } else { "" }, nanos.tenth, nanos.error)
+    format!("{}{:.0} +- {:.0}", if case.has_waited() { "<" } else { "" }, nanos.value, nanos.error)
 }
 
 fn ratio(one: Option<f64>, other: Option<f64>) -> String {

@@ -51,8 +51,8 @@ pub struct Case {
 }
 
 /// All of them, whose wires have numbers from this one on.
-pub fn cases(first: usize, cores: Cores, is_wanted: impl Fn(Filter) -> bool) -> Result<Vec<Case>> {
-    let wanted = FILTERS.into_iter().filter(|&filter| is_wanted(filter));
+pub fn cases(first: usize, cores: Cores, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Case>> {
+    let wanted = FILTERS.into_iter().filter(|filter| is_wanted(&format!("TCP, {}", filter.name())));
     let all = wanted.flat_map(|filter| [(filter, true), (filter, false)]);
     all.zip(first..).map(|((filter, has_gro), number)| Case::new(number, filter, has_gro, cores)).collect()
 }
@@ -97,11 +97,11 @@ impl Case {
     }
 
     pub fn goodput(&self) -> Figure {
-        Figure::of(&self.goodput)
+        Figure::median(&self.goodput)
     }
 
     pub fn nanos(&self) -> Figure {
-        Figure::of(&self.nanos)
+        Figure::tenth(&self.nanos)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a packet costs in the XDP program, beside the least that it can cost: `cargo xtask bench xdp`, as root.
 //!
-//! Each row is a configuration with a floor of its own (`benches/floor`); the report ends with the goals that are missed. With an
-//! argument only the rows are measured whose names contain it; with `--quick` once and in few rounds.
+//! Each row is a configuration with a floor of its own (`benches/floor`); the report ends with the goals that are missed. With
+//! arguments only the rows are measured whose names contain one; with `--quick` once and in few rounds.
 
 #[path = "../support/bpf.rs"]
 mod bpf;
@@ -28,7 +28,8 @@ use measure::Effort;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let is_quick = arguments.iter().any(|argument| argument == "--quick");
-    let wanted = arguments.iter().find(|argument| !argument.starts_with("--"));
+    let wanted: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(*wanted));
     let processor = pin()?;
     let effort = match is_quick {
         true => Effort { loads: 1, rounds: 20, processor },
@@ -37,7 +38,7 @@ fn main() -> Result<()> {
     let lists = configure::Lists::make()?;
     report::print_method(effort);
     let mut all = Vec::new();
-    for row in rows::ROWS.iter().filter(|row| wanted.is_none_or(|wanted| row.name.contains(wanted))) {
+    for row in rows::ROWS.iter().filter(|row| is_wanted(row.name)) {
         let figures = measure::measure(row, effort, &lists)?;
         report::print_row(&figures);
         all.push(figures);
