@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, StatusCode};
 
-use super::{answerer::Protocol, web::Problem};
+use super::{handler::Protocol, web::Problem};
 
 /// The answer when a request's time is over.
 pub fn exceeded(protocol: Protocol) -> Response {

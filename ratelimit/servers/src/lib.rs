@@ -1,13 +1,14 @@
 //! The servers of the application layer: gateways and programs ask over gRPC or HTTP whether a request may go on, and get
 //! what [`Service`] decides.
 //!
-//! They run on threads of their own, so nothing that they do delays the control socket or a reload. They decide nothing.
+//! They run on threads of their own, so nothing that they do delays the control socket or a reload. They decide nothing. How
+//! they serve is for [`serving`], which the metrics and the control socket use, too.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod answerer;
 mod convert;
 mod deadline;
 mod grpc;
+mod handler;
 mod layer;
 mod limits;
 mod message;
@@ -31,7 +32,7 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 
 use self::{
-    answerer::{Answerer, Protocol},
+    handler::{Protocol, RateLimitHandler},
     serving::{Budget, Endpoint, Listener, Overload, Phase, Room},
     state::State,
     stats::Stats,
@@ -202,14 +203,14 @@ impl Servers {
     fn open(&mut self, Bound(listeners): Bound, phase: &watch::Receiver<Phase>) {
         let Some(runtime) = &self.runtime else { return };
         let _inside = runtime.enter();
-        let grpc = Answerer::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
-        let http = Answerer::Http(Arc::clone(&self.state));
+        let grpc = RateLimitHandler::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
+        let http = RateLimitHandler::Http(Arc::clone(&self.state));
         let budget = Budget::new(limits::BODIES);
         if listeners.is_empty() {
             warn!("no `application.listen`: nobody can ask about requests");
         }
         for (protocol, listener) in listeners {
-            let (name, answerer, addresses) = match protocol {
+            let (name, handler, addresses) = match protocol {
                 Protocol::Grpc => ("gRPC", &grpc, &mut self.addresses.grpc),
                 Protocol::Http => ("HTTP", &http, &mut self.addresses.http),
             };
@@ -223,7 +224,7 @@ impl Servers {
             addresses.push(address.clone());
             self.certificates.extend(listener.certificates().cloned());
             let endpoint = Endpoint {
-                answers: answerer.clone(),
+                handler: handler.clone(),
                 bounds: protocol.bounds(),
                 budget: Arc::clone(&budget),
                 phase: phase.clone(),

@@ -1,5 +1,5 @@
 //! One way to serve, whatever is answered: listeners, what happens when there are too many connections, and connections
-//! within bounds. Bounds and what happens are data of a listener; who answers is an [`Answers`].
+//! within bounds. Bounds and what happens are data of a listener; who answers is a [`Handler`].
 
 mod activity;
 mod bounds;
@@ -14,7 +14,7 @@ mod routes;
 pub use self::{
     bounds::{Bounds, Times, Versions},
     budget::{Budget, Full, Metered},
-    connection::{Answers, Endpoint, PeerAddress, Phase},
+    connection::{Endpoint, Handler, PeerAddress, Phase},
     listen::Listener,
     overload::{Overload, Room},
     routes::serve_routes,

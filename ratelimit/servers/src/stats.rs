@@ -7,7 +7,7 @@ use std::{
 
 use tracing::warn;
 
-use super::{answerer::Protocol, unjudged::Unjudged};
+use super::{handler::Protocol, unjudged::Unjudged};
 
 /// Upper bounds of the counted times, in nanoseconds; what takes longer has a count of its own.
 pub const BOUNDS: [u64; 14] = [

@@ -44,7 +44,7 @@ pub enum Phase {
 pub struct PeerAddress(pub Option<IpAddr>);
 
 /// Who answers at a listener, and hears what happens there.
-pub trait Answers: Clone + Send + Sync + 'static {
+pub trait Handler: Clone + Send + Sync + 'static {
     /// The answer to a request.
     fn answer(
         &self,
@@ -78,9 +78,9 @@ pub trait Answers: Clone + Send + Sync + 'static {
 
 /// What the connections of a listener are served with.
 #[derive(Clone, Debug)]
-pub struct Endpoint<A> {
+pub struct Endpoint<H> {
     /// Who answers.
-    pub answers: A,
+    pub handler: H,
     /// What is borne.
     pub bounds: Bounds,
     /// What bodies may hold.
@@ -89,9 +89,9 @@ pub struct Endpoint<A> {
     pub phase: watch::Receiver<Phase>,
 }
 
-impl<A> Endpoint<A> {
+impl<H> Endpoint<H> {
     /// Waits until nothing is answered but what has been asked.
-    pub(super) fn ending(&self) -> impl Future<Output = ()> + Send + use<A> {
+    pub(super) fn ending(&self) -> impl Future<Output = ()> + Send + use<H> {
         let mut phase = self.phase.clone();
         async move { drop(phase.wait_for(|phase| *phase == Phase::Ending).await) }
     }
@@ -102,11 +102,11 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Answers what is asked on a connection until it ends.
-pub(super) async fn serve<A: Answers>(
+pub(super) async fn serve<H: Handler>(
     io: Box<dyn Stream>,
     peer: PeerAddress,
     activity: Arc<Activity>,
-    endpoint: Endpoint<A>,
+    endpoint: Endpoint<H>,
 ) {
     let io = Lingering::new(io, Arc::clone(&activity));
     let io = TokioIo::new(Noted::new(io, Arc::clone(&activity)));
@@ -138,44 +138,44 @@ pub(super) async fn serve<A: Answers>(
 }
 
 /// Who is served.
-struct Client<A> {
+struct Client<H> {
     peer: PeerAddress,
-    endpoint: Endpoint<A>,
+    endpoint: Endpoint<H>,
 }
 
-async fn answer<A: Answers>(
-    client: Arc<Client<A>>,
+async fn answer<H: Handler>(
+    client: Arc<Client<H>>,
     answering: Answering,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let (Endpoint { answers, bounds, budget, phase }, start) = (&client.endpoint, answering.since());
+    let (Endpoint { handler, bounds, budget, phase }, start) = (&client.endpoint, answering.since());
     let is_http1 = request.version() < http::Version::HTTP_2;
     let (head, body) = request.into_parts();
     let uri = head.uri.clone();
     // What is read of the body is held until there is an answer.
     let (share, body) = budget.meter(body);
-    let time = answers.deadline(&head.headers).into_iter().chain(bounds.times.request).min();
-    let answer = answers.answer(client.peer, Request::from_parts(head, body));
+    let time = handler.deadline(&head.headers).into_iter().chain(bounds.times.request).min();
+    let answer = handler.answer(client.peer, Request::from_parts(head, body));
     let answered = match time {
         None => Some(answer.await?),
         Some(Duration::ZERO) => None,
         Some(time) => timeout_at(start + time, answer).await.ok().transpose()?,
     };
-    let mut response = answered.unwrap_or_else(|| answers.too_late());
+    let mut response = answered.unwrap_or_else(|| handler.too_late());
     let (was_refused, is_whole) = (share.was_refused(), share.is_whole());
     // What is still to come of a stream is looked at message by message.
     let share = if is_whole { share } else { budget.share(false) };
     let body = mem::take(response.body_mut());
     match Held::hold(body, share, answering).await {
         Ok(body) if !was_refused => *response.body_mut() = body,
-        _ => response = answers.no_room(uri.path()),
+        _ => response = handler.no_room(uri.path()),
     }
     // What has not been read of a body is not looked for on the connection.
     if is_http1 && (!is_whole || *phase.borrow() > Phase::Serving) {
         let close = http::HeaderValue::from_static("close");
         response.headers_mut().insert(http::header::CONNECTION, close);
     }
-    answers.answered(&response, start.elapsed());
+    handler.answered(&response, start.elapsed());
     Ok(response)
 }
 

@@ -18,7 +18,7 @@ use tracing::warn;
 use super::{
     activity::Activity,
     bounds::HANDSHAKE_TIME,
-    connection::{self, Answers, Endpoint, PeerAddress, Phase, Stream},
+    connection::{self, Endpoint, Handler, PeerAddress, Phase, Stream},
     overload::{Place, Room, Served},
 };
 use crate::{policy::application::ListenAddress, socket::ControlSocket, tls::Certificates};
@@ -106,7 +106,7 @@ impl Listener {
     ///
     /// # Errors
     /// The runtime has no place for it.
-    pub async fn run<A: Answers>(self, room: Arc<Room>, endpoint: Endpoint<A>) -> io::Result<()> {
+    pub async fn run<H: Handler>(self, room: Arc<Room>, endpoint: Endpoint<H>) -> io::Result<()> {
         let Self { bound, tls, address, _file } = self;
         let socket = bound.taken()?;
         let mut phase = endpoint.phase.clone();
@@ -134,24 +134,24 @@ impl Listener {
 }
 
 /// What a listener takes connections with.
-struct Taking<'l, A> {
+struct Taking<'l, H> {
     address: &'l ListenAddress,
     tls: Option<&'l Arc<Certificates>>,
     room: &'l Room,
-    endpoint: &'l Endpoint<A>,
+    endpoint: &'l Endpoint<H>,
     /// When it was said last that something is wrong.
     said: Option<Instant>,
 }
 
-impl<A: Answers> Taking<'_, A> {
+impl<H: Handler> Taking<'_, H> {
     async fn take(&mut self, stream: Box<dyn Stream>, peer: PeerAddress, place: Option<Place>) {
         let place = if place.is_some() { place } else { self.room.admit().await };
         let Some(place) = place else {
-            self.endpoint.answers.refused();
+            self.endpoint.handler.refused();
             return self.say(&"too many connections; new ones are refused");
         };
         let (tls, endpoint) = (self.tls.cloned(), self.endpoint.clone());
-        let (open, activity) = (Open::new(&endpoint.answers), Activity::new(&endpoint.bounds.times));
+        let (open, activity) = (Open::new(&endpoint.handler), Activity::new(&endpoint.bounds.times));
         let noted = Arc::clone(&activity);
         let task = tokio::spawn(async move {
             let _held = (place, open);
@@ -176,10 +176,10 @@ impl<A: Answers> Taking<'_, A> {
 }
 
 /// What is said over TLS; `None` if a client does not get through the handshake, which it finds out by itself.
-async fn handshake<A: Answers>(
+async fn handshake<H: Handler>(
     tls: &Arc<Certificates>,
     stream: Box<dyn Stream>,
-    endpoint: &Endpoint<A>,
+    endpoint: &Endpoint<H>,
 ) -> Option<Box<dyn Stream>> {
     let handshake = async { tls.acceptor().await.accept(stream).await };
     let accepted = tokio::select! {
@@ -192,16 +192,16 @@ async fn handshake<A: Answers>(
 }
 
 /// A connection that is counted as open.
-struct Open<A: Answers>(A);
+struct Open<H: Handler>(H);
 
-impl<A: Answers> Open<A> {
-    fn new(answers: &A) -> Self {
-        answers.opened();
-        Self(answers.clone())
+impl<H: Handler> Open<H> {
+    fn new(handler: &H) -> Self {
+        handler.opened();
+        Self(handler.clone())
     }
 }
 
-impl<A: Answers> Drop for Open<A> {
+impl<H: Handler> Drop for Open<H> {
     fn drop(&mut self) {
         self.0.closed();
     }

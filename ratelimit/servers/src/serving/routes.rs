@@ -10,12 +10,12 @@ use tower_service::Service as _;
 use super::{
     bounds::Bounds,
     budget::{Budget, Metered},
-    connection::{Answers, Endpoint, PeerAddress, Phase},
+    connection::{Endpoint, Handler, PeerAddress, Phase},
     listen::Listener,
     overload::Room,
 };
 
-impl Answers for Router {
+impl Handler for Router {
     async fn answer(&self, _: PeerAddress, request: Request<Metered>) -> Result<Response<Body>, Infallible> {
         self.clone().call(request).await
     }
@@ -41,7 +41,7 @@ pub async fn serve_routes(
 ) -> io::Result<()> {
     // Nobody tells it to leave.
     let (_serving, phase) = watch::channel(Phase::Serving);
-    listener.run(room, Endpoint { answers: routes, bounds, budget: Budget::unlimited(), phase }).await
+    listener.run(room, Endpoint { handler: routes, bounds, budget: Budget::unlimited(), phase }).await
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
         client.shutdown().await.unwrap();
         let (_serving, phase) = watch::channel(Phase::Serving);
         let bounds = Bounds::INTERNAL;
-        let endpoint = Endpoint { answers: routes, bounds, budget: Budget::unlimited(), phase };
+        let endpoint = Endpoint { handler: routes, bounds, budget: Budget::unlimited(), phase };
         serve(Box::new(server), PeerAddress(None), Activity::new(&bounds.times), endpoint).await;
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();

@@ -9,7 +9,7 @@ use tower_service::Service as _;
 use crate::{
     deadline, grpc,
     limits::{self, BOUNDS},
-    serving::{Answers, Bounds, Full, Metered, PeerAddress, Versions},
+    serving::{Bounds, Full, Handler, Metered, PeerAddress, Versions},
     state::State,
     unjudged::Unjudged,
     web,
@@ -44,14 +44,14 @@ impl Protocol {
 
 /// Who answers, and in which protocol.
 #[derive(Clone, Debug)]
-pub enum Answerer {
+pub enum RateLimitHandler {
     /// The services of gRPC: the router has those that are not asked about requests.
     Grpc(Arc<State>, Router),
     /// The routes of HTTP.
     Http(Arc<State>),
 }
 
-impl Answerer {
+impl RateLimitHandler {
     /// What is spoken.
     pub const fn protocol(&self) -> Protocol {
         match self {
@@ -67,7 +67,7 @@ impl Answerer {
     }
 }
 
-impl Answers for Answerer {
+impl Handler for RateLimitHandler {
     async fn answer(
         &self,
         peer: PeerAddress,
