@@ -26,13 +26,14 @@ pub struct Requests {
 /// What a rule's hits are counted as, in the words of envoyproxy/ratelimit.
 type OfRule = (&'static str, &'static str, fn(&RuleCounts) -> u64);
 
-const OF_RULES: [OfRule; 6] = [
+const OF_RULES: [OfRule; 7] = [
     ("rule_hits", "Hits that a limit applied to", |counts| counts.total_hits),
     ("rule_over_limit", "Hits above the limit", |counts| counts.over_limit),
     ("rule_near_limit", "Hits above the near limit ratio, up to the limit", |counts| counts.near_limit),
     ("rule_within_limit", "Hits of requests within the limit", |counts| counts.within_limit),
     ("rule_shadow_mode", "Hits over a limit that only counts", |counts| counts.shadow_mode),
     ("rule_soft_limit", "Hits that passed above the soft limit", |counts| counts.soft_limit),
+    ("rule_cut", "Hits that were not charged, since no more could be owed", |counts| counts.cut),
 ];
 
 impl Collector for Requests {

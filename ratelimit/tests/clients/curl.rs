@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::{
     http::Answer,
-    process::{Daemon, program},
+    process::{Daemon, from_document, program},
 };
 
 const RULES: &str = "
@@ -47,4 +47,43 @@ fn a_unix_socket_is_as_good() {
     let answer = curl(&["--unix-socket", &path, "http://x/json", "-d", &question("u")]);
     assert_eq!((answer.status, &answer.json()["overallCode"]), (200, &"OK".into()));
     drop(daemon);
+}
+
+/// The commands of a document, each as it is written there.
+fn commands(part: &str) -> Vec<String> {
+    let block = from_document("docs/budgets.md", "sh", part);
+    block.split_inclusive("}'\n").map(str::to_owned).collect()
+}
+
+/// What is answered to a command of a document: the status, and what remains.
+fn answered(daemon: &Daemon, command: &str) -> (u16, Option<u64>) {
+    let curl = format!("{} -s -i {}/", program("RATELIMIT_CURL").display(), daemon.http);
+    let command = command.replace("curl 127.0.0.1:8080/", &curl);
+    let answer = Answer::parse(&Command::new("sh").args(["-c", &command]).output().unwrap().stdout);
+    (answer.status, answer.json()["remaining"].as_u64())
+}
+
+#[test]
+fn a_budget_is_asked_reported_and_given_back_as_its_document_says() {
+    let daemon = Daemon::start(&from_document("docs/budgets.md", "yaml", "domain: llm"), "");
+    let [ask, report, refund] = commands("Before the work:").try_into().unwrap();
+    assert_eq!(answered(&daemon, &ask), (200, Some(5_000)));
+    assert_eq!(answered(&daemon, &report), (200, Some(0)));
+    assert_eq!(answered(&daemon, &ask).0, 429);
+    assert_eq!(answered(&daemon, &refund), (200, Some(5_000)));
+    assert_eq!(answered(&daemon, &ask), (200, Some(5_000)));
+}
+
+#[test]
+fn requests_in_flight_are_limited_as_their_document_says() {
+    let limit = from_document("docs/budgets.md", "yaml", "- key: running");
+    let daemon = Daemon::start(&format!("domain: llm\ndescriptors:\n{limit}"), "");
+    let [begin, end] = commands("It begins:").try_into().unwrap();
+    let statuses =
+        |command: &str, count| -> Vec<u16> { (0..count).map(|_| answered(&daemon, command).0).collect() };
+    assert_eq!(statuses(&begin, 6), [200, 200, 200, 200, 429, 429]);
+    assert_eq!(statuses(&end, 1), [200]);
+    assert_eq!(statuses(&begin, 2), [200, 429]);
+    assert_eq!(statuses(&end, 4), [200; 4]);
+    assert_eq!(statuses(&begin, 5), [200, 200, 200, 200, 429]);
 }

@@ -12,7 +12,9 @@ use std::{
 
 use crate::{
     http::{Answer, request},
-    process::{Daemon, Process, accepts, free_address, from_readme, get, program, until},
+    process::{
+        Daemon, Process, accepts, free_address, from_document, from_readme, get, post, program, until,
+    },
     stops::StopsAtEnd,
 };
 
@@ -107,7 +109,7 @@ fn route((path, keys): &(&str, &[&str])) -> String {
     format!("              - {{match: {{path: {path}}}, route: {{cluster: app, rate_limits: [{limits}]}}}}\n")
 }
 
-/// Answers 200 to everything, as the application behind Envoy.
+/// Answers 200 to everything, as the application behind Envoy, and says that it has cost 2,000 tokens.
 fn application() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -121,7 +123,11 @@ fn application() -> SocketAddr {
                     let is_end = line.trim_end().is_empty();
                     line.clear();
                     if is_end
-                        && stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npassed").is_err()
+                        && stream
+                            .write_all(
+                                b"HTTP/1.1 200 OK\r\nx-tokens: 2000\r\ncontent-length: 6\r\n\r\npassed",
+                            )
+                            .is_err()
                     {
                         break;
                     }
@@ -141,6 +147,17 @@ struct Envoy {
 impl Envoy {
     fn start(lines: &str) -> Self {
         Self::start_with(RULES, lines, |config| config)
+    }
+
+    /// With these routes instead, as a document has them.
+    fn start_with_routes(rules: &str, routes: &str) -> Self {
+        let (before, after) = ("              routes:\n", "          http_filters:\n");
+        let routes: String = routes.lines().skip(1).map(|line| format!("              {line}\n")).collect();
+        Self::start_with(rules, "", |config| {
+            let (head, rest) = config.split_once(before).unwrap();
+            let (_, tail) = rest.split_once(after).unwrap();
+            format!("{head}{before}{}{after}{tail}", routes.replace("cluster: application", "cluster: app"))
+        })
     }
 
     fn start_with(rules: &str, lines: &str, edit: impl Fn(String) -> String) -> Self {
@@ -302,15 +319,9 @@ fn get_bytes(edge: SocketAddr, user: &[u8]) -> Answer {
 #[test]
 fn costs_that_envoy_would_leave_out_do_not_reach_it() {
     let routes = from_readme("yaml", "routes:                           # of a virtual host");
-    let (before, after) = ("              routes:\n", "          http_filters:\n");
-    let routes: String = routes.lines().skip(1).map(|line| format!("              {line}\n")).collect();
     let rules =
         RULES.replace("requests_per_unit: 3}\n  - key: watched", "requests_per_unit: 10}\n  - key: watched");
-    let envoy = Envoy::start_with(&rules, "", |config| {
-        let (head, rest) = config.split_once(before).unwrap();
-        let (_, tail) = rest.split_once(after).unwrap();
-        format!("{head}{before}{}{after}{tail}", routes.replace("cluster: application", "cluster: app"))
-    });
+    let envoy = Envoy::start_with_routes(&rules, &routes);
     let ask = |user: &str, cost: &str| envoy.get("/user", &[("x-user", user), ("x-cost", cost)]).status;
     assert_eq!([ask("a", "4"), ask("a", "6"), ask("a", "1")], [200, 200, 429]);
     for cost in ["1000000001", "99999999999999999999", "-1", "x", "1.5", "0", "", " ", "1,1", "0x1"] {
@@ -318,4 +329,33 @@ fn costs_that_envoy_would_leave_out_do_not_reach_it() {
     }
     assert_eq!(ask("b", "999999999"), 429);
     assert_eq!(envoy.statuses(2, "/user", &[("x-user", "a")]), [429; 2]);
+}
+
+/// 5,000 tokens a minute, and answers of 2,000: the third goes beyond them, and the fourth waits until that is paid.
+#[test]
+fn a_budget_is_charged_when_an_answer_is_done() {
+    let rules =
+        from_document("docs/budgets.md", "yaml", "domain: llm").replace("domain: llm", "domain: edge");
+    let routes = from_document(
+        "docs/budgets.md",
+        "yaml",
+        "routes:                           # of a virtual host, for budgets",
+    );
+    let envoy = Envoy::start_with_routes(&rules, &routes);
+    let left = || {
+        let entries = r#"[{"key": "user", "value": "alice"}], "hits_addend": 0"#;
+        let question = format!(r#"{{"domain": "edge", "descriptors": [{{"entries": {entries}}}]}}"#);
+        let answer = post(envoy.daemon.http, "/v1/check", &question);
+        (answer.status, answer.json()["remaining"].as_u64().unwrap_or(0))
+    };
+    let ask = || envoy.get("/any", &[("x-user", "alice")]).status;
+    // In the seconds that each step may take, less comes back than one answer costs.
+    for most in [3_999, 1_999] {
+        assert_eq!(ask(), 200);
+        until("a report", || left().1 <= most);
+    }
+    assert_eq!(ask(), 200);
+    until("the last report", || left().0 == 429);
+    assert_eq!((ask(), left()), (429, (429, 0)));
+    until("the debt's end", || ask() == 200);
 }

@@ -163,11 +163,23 @@ pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer 
     Answer::read(stream, &request("GET", path, headers, b""))
 }
 
+/// The same with a body.
+pub fn post(address: SocketAddr, path: &str, body: &str) -> Answer {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Answer::read(stream, &request("POST", path, &[], body.as_bytes()))
+}
+
 /// What README.md has between three backticks, by the language and a part of the text.
 pub fn from_readme(language: &str, part: &str) -> String {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    from_document("README.md", language, part)
+}
+
+/// The same of another document.
+pub fn from_document(name: &str, language: &str, part: &str) -> String {
+    let document = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)).unwrap();
     let opening = format!("```{language}\n");
-    let blocks = readme.split(&opening).skip(1).filter_map(|rest| rest.split("\n```").next());
+    let blocks = document.split(&opening).skip(1).filter_map(|rest| rest.split("\n```").next());
     let found = blocks.into_iter().find(|block| block.contains(part)).map(|block| format!("{block}\n"));
-    found.unwrap_or_else(|| panic!("README.md has no {language} with {part}"))
+    found.unwrap_or_else(|| panic!("{name} has no {language} with {part}"))
 }

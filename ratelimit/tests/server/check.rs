@@ -44,6 +44,37 @@ fn many_requests_get_an_answer_each() {
 }
 
 #[test]
+fn a_report_is_charged_and_not_denied() {
+    let fixture = Fixture::new("");
+    let question = |hits: serde_json::Value, report: serde_json::Value| {
+        json!({"domain": "edge", "report": report, "descriptors": [
+            {"entries": [{"key": "user", "value": "erin"}], "hits_addend": hits},
+            {"entries": [{"key": "path", "value": "/login"}], "hits_addend": hits},
+        ]})
+    };
+    let ask =
+        |hits: u64, report: bool| fixture.post("/v1/check", question(hits.into(), report.into()).to_string());
+    let reported = ask(3, true);
+    assert_eq!((reported.status, reported.header("retry-after")), (200, None));
+    assert_eq!(
+        reported.json()["descriptors"][0],
+        json!({
+            "allowed": true, "rule": "per-user", "limit": 2, "remaining": 0, "reset_after": 3600.0,
+        })
+    );
+    assert_eq!(reported.json()["descriptors"][1]["remaining"], 2);
+    assert_eq!((ask(1, false).status, ask(1, true).status), (429, 200));
+    let many = json!({"requests": [question(1.into(), true.into()), question(1.into(), false.into())]});
+    let answers = fixture.post("/v1/check", many.to_string()).json()["answers"].clone();
+    assert_eq!((&answers[0]["allowed"], &answers[1]["allowed"]), (&json!(true), &json!(false)));
+    // What a client may choose is no error in a report, either.
+    for hits in [json!(-1), json!(1e300), json!(2.5)] {
+        assert_eq!(fixture.post("/v1/check", question(hits, true.into()).to_string()).status, 200);
+    }
+    assert_eq!(fixture.post("/v1/check", question(1.into(), "yes".into()).to_string()).status, 400);
+}
+
+#[test]
 fn limits_and_hits_of_a_request_count() {
     let fixture = Fixture::new("");
     let ask = |hits: u64, negative: bool| {

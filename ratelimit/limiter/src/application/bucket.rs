@@ -39,6 +39,8 @@ pub(super) struct Verdict {
     /// How long the same request is over, unless never.
     pub(super) wait: Option<Wait>,
     pub(super) never: bool,
+    /// Units of the cost that were not taken, since no more can be owed.
+    pub(super) cut: u64,
 }
 
 impl Verdict {
@@ -79,7 +81,12 @@ impl Bucket {
 
     /// Whether it is charged whatever others say.
     pub(super) const fn stands_alone(&self) -> bool {
-        self.limit.counts_denied()
+        self.limit.always_charges()
+    }
+
+    /// Whether a cost is allowed while one unit is left, however large it is.
+    pub(super) const fn overruns(&self) -> bool {
+        self.limit.overruns()
     }
 
     /// What the store's decision about `hits` means.
@@ -102,6 +109,7 @@ impl Bucket {
             next_after: if used == 0 { Nanos(0) } else { reset_after },
             wait: (over && !never).then(|| Wait::until(reset_after)),
             never,
+            cut: 0,
         }
     }
 
@@ -121,6 +129,7 @@ impl Bucket {
             next_after: decision.next_after(),
             wait: retry_after.map(Wait::until),
             never: over && decision.never(),
+            cut: decision.cut(),
         }
     }
 
@@ -134,5 +143,6 @@ impl Bucket {
         next_after: Nanos(0),
         wait: None,
         never: true,
+        cut: 0,
     };
 }

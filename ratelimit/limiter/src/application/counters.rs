@@ -25,6 +25,7 @@ pub struct RuleCounters {
     within_limit: AtomicU64,
     shadow_mode: AtomicU64,
     soft_limit: AtomicU64,
+    cut: AtomicU64,
 }
 
 /// What [`RuleCounters`] counted so far.
@@ -42,6 +43,8 @@ pub struct RuleCounts {
     pub shadow_mode: u64,
     /// Hits of requests that passed above the soft limit.
     pub soft_limit: u64,
+    /// Hits of limits with `overrun` that were not charged, since no more could be owed.
+    pub cut: u64,
 }
 
 /// Counts of requests of one domain.
@@ -89,6 +92,7 @@ impl RuleCounters {
     /// Counts a request.
     pub(super) fn add(&self, bucket: &Bucket, verdict: &Verdict, hits: u64, was_charged: bool, shadow: bool) {
         self.total_hits.fetch_add(hits, Relaxed);
+        add(&self.cut, verdict.cut);
         let (before, after) = match was_charged {
             true => (verdict.used.saturating_sub(hits), verdict.used),
             false => (verdict.used, verdict.used.saturating_add(hits)),
@@ -100,7 +104,8 @@ impl RuleCounters {
             add(&self.near_limit, if over < hits { limit.saturating_sub(near.max(before)) } else { 0 });
             add(&self.shadow_mode, if shadow { hits } else { 0 });
         } else {
-            add(&self.near_limit, if after > near { after - near.max(before) } else { 0 });
+            let after = after.min(limit);
+            add(&self.near_limit, after.saturating_sub(near.max(before)));
             self.within_limit.fetch_add(hits, Relaxed);
             add(&self.soft_limit, if verdict.soft { hits } else { 0 });
         }
@@ -122,6 +127,7 @@ impl RuleCounters {
             within_limit: self.within_limit.load(Relaxed),
             shadow_mode: self.shadow_mode.load(Relaxed),
             soft_limit: self.soft_limit.load(Relaxed),
+            cut: self.cut.load(Relaxed),
         }
     }
 }
@@ -141,6 +147,7 @@ impl RuleCounts {
         self.within_limit += other.within_limit;
         self.shadow_mode += other.shadow_mode;
         self.soft_limit += other.soft_limit;
+        self.cut += other.cut;
     }
 }
 

@@ -21,6 +21,13 @@ use crate::{
     transaction::Crossings,
 };
 
+/// Whether a request asks for something, or says what it has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    Ask,
+    Report,
+}
+
 /// What a decision takes.
 pub(super) struct Bench<'s> {
     pub(super) generation: &'s Generation,
@@ -31,7 +38,7 @@ pub(super) struct Bench<'s> {
 }
 
 /// Decides about a request that has been checked.
-pub(super) fn decide(bench: &Bench<'_>, request: &Request) -> Response {
+pub(super) fn decide(bench: &Bench<'_>, request: &Request, manner: Manner) -> Response {
     let Some(domain) = bench.generation.book.domains.get(&*request.domain) else {
         bench.registry.unknown.allowed.fetch_add(1, Relaxed);
         let statuses = request.descriptors.iter().take(MOST_DESCRIPTORS).map(|_| Status::NONE).collect();
@@ -41,7 +48,7 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request) -> Response {
         return too_much(bench, domain, request);
     }
     let rules = find_rules(domain, request);
-    let asks = bench.asks(request, &rules);
+    let asks = bench.asks(request, &rules, manner);
     let judged = bench.court().judge(&asks, || bench.now());
     let Judged { ref outcomes, is_over, .. } = judged;
     let is_denied = is_over && !bench.generation.settings.shadow_mode;
@@ -100,7 +107,12 @@ impl<'s> Bench<'s> {
     }
 
     /// The limits to ask, in the order of descriptors. One that another descriptor's rule replaces is not asked.
-    fn asks<'g>(&self, request: &Request, rules: &Rules<'g>) -> SmallVec<[Ask<'g>; MOST_INLINE]> {
+    fn asks<'g>(
+        &self,
+        request: &Request,
+        rules: &Rules<'g>,
+        manner: Manner,
+    ) -> SmallVec<[Ask<'g>; MOST_INLINE]> {
         let is_open = |rule: &&Rule| rule.bucket.is_none() && self.is_quota(Some(rule));
         let has_open_quota = rules.iter().flatten().any(is_open);
         let replaces = |name: &String| rules.iter().flatten().any(|rule| rule.replaces.contains(name));
@@ -113,7 +125,8 @@ impl<'s> Bench<'s> {
                     (Some(rule), rule.bucket.filter(|_| !is_replaced)?)
                 }
             };
-            Some(Ask { has_open_quota, ..self.ask(request, index, rule, bucket) })
+            let reports = manner == Manner::Report;
+            Some(Ask { has_open_quota, reports, ..self.ask(request, index, rule, bucket) })
         };
         request.descriptors.iter().enumerate().filter_map(ask).collect()
     }
@@ -129,8 +142,10 @@ impl<'s> Bench<'s> {
             bucket,
             hash: self.store.hash(&key),
             hits: charged(hits),
+            uncounted: hits.saturating_sub(charged(hits).into()),
             is_excessive: hits > MOST_HITS && !descriptor.is_negative_hits,
             refunds: descriptor.is_negative_hits,
+            reports: false,
             shadow: rule.is_some_and(|rule| rule.shadow),
             quota: self.is_quota(rule),
             has_open_quota: false,

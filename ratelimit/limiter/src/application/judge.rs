@@ -32,10 +32,14 @@ pub(super) struct Ask<'g> {
     pub(super) hash: KeyHash,
     /// 0 only asks.
     pub(super) hits: u32,
+    /// Hits that can't even be counted.
+    pub(super) uncounted: u64,
     /// Whether it takes more hits than any limit lets through at once.
     pub(super) is_excessive: bool,
     /// Whether the hits are given back.
     pub(super) refunds: bool,
+    /// Whether the hits are taken already, and reported.
+    pub(super) reports: bool,
     pub(super) shadow: bool,
     pub(super) quota: bool,
     /// Whether the request has a descriptor in quota mode that is unlimited, so that quotas are never all over.
@@ -90,11 +94,14 @@ impl Ask<'_> {
 
     fn act(&self) -> Act {
         let stands_alone = self.bucket.stands_alone();
+        // What only counts denied requests was charged by each of them. A debt is what others have taken.
+        let refunds_alone = self.reports || self.bucket.is_closed() || self.bucket.limit.counts_denied();
         match (self.refunds, self.hits) {
             (true, 0) => Act::Refund,
-            (true, _) if stands_alone || self.bucket.is_closed() => Act::Refund,
+            (true, _) if refunds_alone => Act::Refund,
             (true, _) => Act::RefundIfAdmitted,
             (false, 0) => Act::Ask,
+            (false, _) if self.reports => Act::Report,
             (false, _) if stands_alone => Act::Charge,
             (false, _) if self.is_excessive || self.bucket.is_closed() => Act::Ask,
             (false, _) => Act::ChargeIfAdmitted,
@@ -104,6 +111,7 @@ impl Ask<'_> {
     const fn say(&self) -> Say {
         match (self.shadow, self.quota) {
             (true, _) => Say::Observes,
+            (false, _) if self.reports => Say::Observes,
             (false, true) => Say::Quota,
             (false, false) => Say::Decides,
         }
@@ -112,7 +120,7 @@ impl Ask<'_> {
     const fn over(&self) -> Over {
         if self.bucket.is_closed() {
             Over::Closed
-        } else if self.is_excessive {
+        } else if self.is_excessive && !self.bucket.overruns() {
             Over::Excessive
         } else if self.bucket.counts_all {
             Over::Counted(self.bucket.current.capacity)
@@ -170,17 +178,29 @@ impl Judged<'_, '_> {
 }
 
 fn of_outcome(ask: &Ask<'_>, part: &Part<'_>, outcome: &transaction::Outcome<'_>, now: Now) -> Outcome {
-    let Some(answer) = outcome.answer else { return Outcome { verdict: Bucket::CLOSED, charged: false } };
+    let Some(answer) = outcome.answer else {
+        let verdict = if ask.reports { REPORTED_IN_VAIN } else { Bucket::CLOSED };
+        return Outcome { verdict, charged: false };
+    };
     let mut verdict = ask.bucket.verdict(&answer.decision(), if ask.refunds { 0 } else { ask.hits });
-    if ask.is_excessive {
+    if ask.reports {
+        let soft = outcome.standing == Standing::Above;
+        verdict = Verdict { over: false, wait: None, never: false, soft, ..verdict };
+    } else if part.over == Over::Excessive {
         verdict = verdict.forever();
     } else if part.act == Act::RefundIfAdmitted && !outcome.over {
         verdict = Verdict { over: false, wait: None, never: false, ..verdict };
     } else {
         soften(ask, outcome, now, &mut verdict);
     }
+    if outcome.charged && ask.bucket.overruns() {
+        verdict.cut = verdict.cut.saturating_add(ask.uncounted);
+    }
     Outcome { verdict, charged: outcome.charged }
 }
+
+/// Of a report to a limit that lets nothing through.
+const REPORTED_IN_VAIN: Verdict = Verdict { over: false, never: false, ..Bucket::CLOSED };
 
 /// What a soft limit makes of what the limit says.
 fn soften(ask: &Ask<'_>, outcome: &transaction::Outcome<'_>, now: Now, verdict: &mut Verdict) {

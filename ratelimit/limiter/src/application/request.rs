@@ -12,7 +12,7 @@ pub const MOST_DESCRIPTORS: usize = 100;
 /// Entries of a descriptor that are judged. A request with a descriptor of more is denied.
 pub const MOST_ENTRIES: usize = 32;
 
-/// Hits that a limit can let through at once. More never pass, however large the limit is.
+/// Hits that a limit can let through at once. More never pass, however large the limit is, unless it can be overrun.
 pub const MOST_HITS: u64 = 1_000_000_000;
 
 /// A question: may this request go on?

@@ -13,7 +13,7 @@ use ratelimit_common::{algorithm::realign::ClockStep, limit::LimitError, time::N
 
 use super::{
     counters::{DomainCounts, Label, Registry, RuleCounts},
-    decide,
+    decide::{self, Manner},
     generation::{Generation, Settings},
     request::{Request, RequestError},
     response::Response,
@@ -123,6 +123,15 @@ impl Service {
     /// counted then.
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
         self.in_force().decide(request)
+    }
+
+    /// Charges what was not known before it was taken, to all limits of a request: those with `overrun` whole, others as far as
+    /// they have room. Nothing is denied. What the answer says is left is so after that.
+    ///
+    /// # Errors
+    /// As of [`Self::decide`].
+    pub fn report(&self, request: &Request) -> Result<Response, RequestError> {
+        self.in_force().report(request)
     }
 
     /// What is in force now.
@@ -284,6 +293,18 @@ impl InForce<'_> {
     /// # Errors
     /// As of [`Service::decide`].
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
+        self.judge(request, Manner::Ask)
+    }
+
+    /// Charges what a request has taken.
+    ///
+    /// # Errors
+    /// As of [`Service::report`].
+    pub fn report(&self, request: &Request) -> Result<Response, RequestError> {
+        self.judge(request, Manner::Report)
+    }
+
+    fn judge(&self, request: &Request, manner: Manner) -> Result<Response, RequestError> {
         let service = self.service;
         if let Err(error) = request.check() {
             service.errors.fetch_add(1, Relaxed);
@@ -298,6 +319,7 @@ impl InForce<'_> {
                 clock: &*service.clock,
             },
             request,
+            manner,
         ))
     }
 }

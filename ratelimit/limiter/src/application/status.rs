@@ -68,6 +68,9 @@ pub struct RequestRuleStatus {
     pub shadowed: u64,
     /// Of the allowed, those above the soft limit.
     pub soft: u64,
+    /// Hits of a limit with `overrun` that were not charged, since no more could be owed.
+    #[serde(default)]
+    pub cut: u64,
     /// Hits above the near limit ratio, up to the limit.
     pub near_limit: u64,
     /// Labels that values have in metrics.
@@ -205,6 +208,7 @@ fn status(domain: &str, rule: &str, action: RequestAction, counts: &RuleCounts) 
         denied: over(counts).saturating_sub(counts.shadow_mode),
         shadowed: counts.shadow_mode,
         soft: counts.soft_limit,
+        cut: counts.cut,
         near_limit: counts.near_limit,
         labels: 0,
         unlabelled: 0,

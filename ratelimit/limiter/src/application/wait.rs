@@ -126,6 +126,9 @@ impl Judged<'_, '_> {
 
 /// How long until the limit has room; `None` if it never has.
 fn until_room(ask: &Ask<'_>, held: &Held, before: u32, now: Now) -> Option<Nanos> {
+    if ask.bucket.overruns() {
+        return until_one(ask, held, before, now);
+    }
     if ask.bucket.is_closed() || ask.is_excessive {
         return None;
     }
@@ -147,6 +150,16 @@ fn until_room(ask: &Ask<'_>, held: &Held, before: u32, now: Now) -> Option<Nanos
     if decision.allowed { Some(Nanos(0)) } else { decision.retry_after() }
 }
 
+/// How long until one unit is left, beside what the request takes before it, of a limit that can be overrun.
+fn until_one(ask: &Ask<'_>, held: &Held, before: u32, now: Now) -> Option<Nanos> {
+    let limit = &ask.bucket.limit;
+    if ask.bucket.is_closed() || u64::from(before) >= limit.capacity() {
+        return None;
+    }
+    let decision = held.ask_after(limit, now, before, 0).decision();
+    if decision.allowed { Some(Nanos(0)) } else { decision.retry_after() }
+}
+
 /// From when until when the soft limit denies, if use has crossed it.
 fn closed(ask: &Ask<'_>, held: &Held, soft: SoftLimit, now: Now) -> Option<Range<Nanos>> {
     let used = held.ask(&ask.bucket.limit, now, 0).decision().used();
@@ -157,9 +170,9 @@ fn closed(ask: &Ask<'_>, held: &Held, soft: SoftLimit, now: Now) -> Option<Range
 /// How long until use is below the soft limit: until as much fits as lies above that.
 fn until_below(ask: &Ask<'_>, held: &Held, soft: SoftLimit, now: Now) -> Nanos {
     let above = ask.bucket.current.capacity.saturating_sub(soft.limit.get()).saturating_add(1);
-    let cost = u32::try_from(above).unwrap_or(u32::MAX);
+    let before = u32::try_from(above - 1).unwrap_or(u32::MAX);
     let limit = ask.bucket.limit.forgiving();
-    held.ask(&limit, now, cost).decision().retry_after().unwrap_or_default()
+    held.ask_after(&limit, now, before, 1).decision().retry_after().unwrap_or_default()
 }
 
 /// The limit that lets a request through last, if that waits for at least so long, and when. Of several, those that the

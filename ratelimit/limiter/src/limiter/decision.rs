@@ -69,6 +69,18 @@ impl<'l> Decision<'l> {
         self.numbers().map_or(u64::MAX, |numbers| numbers.remaining())
     }
 
+    /// Units that are owed: used above the capacity of a limit that can be overrun. Requests are denied until they are paid.
+    #[must_use]
+    pub fn owed(&self) -> u64 {
+        self.numbers().map_or(0, |numbers| numbers.owed())
+    }
+
+    /// Units of the cost that were not taken, since no more than ten capacities can be owed.
+    #[must_use]
+    pub fn cut(&self) -> u64 {
+        self.numbers().map_or(0, |numbers| numbers.cut())
+    }
+
     /// How long the same request exceeds the limit, if nobody else takes the units: not a nanosecond longer. `None` if it
     /// does not, or always will.
     #[must_use]

@@ -50,7 +50,7 @@ impl<'l> Ask<'l> {
 
     /// Whether it is charged whatever other limits say.
     fn stands_alone(&self) -> bool {
-        !self.observes() && self.bound.limit.counts_denied()
+        !self.observes() && self.bound.limit.always_charges()
     }
 }
 
@@ -78,8 +78,8 @@ fn again<'l>(asks: &[Ask<'l>], parts: &[Part<'l>], decided: &Decided<'l>) -> Opt
     let denied = (0..asks.len()).filter(|&index| !asks[index].observes()).filter_map(|index| {
         let ask = &asks[index];
         let is_said = before[index] == 0 && !ask.stands_alone();
-        let cost = before[index].saturating_add(ask.cost.max(1));
-        let answer = (!is_said).then(|| decided.ask(index, &ask.bound.forgiving, cost))?;
+        let answer = || decided.ask_after(index, &ask.bound.forgiving, before[index], ask.cost.max(1));
+        let answer = (!is_said).then(answer)?;
         (!answer.allowed).then(|| Decision::new(answer, ask.bound))
     });
     longest(denied)

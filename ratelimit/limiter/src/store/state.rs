@@ -57,6 +57,22 @@ impl State {
         }
     }
 
+    /// Charges a cost that is reported afterwards, as far as there is room.
+    pub(crate) fn report<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
+        match self {
+            Self::Word(word) => {
+                let before = *word;
+                let (decision, after) = algorithm::report(limit, before, now, cost);
+                *word = after;
+                Answer::known(decision)
+            }
+            Self::Wide(WideRecord::Log(log)) => {
+                Answer::known(sliding_window_log::report(limit, log, now, cost))
+            }
+            Self::Wide(WideRecord::Counter(counter)) => Answer::known(counter.report(limit, now, cost)),
+        }
+    }
+
     /// Gives back so many units, as far as the bucket, or its current window, has taken as many.
     pub(crate) fn refund(&mut self, limit: &Limit, now: Now, cost: u32) {
         match self {

@@ -53,7 +53,7 @@ impl<S: Store> Transaction<'_, S> {
         present: &impl Fn() -> Now,
     ) -> Result<(), Lost> {
         let turn = |part: &Part<'_>| match part.act {
-            Act::Ask | Act::Charge | Act::Refund => 0,
+            Act::Ask | Act::Charge | Act::Report | Act::Refund => 0,
             Act::ChargeIfAdmitted if part.say != Say::Observes => 1,
             Act::ChargeIfAdmitted => 2,
             Act::RefundIfAdmitted => 3,

@@ -73,6 +73,7 @@ impl<'d, 'l> Deciding<'d, 'l> {
         match part.act {
             _ if part.over == Over::Closed => Outcome::CLOSED,
             Act::Charge => self.charge(index),
+            Act::Report => self.report(index),
             Act::Refund => self.refund(index),
             // Whether it is over shows when it has been refunded.
             Act::RefundIfAdmitted => Outcome { over: false, ..self.ask(index) },
@@ -110,7 +111,7 @@ impl<'d, 'l> Deciding<'d, 'l> {
     fn give_back(&mut self, refunded: bool) {
         let mut outcomes = std::mem::take(&mut self.decided.outcomes);
         self.decided = Decided::unasked(self.terms, self.parts, self.snapshot);
-        for index in self.of(&[Act::Charge, Act::Refund]) {
+        for index in self.of(&[Act::Charge, Act::Report, Act::Refund]) {
             self.first(index);
         }
         for index in self.of(&[Act::RefundIfAdmitted]).filter(|_| refunded) {
@@ -150,12 +151,30 @@ impl<'d, 'l> Deciding<'d, 'l> {
         let answer = self.held(index).state.charge(part.limit, now, part.cost);
         let over = part.is_over(&answer);
         if standing == Standing::Above && !over {
-            self.held(index).above_since.get_or_insert(now);
-            let reset_after = answer.decision().reset_after();
-            self.decided.crossings.push(Crossing::Noted { key: part.key(), reset_after });
+            self.note(index, &answer);
         }
         let over = over || standing == Standing::TooLong;
         self.outcome(index, answer, standing, (over, part.act == Act::Charge || !over))
+    }
+
+    /// Charges what is known afterwards. Nothing is denied any more, by a soft limit neither.
+    fn report(&mut self, index: usize) -> Outcome<'l> {
+        let part = self.part(index);
+        let (now, standing) = (self.terms.now, self.standing(index));
+        let answer = self.held(index).state.report(part.limit, now, part.cost);
+        if standing != Standing::Below {
+            self.note(index, &answer);
+        }
+        let standing = if standing == Standing::Above { standing } else { Standing::Below };
+        self.outcome(index, answer, standing, (false, true))
+    }
+
+    /// Notes that use is above the soft limit.
+    fn note(&mut self, index: usize, answer: &Answer<'l>) {
+        let now = self.terms.now;
+        self.held(index).above_since.get_or_insert(now);
+        let (key, reset_after) = (self.part(index).key(), answer.decision().reset_after());
+        self.decided.crossings.push(Crossing::Noted { key, reset_after });
     }
 
     fn refund(&mut self, index: usize) -> Outcome<'l> {
@@ -248,9 +267,9 @@ impl<'l> Decided<'l> {
         &self.buckets[self.of_part[part]]
     }
 
-    /// What a part's bucket says now of a cost, by a limit that may be another one.
-    pub(crate) fn ask<'m>(&self, part: usize, limit: &'m Limit, cost: u32) -> Answer<'m> {
-        self.held(part).ask(limit, self.now, cost)
+    /// What a part's bucket would say of a cost if so much had been taken from it before.
+    pub(crate) fn ask_after<'m>(&self, part: usize, limit: &'m Limit, before: u32, cost: u32) -> Answer<'m> {
+        self.held(part).ask_after(limit, self.now, before, cost)
     }
 
     /// For each part, what the request takes from the same bucket before it.

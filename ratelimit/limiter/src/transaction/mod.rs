@@ -125,4 +125,15 @@ impl Held {
     pub(crate) fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
         self.state.ask(limit, now, cost)
     }
+
+    /// What a limit would say of a cost if so much had been taken before.
+    pub(crate) fn ask_after<'l>(&self, limit: &'l Limit, now: Now, before: u32, cost: u32) -> Answer<'l> {
+        if before > 0 && limit.overruns() {
+            // Which asks for one unit, whatever it costs.
+            let mut then = self.state.clone();
+            then.charge(limit, now, before);
+            return then.ask(limit, now, cost);
+        }
+        self.ask(limit, now, before.saturating_add(cost))
+    }
 }

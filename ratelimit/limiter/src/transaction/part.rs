@@ -31,6 +31,8 @@ pub(crate) enum Act {
     Ask,
     /// Takes, whatever others say.
     Charge,
+    /// Takes as much as there is room for, and denies nothing.
+    Report,
     /// Takes if the request passes.
     ChargeIfAdmitted,
     /// Gives back, whatever others say.

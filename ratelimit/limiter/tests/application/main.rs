@@ -4,6 +4,7 @@
 
 mod answers;
 mod bounds;
+mod budgets;
 mod chapter;
 mod clock;
 mod counting;

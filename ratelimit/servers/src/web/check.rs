@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     answers,
-    application::{self, Code, Descriptor, LimitOverride, Request, Status},
+    application::{self, Code, Descriptor, InForce, LimitOverride, Request, RequestError, Status},
     limiter::Nanos,
     object::Object,
     text::Shown,
@@ -34,6 +34,9 @@ struct Question {
     domain: String,
     descriptors: Vec<Object<Item>>,
     hits_addend: Option<Cost>,
+    /// Whether it says what was taken, which can't be denied any more.
+    #[serde(default)]
+    report: bool,
 }
 
 #[derive(Deserialize)]
@@ -73,13 +76,21 @@ pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
         },
     };
     let in_force = state.in_force();
-    let response = in_force.decide(&question.into()).map_err(Problem::bad)?;
+    let response = question.judge(&in_force).map_err(Problem::bad)?;
     let (members, headers) = (Members(&response), answers::of_http(&response, in_force.settings().headers));
     Ok(if response.allowed() {
         with(StatusCode::OK, headers, JSON, answers::json(&members))
     } else {
         problem::denied(StatusCode::TOO_MANY_REQUESTS, &response, headers, Some(members))
     })
+}
+
+impl Question {
+    fn judge(self, in_force: &InForce<'_>) -> Result<application::Response, RequestError> {
+        let reports = self.report;
+        let request = self.into();
+        if reports { in_force.report(&request) } else { in_force.decide(&request) }
+    }
 }
 
 fn is_many(text: &str) -> bool {
@@ -108,8 +119,8 @@ fn many(state: &State, text: &str) -> Result<Response, Problem> {
         .counted(state));
     }
     let in_force = state.in_force();
-    let decide = |Object(question): Object<Question>| in_force.decide(&question.into());
-    let responses: Vec<_> = requests.into_iter().map(decide).collect();
+    let judge = |Object(question): Object<Question>| question.judge(&in_force);
+    let responses: Vec<_> = requests.into_iter().map(judge).collect();
     let answers = responses.iter().map(|response| match response {
         Ok(response) => One::Members(Members(response)),
         Err(error) => One::Error { error: Shown(error).to_string() },

@@ -174,6 +174,7 @@ fn write_json_summary(trial: &RequestTrial, reading: &Reading, out: &mut impl Wr
                 "over_limit": counts.over_limit,
                 "shadow_mode": counts.shadow_mode,
                 "soft_limit": counts.soft_limit,
+                "cut": counts.cut,
             })
         })
         .collect();

@@ -226,6 +226,7 @@ mod tests {
             denied,
             shadowed: 0,
             soft: 7,
+            cut: 0,
             near_limit: 0,
             labels: 0,
             unlabelled: 0,
