@@ -6,15 +6,22 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 pub mod algorithm;
+#[cfg(feature = "network")]
 pub mod bans;
+#[cfg(feature = "network")]
 pub mod classify;
 pub mod limit;
+#[cfg(feature = "network")]
 pub mod lists;
+#[cfg(feature = "network")]
 pub mod packet;
+#[cfg(feature = "network")]
 pub mod sample;
+#[cfg(feature = "network")]
 pub mod sketch;
 pub mod table;
 pub mod time;
 pub mod verifier;
 mod wide;
+#[cfg(feature = "network")]
 pub mod wire;

@@ -18,6 +18,19 @@ impl Nanos {
     }
 }
 
+impl From<Nanos> for core::time::Duration {
+    fn from(nanos: Nanos) -> Self {
+        Self::from_nanos(nanos.0)
+    }
+}
+
+impl From<core::time::Duration> for Nanos {
+    /// Saturates at 584 years.
+    fn from(duration: core::time::Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
 /// A length of time, or a time since the table was made, in 1/128 ns: what bucket states are made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]

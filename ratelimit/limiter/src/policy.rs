@@ -1,7 +1,121 @@
-//! Rules on requests in their validated form, and prefixes of addresses.
+//! What a service decides by: rules on requests in their validated form, and what is decided for all of them.
 
-pub mod application;
-mod prefix;
+mod rules;
+mod unit;
 
-pub use application::Application;
-pub use prefix::{Prefix, PrefixError, RangeError};
+use std::{any::Any, fmt, path::PathBuf, sync::Arc};
+
+pub use rules::{
+    DescriptorRule, Domain, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit, RequestLimitError,
+    RequestRate, RuleSet, RuleSetError, SoftLimit, composite_key, metric_label,
+};
+pub use unit::{NoTimeUnit, TimeUnit};
+
+use crate::store::memory::DEFAULT_MAX_KEYS;
+
+/// What a [`Service`](crate::application::Service) decides by.
+#[derive(Clone)]
+pub struct ServicePolicy {
+    /// The rules.
+    pub rules: RuleSet,
+    /// Whether a request is let through whatever the limits say; they still count.
+    pub shadow_mode: bool,
+    /// Whether every limit is in quota mode.
+    pub quota_mode: bool,
+    /// Above which share of a limit use counts as near it.
+    pub near_limit_ratio: NearLimitRatio,
+    /// Where counts are kept.
+    pub store: StoreSettings,
+    /// What the program itself wants to find beside the rules in force, see
+    /// [`InForce::extension`](crate::application::InForce::extension).
+    pub extension: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// A share of a limit, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NearLimitRatio(f64);
+
+/// Where counts are kept: in this process's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// How many keys there is room for.
+    pub max_keys: u64,
+    /// Where they are saved on a clean stop.
+    pub state_file: Option<PathBuf>,
+}
+
+impl NearLimitRatio {
+    /// `None` unless it is from 0 to 1.
+    #[must_use]
+    pub fn new(ratio: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&ratio).then_some(Self(ratio))
+    }
+
+    /// The use above which a limit of so many is near.
+    #[must_use]
+    pub fn of(self, limit: u64) -> u64 {
+        // As single precision numbers, so that the boundary is where the users' dashboards have always had it.
+        let ratio = self.0 as f32;
+        (limit as f32 * ratio).floor() as u64
+    }
+}
+
+impl Default for NearLimitRatio {
+    fn default() -> Self {
+        Self(0.8)
+    }
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self { max_keys: DEFAULT_MAX_KEYS, state_file: None }
+    }
+}
+
+impl ServicePolicy {
+    /// With these rules, and all else at its default.
+    #[must_use]
+    pub fn of_rules(rules: RuleSet) -> Self {
+        Self {
+            rules,
+            shadow_mode: false,
+            quota_mode: false,
+            near_limit_ratio: NearLimitRatio::default(),
+            store: StoreSettings::default(),
+            extension: None,
+        }
+    }
+}
+
+impl fmt::Debug for ServicePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServicePolicy")
+            .field("rules", &self.rules)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_near_from_a_share_of_it_on() {
+        let cases = [
+            (0.8, 10, 8),
+            (0.8, 15, 12),
+            (0.8, 1, 0),
+            (0.0, 10, 0),
+            (1.0, 7, 7),
+            (0.8, 4_294_967_295, 3_435_973_888),
+        ];
+        for (ratio, limit, expected) in cases {
+            assert_eq!(NearLimitRatio::new(ratio).unwrap().of(limit), expected, "{ratio} of {limit}");
+        }
+        assert_eq!(
+            NearLimitRatio::new(f64::NAN).or(NearLimitRatio::new(1.01)).or(NearLimitRatio::new(-0.1)),
+            None
+        );
+    }
+}

@@ -35,18 +35,17 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use ::tower::{Layer, Service as TowerService};
 use http::{HeaderMap, Request, Response};
 use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service as TowerService;
 
 pub use self::{
     client_address::ClientAddress,
     denied::{DeniedBody, NoBody, ProblemDetails, TextBody},
     judge::{ByDescriptors, ByKey, Judge, KeyExtractor, OnRequestError, Verdict},
 };
-use crate::{
-    application::Service, clock::Clock, limiter::Limiter, policy::application::AnswerHeaders, store::Store,
-};
+use crate::{AnswerHeaders, application::Service, clock::Clock, limiter::Limiter, store::Store};
 
 /// Limits the requests to the services that it wraps, all of them together.
 #[derive(Debug)]
@@ -96,7 +95,7 @@ impl<J, D> RateLimitLayer<J, D> {
     ///
     /// ```
     /// use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
-    /// use hyper::body::Bytes;
+    /// use bytes::Bytes;
     /// # use ratelimit_limiter::{Limiter, tower::RateLimitLayer};
     /// # fn layer(limiter: Limiter) {
     /// # let layer = RateLimitLayer::by_key(limiter, |_: &http::Request<String>| Some(1));

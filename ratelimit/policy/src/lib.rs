@@ -5,6 +5,7 @@
 //! enforced for the data plane; neither is known here.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod application;
 mod ban;
 pub mod format;
 mod key;
@@ -18,13 +19,14 @@ mod sets;
 
 use std::{net::SocketAddr, path::PathBuf};
 
+pub use application::Application;
 pub use ban::{Ban, BanError};
 pub use key::{Key, KeyPart, PrefixLength, PrefixLengths};
 pub use limit::{PacketLimit, PacketLimitError, Unit};
 pub use lists::{List, ListPart};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
-pub use ratelimit_limiter::policy::{Application, Prefix, PrefixError, RangeError, application};
+pub use ratelimit_limiter::prefix::{Prefix, PrefixError, RangeError};
 use ratelimit_limiter::text;
 pub use sets::{Interfaces, Part, PrefixList, Rules, SetError, duplicates};
 

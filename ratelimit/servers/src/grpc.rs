@@ -16,7 +16,7 @@ use super::{
         wire::envoy::service::ratelimit::v3::RateLimitRequest,
     },
     serving::{Metered, Phase},
-    state::State,
+    state::{State, answering},
     unjudged::Unjudged,
 };
 
@@ -41,7 +41,7 @@ pub async fn should_rate_limit(state: &State, body: Metered) -> Response {
 
 /// The answer to a question that can't be judged.
 pub fn unjudged(state: &State) -> Response {
-    let passes = state.in_force().settings().shadow_mode;
+    let passes = state.in_force().shadow_mode();
     let code = if passes { rate_limit_response::Code::Ok } else { rate_limit_response::Code::OverLimit };
     message::answer(&RateLimitResponse { overall_code: code.into(), ..RateLimitResponse::default() })
 }
@@ -51,7 +51,7 @@ fn decide(state: &State, request: RateLimitRequest) -> Result<Response, Status> 
     let in_force = state.in_force();
     // As Envoy's service answers what it can't make sense of.
     let response = in_force.decide(&request).map_err(|error| Status::unknown(error.to_string()))?;
-    Ok(message::answer(&convert::response(&request, &response, in_force.settings().headers)))
+    Ok(message::answer(&convert::response(&request, &response, answering(&in_force).headers)))
 }
 
 /// All else that is answered over gRPC. It is to be called in a runtime.

@@ -37,7 +37,7 @@ impl Prepared {
     /// # Errors
     /// The rules need more memory than there is, or an address can't be had.
     pub fn new(application: &Application) -> Result<Self, LayerError> {
-        let service = Arc::new(Service::new(application)?);
+        let service = Arc::new(Service::new(&application.service_policy())?);
         say_who_is_unknown(application);
         Ok(Self { service, bound: Bound::bind(&application.listen)? })
     }
@@ -80,7 +80,7 @@ impl Layer {
     /// It can't be, or certificates can't be used; all stays as it was then.
     pub fn reload(&self, application: &Application) -> Result<(), LayerError> {
         let certificates = self.servers.read_certificates(application)?;
-        self.service.reload(application)?;
+        self.service.reload(&application.service_policy())?;
         certificates.put_in_force();
         self.since.now();
         Ok(())
@@ -91,7 +91,7 @@ impl Layer {
     /// # Errors
     /// It can't be.
     pub fn go_back(&self, application: &Application) -> Result<(), LayerError> {
-        Ok(self.service.reload(application)?)
+        Ok(self.service.reload(&application.service_policy())?)
     }
 
     /// For who asks what is in force by the file `config`.
@@ -107,7 +107,7 @@ impl Layer {
     pub fn follow_clock(&self, application: &Application) -> Result<bool, LayerError> {
         let was_set = self.service.has_moved_windows();
         if was_set {
-            self.service.reload(application)?;
+            self.service.reload(&application.service_policy())?;
         }
         Ok(was_set)
     }

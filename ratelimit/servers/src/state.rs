@@ -1,11 +1,22 @@
 //! What all handlers share.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::watch;
 
 use super::{serving::Phase, stats::Stats};
-use crate::application::{InForce, Service};
+use crate::{
+    application::{InForce, Service},
+    policy::application::Answering,
+};
+
+/// Of a service whose policy says nothing about answers.
+static USUAL: LazyLock<Answering> = LazyLock::new(Answering::default);
+
+/// What the policy in force says about questions and answers.
+pub fn answering<'i>(in_force: &'i InForce<'_>) -> &'i Answering {
+    in_force.extension().unwrap_or(&USUAL)
+}
 
 /// Shared by all handlers.
 #[derive(Debug)]

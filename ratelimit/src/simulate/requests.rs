@@ -81,7 +81,7 @@ impl RequestTrial {
         let store = StoreSettings { state_file: None, ..policy.store.clone() };
         let clock = FakeClock::default();
         let policy = Application { store, ..policy.clone() };
-        let service = Service::with_clock(&policy, Arc::new(clock.clone()))?;
+        let service = Service::with_clock(&policy.service_policy(), Arc::new(clock.clone()))?;
         Ok(Some(Self { service, clock, auth, summary: RequestSummary::default() }))
     }
 

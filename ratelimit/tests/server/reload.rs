@@ -31,7 +31,7 @@ fn rules_change_under_load_and_no_request_fails() {
             application(fixture.directory.path(), "")
         })
         .collect();
-    fixture.service.reload(&policies[0]).unwrap();
+    fixture.service.reload(&policies[0].service_policy()).unwrap();
     let asked: u64 = std::thread::scope(|scope| {
         let asking: Vec<_> = (0..3)
             .map(|_| {

@@ -79,7 +79,8 @@ impl Fixture {
     pub fn in_directory(directory: TempDir, lines: &str) -> Self {
         let application = application(directory.path(), lines);
         let clock = FakeClock::new(START);
-        let service = Arc::new(Service::with_clock(&application, Arc::new(clock.clone())).unwrap());
+        let service =
+            Arc::new(Service::with_clock(&application.service_policy(), Arc::new(clock.clone())).unwrap());
         let servers = Servers::start(&application, Arc::clone(&service)).unwrap();
         Self { servers, service, clock, directory }
     }
@@ -87,7 +88,7 @@ impl Fixture {
     /// As a daemon does it.
     pub fn reload(&self, policy: &Application) -> Result<(), LayerError> {
         let certificates = self.servers.read_certificates(policy)?;
-        self.service.reload(policy)?;
+        self.service.reload(&policy.service_policy())?;
         certificates.put_in_force();
         Ok(())
     }

@@ -246,7 +246,7 @@ fn files_that_are_no_certificates_are_refused_at_the_start() {
             Some(content) => fs::write(&path, content).unwrap(),
             None => fs::remove_file(&path).unwrap(),
         }
-        let service = Arc::new(ratelimit::application::Service::new(&policy).unwrap());
+        let service = Arc::new(ratelimit::application::Service::new(&policy.service_policy()).unwrap());
         let error = ratelimit::server::Servers::start(&policy, service).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains(name), "{error}");
     }

@@ -125,7 +125,7 @@ async fn rules_by_descriptors_decide_too() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
     let policy = application(directory.path(), "");
-    let service = Service::with_clock(&policy, Arc::new(FakeClock::new(START))).unwrap();
+    let service = Service::with_clock(&policy.service_policy(), Arc::new(FakeClock::new(START))).unwrap();
     let describe = |request: &Request<Body>| {
         let descriptors = vec![Descriptor::of([("user", user(request)?)])];
         Some(application::Request { domain: "edge".to_owned(), descriptors, hits_addend: 1 })
@@ -149,7 +149,8 @@ async fn by_descriptors_judges_keys_of_any_length_and_denies_what_makes_no_sense
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
     let policy = application(directory.path(), "");
-    let service = Arc::new(Service::with_clock(&policy, Arc::new(FakeClock::new(START))).unwrap());
+    let service =
+        Arc::new(Service::with_clock(&policy.service_policy(), Arc::new(FakeClock::new(START))).unwrap());
     let describe = |request: &Request<Body>| {
         let descriptors = vec![Descriptor::of([("user", user(request)?)])];
         // A mistake of this program's.

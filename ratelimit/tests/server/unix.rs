@@ -35,7 +35,8 @@ fn what_is_in_the_way_is_named_and_left_alone() {
     let lines = format!("listen: {{http: 'unix:{}'}}", path.display());
     let policy = crate::support::application(directory.path(), &lines);
     let start = || {
-        let service = std::sync::Arc::new(ratelimit::application::Service::new(&policy).unwrap());
+        let service =
+            std::sync::Arc::new(ratelimit::application::Service::new(&policy.service_policy()).unwrap());
         ratelimit::server::Servers::start(&policy, service)
     };
     let error = start().unwrap_err().to_string();

@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::limit_headers::{LimitHeaders, number};
 use crate::{
+    AnswerHeaders,
     application::{Code, CurrentLimit, Response, Status},
-    policy::application::AnswerHeaders,
     text::beginning,
 };
 

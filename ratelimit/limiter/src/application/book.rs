@@ -19,7 +19,7 @@ use super::{
     response::RuleIdentity,
     values::{self, ValueCounters},
 };
-use crate::policy::application::RequestRate;
+use crate::policy::RequestRate;
 
 type Table<V> = HashMap<Box<str>, V, FixedState>;
 

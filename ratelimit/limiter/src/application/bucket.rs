@@ -8,7 +8,7 @@ use ratelimit_common::{
 
 use super::{response::CurrentLimit, wait::Wait};
 use crate::{
-    policy::application::{NearLimitRatio, RequestRate, SoftLimit},
+    policy::{NearLimitRatio, RequestRate, SoftLimit},
     store::Account,
 };
 

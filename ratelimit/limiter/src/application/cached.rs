@@ -1,4 +1,8 @@
 //! What those who answer make of a rule once, such as the texts of its headers, which rules know nothing of.
+#![cfg_attr(
+    not(any(feature = "http", test)),
+    expect(dead_code, reason = "only answers over HTTP are made of rules")
+)]
 
 use std::{
     any::Any,

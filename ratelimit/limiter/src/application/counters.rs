@@ -8,8 +8,6 @@ use std::{
     },
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     bucket::{Bucket, Verdict},
     values::ValueCounters,
@@ -57,7 +55,8 @@ pub struct DomainCounters {
 }
 
 /// What [`DomainCounters`] counted so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DomainCounts {
     /// Requests that may go on.
     pub allowed: u64,

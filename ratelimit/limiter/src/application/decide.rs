@@ -51,7 +51,7 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request, manner: Manner) -> Re
     let asks = bench.asks(request, &rules, manner);
     let judged = bench.court().judge(&asks, || bench.now());
     let Judged { ref outcomes, is_over, .. } = judged;
-    let is_denied = is_over && !bench.generation.settings.shadow_mode;
+    let is_denied = is_over && !bench.generation.shadow_mode;
     let counter = if is_denied { &domain.counters.denied } else { &domain.counters.allowed };
     counter.fetch_add(1, Relaxed);
     if is_over && !is_denied {
@@ -69,7 +69,7 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request, manner: Manner) -> Re
 /// The answer to a request that is more than is judged: it is denied, and nothing is charged.
 fn too_much(bench: &Bench<'_>, domain: &DomainRules, request: &Request) -> Response {
     bench.registry.too_much.fetch_add(1, Relaxed);
-    let passes = bench.generation.settings.shadow_mode;
+    let passes = bench.generation.shadow_mode;
     let counter = if passes { &domain.counters.shadowed } else { &domain.counters.denied };
     counter.fetch_add(1, Relaxed);
     if passes {
@@ -102,7 +102,7 @@ impl<'s> Bench<'s> {
             limits: &self.generation.limits,
             crossings: self.crossings,
             now: self.now(),
-            passes_all: self.generation.settings.shadow_mode,
+            passes_all: self.generation.shadow_mode,
         }
     }
 

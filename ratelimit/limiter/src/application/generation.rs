@@ -3,7 +3,7 @@
 //! Window counts are the business of domain and entries alone, so a request finds them again whichever rule applies to it.
 //! Other buckets belong to their rules, since after a limit has shrunk they have to be clamped by it.
 
-use std::{num::NonZeroU64, sync::Arc};
+use std::{any::Any, fmt, num::NonZeroU64, sync::Arc};
 
 use ratelimit_common::{
     limit::{Algorithm, Limit, LimitError, LimitSpec, Place, Rate},
@@ -18,15 +18,14 @@ use super::{
     response::RuleIdentity,
 };
 use crate::{
-    policy::application::{
-        AnswerHeaders, Application, Auth, DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio,
-        Quantity, RequestLimit, RequestRate, TimeUnit, metric_label,
+    policy::{
+        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, Quantity, RequestLimit, RequestRate,
+        ServicePolicy, TimeUnit, metric_label,
     },
     store::{Account, Enrolment, Limits, MemoryStore, Store as _, Zero},
 };
 
 /// What is in force.
-#[derive(Debug)]
 pub(super) struct Generation {
     pub(super) book: Book,
     pub(super) limits: Limits,
@@ -38,20 +37,9 @@ pub(super) struct Generation {
     pub(super) quota_mode: bool,
     /// Whether there are buckets whose states have to be clamped when their limits shrink.
     pub(super) has_buckets: bool,
-    pub(super) settings: Settings,
-}
-
-/// What a policy says of questions and answers beside its rules.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Which headers answers have.
-    pub headers: AnswerHeaders,
-    /// Whether all requests pass, whatever limits say.
-    pub shadow_mode: bool,
-    /// How many proxies are in front.
-    pub trusted_hops: u8,
-    /// What is asked about a request that a proxy shows.
-    pub auth: Option<Auth>,
+    pub(super) shadow_mode: bool,
+    /// What the program has put beside the rules.
+    pub(super) extension: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The name of all window counts; the store adds the window.
@@ -63,13 +51,19 @@ struct Entry {
     limit: Limit,
 }
 
+impl fmt::Debug for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generation").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
 impl Generation {
     /// Puts rules in force over a store.
     ///
     /// # Errors
     /// A limit that no bucket can hold, which none of a validated policy is.
     pub(super) fn new(
-        policy: &Application,
+        policy: &ServicePolicy,
         store: &MemoryStore,
         zero: Zero,
         registry: &Registry,
@@ -100,12 +94,8 @@ impl Generation {
             near: policy.near_limit_ratio,
             quota_mode: policy.quota_mode,
             has_buckets: entries.iter().any(|entry| entry.name != WINDOWS),
-            settings: Settings {
-                headers: policy.headers,
-                shadow_mode: policy.shadow_mode,
-                trusted_hops: policy.trusted_hops,
-                auth: policy.auth.clone(),
-            },
+            shadow_mode: policy.shadow_mode,
+            extension: policy.extension.clone(),
         })
     }
 

@@ -1,29 +1,42 @@
-//! Decisions about requests at the application layer: rules by domain and descriptors, as Envoy's rate limit service has
-//! them, over a store in memory.
+//! Rules on requests in the words of Envoy's rate limit service: a request belongs to a domain and brings descriptors, and
+//! the rules of the domain say which limits these have.
 //!
-//! A [`Service`] is asked by any number of threads at once. What it is asked and answers is here too; how questions come
-//! in is for others, and so is the form in which rules are written: `config` reads files of them.
+//! A [`Service`] is asked by any number of threads at once. Rules are a [`RuleSet`] that a program makes itself, or that
+//! the package `ratelimit-config` reads from YAML files.
 //!
 //! ```
-//! use ratelimit_limiter::{application::{Descriptor, Request, Service}, policy::Application};
-//! use ratelimit_config::{check_rules};
+//! use ratelimit_limiter::application::{
+//!     Descriptor, DescriptorRule, Domain, Quantity, Request, RequestLimit, RequestRate, RuleSet, Service, ServicePolicy,
+//!     TimeUnit,
+//! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let directory = tempfile::tempdir()?;
-//! # let file = directory.path().join("edge.yaml");
-//! # std::fs::write(&file, "domain: edge\ndescriptors:\n- {key: user, rate_limit: {unit: week, requests_per_unit: 1}}")?;
-//! let rules = check_rules(&[file], false)?.rules;
-//! let service = Service::new(&Application::of_rules(rules))?;
+//! // `{key: user, rate_limit: {unit: week, requests_per_unit: 1}}`
+//! let once_a_week = Quantity::Limited(RequestRate::window(1, TimeUnit::Week.length())?);
+//! let limit = RequestLimit { name: None, replaces: Vec::new(), quantity: once_a_week };
+//! let rule = DescriptorRule { limit: Some(limit), ..DescriptorRule::new("user", None) };
+//! let mut rules = RuleSet::default();
+//! rules.add(Domain { name: "edge".to_owned(), descriptors: vec![rule] }, false)?;
+//! let service = Service::new(&ServicePolicy::of_rules(rules))?;
 //!
 //! let descriptors = vec![Descriptor::of([("user", "frank")])];
 //! let request = Request { domain: "edge".to_owned(), descriptors, hits_addend: 1 };
 //! assert!(service.decide(&request)?.allowed());
+//!
+//! // It came to nothing, and what it took is given back.
+//! let back = Descriptor { is_negative_hits: true, ..request.descriptors[0].clone() };
+//! service.decide(&Request { descriptors: vec![back], ..request.clone() })?;
+//! assert!(service.decide(&request)?.allowed());
+//!
 //! let response = service.decide(&request)?;
 //! assert!(!response.allowed());
 //! println!("retry in {:?} s", response.deciding().and_then(|status| status.retry_after_seconds()));
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`Service::reload`] puts other rules in force while requests are judged; what is counted goes on. With
+//! [`StoreSettings::state_file`] counts are read at the start, and [`Service::save`] writes them for the next one.
 
 mod book;
 mod bucket;
@@ -42,9 +55,7 @@ mod values;
 mod wait;
 
 pub use self::{
-    cached::Cached,
     counters::{DomainCounts, Label, RuleCounts},
-    generation::Settings,
     request::{Descriptor, LimitOverride, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request, RequestError},
     response::{Code, CurrentLimit, Response, RuleIdentity, Status, Statuses, UNLIMITED},
     saved::{ReadError, SaveError, StateError, check as check_state},
@@ -52,4 +63,10 @@ pub use self::{
     status::{DomainStatus, RequestAction, RequestRuleStatus, ServiceStatus, StoreStatus},
     values::MOST_VALUE_LABELS,
 };
-pub use crate::policy::application::TimeUnit;
+pub use crate::policy::{
+    DescriptorRule, Domain, NearLimitRatio, NoTimeUnit, Quantity, RateOptions, RequestLimit,
+    RequestLimitError, RequestRate, RuleSet, RuleSetError, ServicePolicy, SoftLimit, StoreSettings, TimeUnit,
+};
+// For those who read rules from files.
+#[doc(hidden)]
+pub use crate::policy::{LIMITS_OF_REQUESTS, composite_key, metric_label};

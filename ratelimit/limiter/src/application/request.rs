@@ -4,7 +4,7 @@
 //! never about what a client can choose: keys, values and costs of any size are judged, and what is more than can be
 //! judged is denied.
 
-use crate::policy::application::TimeUnit;
+use crate::policy::TimeUnit;
 
 /// Descriptors of a request that are judged. One with more is denied.
 pub const MOST_DESCRIPTORS: usize = 100;

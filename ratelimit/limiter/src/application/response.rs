@@ -7,7 +7,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::cached::Cached;
-use crate::policy::application::TimeUnit;
+use crate::policy::TimeUnit;
 
 /// What is left of a limit that there is none of.
 pub const UNLIMITED: u64 = u32::MAX as u64;
@@ -99,7 +99,7 @@ pub struct RuleIdentity {
     /// Its place among all rules.
     pub order: u32,
     /// What those who answer have made of it.
-    pub cached: Cached,
+    pub(crate) cached: Cached,
 }
 
 impl Response {

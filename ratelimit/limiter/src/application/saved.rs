@@ -7,12 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::fcntl::OFlag;
 use ratelimit_common::time::{Nanos, Now};
 
 use crate::{
     clock::{Clock, MonotonicClock},
-    policy::application::StoreSettings,
+    policy::StoreSettings,
     store::{
         MemoryStore, Zero,
         memory::{NoState, most_bytes},
@@ -91,7 +90,7 @@ pub(super) fn read(
     clock: &(impl Clock + ?Sized),
 ) -> Result<Option<(MemoryStore, Zero)>, ReadError> {
     // What waits for a writer, or never ends, is none.
-    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = match file {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -1,6 +1,7 @@
 //! The service: decides about requests, and takes other rules while it does.
 
 use std::{
+    any::Any,
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,7 +15,7 @@ use ratelimit_common::{algorithm::realign::ClockStep, limit::LimitError, time::N
 use super::{
     counters::{DomainCounts, Label, Registry, RuleCounts},
     decide::{self, Manner},
-    generation::{Generation, Settings},
+    generation::Generation,
     request::{Request, RequestError},
     response::Response,
     saved::{self, SaveError},
@@ -22,10 +23,11 @@ use super::{
 };
 use crate::{
     clock::{Clock, MonotonicClock},
-    policy::application::{Application, StoreSettings},
+    policy::{ServicePolicy, StoreSettings},
     store::{MemoryStore, Store as _, Zero, memory::NoMemory},
     text::Shown,
     transaction::Crossings,
+    warnings,
 };
 
 /// Times that a reload looks whether the old rules are still in use before it clamps what they charged.
@@ -79,7 +81,7 @@ impl Service {
     ///
     /// # Errors
     /// As of [`Self::with_clock`].
-    pub fn new(policy: &Application) -> Result<Self, ServiceError> {
+    pub fn new(policy: &ServicePolicy) -> Result<Self, ServiceError> {
         Self::with_clock(policy, Arc::new(MonotonicClock::new()))
     }
 
@@ -88,7 +90,7 @@ impl Service {
     /// # Errors
     /// No memory, a limit that no bucket can hold, or no place for the state file.
     pub fn with_clock(
-        policy: &Application,
+        policy: &ServicePolicy,
         clock: Arc<dyn Clock + Send + Sync>,
     ) -> Result<Self, ServiceError> {
         let settings = policy.store.clone();
@@ -145,7 +147,7 @@ impl Service {
     ///
     /// # Errors
     /// The rules need another store, or can't be put in force. The old ones stay in force then.
-    pub fn reload(&self, policy: &Application) -> Result<(), ServiceError> {
+    pub fn reload(&self, policy: &ServicePolicy) -> Result<(), ServiceError> {
         if policy.store != self.settings {
             return Err(ServiceError::StoreChanged);
         }
@@ -256,7 +258,7 @@ impl Service {
             counts,
         };
         ServiceStatus {
-            shadow_mode: generation.settings.shadow_mode,
+            shadow_mode: generation.shadow_mode,
             quota_mode: generation.quota_mode,
             domains_left_out: domains.left_out,
             domains: domains.shown.into_iter().map(of_domain).collect(),
@@ -282,10 +284,17 @@ impl Service {
 }
 
 impl InForce<'_> {
-    /// What it says of questions and answers.
+    /// What the program has put beside the rules that are in force, see [`ServicePolicy::extension`]; `None` if that is
+    /// nothing, or of another type.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.generation.settings
+    pub fn extension<T: Any>(&self) -> Option<&T> {
+        self.generation.extension.as_ref()?.downcast_ref()
+    }
+
+    /// Whether all requests pass, whatever limits say.
+    #[must_use]
+    pub fn shadow_mode(&self) -> bool {
+        self.generation.shadow_mode
     }
 
     /// Decides about a request, and counts it.
@@ -328,8 +337,7 @@ impl InForce<'_> {
 fn read_state(settings: &StoreSettings, clock: &(dyn Clock + Send + Sync)) -> Option<(MemoryStore, Zero)> {
     let path = settings.state_file.as_ref()?;
     saved::read(path, settings.max_keys, clock).unwrap_or_else(|error| {
-        let path = path.display();
-        tracing::warn!(error = %Shown(error), path = %Shown(path), "state file not read; all counts start at zero");
+        warnings::state_is_not_read(path, &error);
         None
     })
 }

@@ -1,8 +1,6 @@
 //! What is in force about requests and what it has done, for people and programs: so much of it as somebody asks for, and how
 //! much was left out.
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     book::Rule,
     counters::{DomainCounts, RuleCounts},
@@ -10,12 +8,13 @@ use super::{
 };
 use crate::{
     format::format_limit,
-    policy::application::{LIMITS_OF_REQUESTS, RequestRate},
+    policy::{LIMITS_OF_REQUESTS, RequestRate},
     text::beginning,
 };
 
 /// What is in force about requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServiceStatus {
     /// Whether a request is let through whatever the limits say.
     pub shadow_mode: bool,
@@ -38,17 +37,19 @@ pub struct ServiceStatus {
 }
 
 /// A domain and what came of its requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DomainStatus {
     /// Its name; only the beginning of a long one.
     pub domain: String,
     /// Its requests.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub counts: DomainCounts,
 }
 
 /// A rule on requests and what it has done, in hits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestRuleStatus {
     /// Its domain; only the beginning of a long one.
     pub domain: String,
@@ -69,7 +70,7 @@ pub struct RequestRuleStatus {
     /// Of the allowed, those above the soft limit.
     pub soft: u64,
     /// Hits of a limit with `overrun` that were not charged, since no more could be owed.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub cut: u64,
     /// Hits above the near limit ratio, up to the limit.
     pub near_limit: u64,
@@ -80,8 +81,9 @@ pub struct RequestRuleStatus {
 }
 
 /// What a rule does with who is over its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum RequestAction {
     /// It denies.
     Deny,
@@ -107,7 +109,8 @@ impl RequestAction {
 }
 
 /// The store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StoreStatus {
     /// Buckets in use.
     pub keys: u64,
@@ -178,7 +181,7 @@ const fn over(counts: &RuleCounts) -> u64 {
 fn of_rule(generation: &Generation, rule: &Rule, counts: &RuleCounts) -> RequestRuleStatus {
     let action = match rule.rate {
         None => RequestAction::Allow,
-        Some(_) if rule.shadow || generation.settings.shadow_mode => RequestAction::Shadow,
+        Some(_) if rule.shadow || generation.shadow_mode => RequestAction::Shadow,
         Some(_) if rule.quota || generation.quota_mode => RequestAction::Quota,
         Some(_) => RequestAction::Deny,
     };

@@ -9,13 +9,8 @@ use std::{
     },
 };
 
-use tracing::warn;
-
 use super::counters::{Label, RuleCounters, RuleCounts};
-use crate::{
-    store::KeyHash,
-    text::{Shown, beginning},
-};
+use crate::{store::KeyHash, warnings};
 
 /// Labels that values make for one rule at most; what comes later counts under the rule's own label.
 pub const MOST_VALUE_LABELS: usize = 1_000;
@@ -91,12 +86,7 @@ impl ValueCounters {
     pub(super) fn leave_out(&self, hits: u64) {
         self.left_out.fetch_add(hits, Relaxed);
         if !self.is_said.load(Relaxed) && !self.is_said.swap(true, Relaxed) {
-            let (domain, rule) = (Shown(beginning(&self.rule.domain)), Shown(beginning(&self.rule.key)));
-            let labels = self.labels();
-            warn!(
-                %domain, %rule, labels,
-                "metrics have no more labels for values of this rule: from now on others count under the rule's own"
-            );
+            warnings::labels_are_full(&self.rule.domain, &self.rule.key, self.labels());
         }
     }
 

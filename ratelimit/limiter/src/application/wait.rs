@@ -14,7 +14,7 @@ use super::{
     response::seconds_up,
 };
 use crate::{
-    policy::application::SoftLimit,
+    policy::SoftLimit,
     transaction::{Held, time_left},
 };
 

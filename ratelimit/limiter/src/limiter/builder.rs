@@ -37,19 +37,19 @@ pub enum LimiterError {
 
 /// What a [`Limiter`] is made with.
 #[derive(Clone, Debug)]
-pub struct Builder<C = MonotonicClock> {
+pub struct LimiterBuilder<C = MonotonicClock> {
     rules: Vec<Rule>,
     max_keys: u64,
     clock: C,
 }
 
-impl Default for Builder {
+impl Default for LimiterBuilder {
     fn default() -> Self {
         Self { rules: Vec::new(), max_keys: DEFAULT_MAX_KEYS, clock: MonotonicClock::new() }
     }
 }
 
-impl<C: Clock> Builder<C> {
+impl<C: Clock> LimiterBuilder<C> {
     /// Adds a rule. A limiter without rules allows everything.
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
@@ -67,8 +67,8 @@ impl<C: Clock> Builder<C> {
 
     /// Another clock than the monotonic one.
     #[must_use]
-    pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
-        Builder { rules: self.rules, max_keys: self.max_keys, clock }
+    pub fn clock<D: Clock>(self, clock: D) -> LimiterBuilder<D> {
+        LimiterBuilder { rules: self.rules, max_keys: self.max_keys, clock }
     }
 
     /// A limiter whose buckets are in memory.

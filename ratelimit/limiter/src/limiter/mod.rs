@@ -1,32 +1,4 @@
-//! Rate limits for any program: a [`Limiter`] decides in memory, in a few nanoseconds, without the daemon.
-//!
-//! ```
-//! use std::num::NonZeroU64;
-//!
-//! use ratelimit_limiter::{Algorithm, Limiter, LimitSpec, Nanos, Rate, Rule};
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let ten_a_second = Rate { amount: NonZeroU64::MIN.saturating_add(9), per: Nanos::SECOND };
-//! let limit = LimitSpec { burst: NonZeroU64::new(20), ..LimitSpec::new(Algorithm::TokenBucket, ten_a_second) };
-//! let limiter = Limiter::builder().rule(Rule::new("per-client", limit)).build()?;
-//!
-//! let decision = limiter.check("198.51.100.7", 1);
-//! assert!(decision.allowed());
-//! assert_eq!((decision.limit(), decision.remaining()), (20, 19));
-//!
-//! let decision = limiter.check("198.51.100.7", 20);
-//! assert!(!decision.allowed());
-//! println!("denied by {:?}, retry in {:?}", decision.rule(), decision.retry_after());
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! A limiter with several rules applies all of them to a request, all or nothing; [`Limiter::check_each`] applies some,
-//! each with a key and a cost of its own. For a test that moves time itself, build it with a
-//! [`FakeClock`](crate::clock::FakeClock).
-//!
-//! A limiter never changes. [`Limiter::with_rules`] makes another one for new rules that goes on with the same buckets, so
-//! a program replaces its limiter as a whole, behind a lock or an atomic pointer of its own.
+//! The limiter: keys and costs under rules of the program. How it is used is told at the top of the crate.
 
 mod builder;
 mod decision;
@@ -43,7 +15,7 @@ use smallvec::SmallVec;
 
 use self::rule::Bound;
 pub use self::{
-    builder::{Builder, LimiterError},
+    builder::{LimiterBuilder, LimiterError},
     decision::{Decision, Outcome},
     request::Ask,
     rule::Rule,
@@ -67,8 +39,8 @@ pub struct Limiter<C = MonotonicClock, S = MemoryStore> {
 impl Limiter {
     /// What a limiter is made with.
     #[must_use]
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder::default()
     }
 }
 
@@ -115,6 +87,21 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         }
         let present = || self.zero.since(self.clock.now());
         request::judge(&*self.store, &self.limits, asks, self.zero.since(now), present)
+    }
+
+    /// Gives back `cost` units to the bucket that `key` has under each rule, as far as it, or its current window, has taken
+    /// as many: after a request that came to nothing.
+    pub fn refund<K: Hash + ?Sized>(&self, key: &K, cost: u32) {
+        let hash = self.store.hash(key);
+        let asks: SmallVec<[Ask<'_>; MOST_INLINE]> =
+            self.rules.iter().map(|bound| Ask { bound, hash, cost }).collect();
+        self.refund_each(&asks);
+    }
+
+    /// The same for what [`Self::check_each`] has charged.
+    pub fn refund_each(&self, asks: &[Ask<'_>]) {
+        let present = || self.zero.since(self.clock.now());
+        request::refund(&*self.store, &self.limits, asks, present);
     }
 
     /// The index of a rule.

@@ -71,6 +71,14 @@ pub(super) fn judge<'l, S: Store>(
     Outcome { decisions, again }
 }
 
+/// Gives back what a request has taken.
+pub(super) fn refund<S: Store>(store: &S, limits: &Limits, asks: &[Ask<'_>], present: impl Fn() -> Now) {
+    let refunds = asks.iter().map(|ask| Part { act: Act::Refund, ..ask.part() });
+    let refunds: SmallVec<[Part<'_>; MOST_INLINE]> = refunds.collect();
+    let terms = Terms { now: present(), passes_all: false, has_open_quota: false };
+    Transaction { store, limits, crossings: None, terms }.judge(&refunds, present);
+}
+
 /// The longest wait of the same request for a limit that does not say it itself: it has been charged, or is asked more
 /// than once.
 fn again<'l>(asks: &[Ask<'l>], parts: &[Part<'l>], decided: &Decided<'l>) -> Option<Decision<'l>> {

@@ -2,17 +2,15 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::extract::ConnectInfo;
 use http::Request;
-use tonic::transport::server::TcpConnectInfo;
 
 use super::KeyExtractor;
-use crate::{client_address, policy::Prefix};
+use crate::{client_address, prefix::Prefix};
 
 /// The address of the client behind trusted proxies, or the network around it.
 ///
 /// It needs to know who is connected: with axum serve `into_make_service_with_connect_info::<SocketAddr>()`; tonic's
-/// own server says so itself. All requests whose client can't be told share one key, `None`: those that nobody says the
+/// own server says so itself; any other server puts a `SocketAddr` into the requests' extensions. All requests whose client can't be told share one key, `None`: those that nobody says the
 /// peer's address of, as on a Unix socket, and those for which the trusted proxies name no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
@@ -44,7 +42,15 @@ impl<B> KeyExtractor<B> for ClientAddress {
 
 fn peer<B>(request: &Request<B>) -> Option<IpAddr> {
     let extensions = request.extensions();
-    let of_axum = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| *address);
-    let of_tonic = || extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
-    of_axum.or_else(of_tonic).map(|address| address.ip())
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::ConnectInfo(address)) =
+        extensions.get::<axum::extract::ConnectInfo<SocketAddr>>()
+    {
+        return Some(address.ip());
+    }
+    #[cfg(feature = "tonic")]
+    if let Some(connected) = extensions.get::<tonic::transport::server::TcpConnectInfo>() {
+        return connected.remote_addr().map(|address| address.ip());
+    }
+    extensions.get::<SocketAddr>().map(SocketAddr::ip)
 }

@@ -1,9 +1,8 @@
 //! What a denied request gets.
 
-use axum::body::Body;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::body::Bytes;
 
 use crate::answers::{self, QuotaExceeded};
 
@@ -49,12 +48,14 @@ pub trait TextBody {
     fn from_text(text: String) -> Self;
 }
 
-impl TextBody for Body {
+#[cfg(feature = "axum")]
+impl TextBody for axum::body::Body {
     fn from_text(text: String) -> Self {
         text.into()
     }
 }
 
+#[cfg(feature = "tonic")]
 impl TextBody for tonic::body::Body {
     fn from_text(text: String) -> Self {
         Self::new(Full::<Bytes>::from(text))

@@ -5,11 +5,11 @@ use std::{borrow::Cow, hash::Hash, sync::Arc};
 use http::{HeaderMap, Request};
 
 use crate::{
+    AnswerHeaders,
     answers::{self, Figures, LimitHeaders},
     application::{self, CurrentLimit, Service},
     clock::Clock,
     limiter::{Decision, Limiter, Nanos, Rule},
-    policy::application::AnswerHeaders,
     store::Store,
 };
 

@@ -6,7 +6,7 @@ use ratelimit_common::{
 };
 
 use crate::{
-    policy::application::SoftLimit,
+    policy::SoftLimit,
     store::{Account, Answer, Charge, KeyHash},
 };
 

@@ -11,7 +11,7 @@ use std::{
 use foldhash::fast::FixedState;
 use ratelimit_common::time::{Nanos, Now};
 
-use crate::policy::application::SoftLimit;
+use crate::policy::SoftLimit;
 
 const SHARDS: usize = 64;
 

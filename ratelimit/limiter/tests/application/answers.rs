@@ -1,7 +1,7 @@
 //! What is answered: modes, replaced limits, limits that requests bring, and numbers.
 
+use ratelimit_limiter::application::ServicePolicy;
 use ratelimit_limiter::application::{Code, RequestError, TimeUnit, UNLIMITED};
-use ratelimit_limiter::policy::Application;
 
 use crate::{Lab, SECOND, hits, lab, lab_of, lab_of_limit, request, rules, shown, with_limit};
 
@@ -71,7 +71,7 @@ descriptors:
 
 #[test]
 fn the_shadow_mode_of_all_lets_requests_through_and_says_what_it_would_have_done() {
-    let policy = Application { shadow_mode: true, ..Application::of_rules(rules(TWO)) };
+    let policy = ServicePolicy { shadow_mode: true, ..ServicePolicy::of_rules(rules(TWO)) };
     let lab = lab_of(&policy);
     lab.ask(&hits("a=1", 2));
     let response = lab.ask(&request(&["a=1"]));
@@ -108,7 +108,7 @@ fn in_quota_mode_a_request_is_over_if_all_quotas_are_or_any_other_limit_is() {
 
 #[test]
 fn in_the_quota_mode_of_all_one_limit_with_room_is_enough() {
-    let lab = lab_of(&Application { quota_mode: true, ..Application::of_rules(rules(TWO)) });
+    let lab = lab_of(&ServicePolicy { quota_mode: true, ..ServicePolicy::of_rules(rules(TWO)) });
     lab.ask(&hits("a=1", 2));
     assert!(lab.ask(&request(&["a=1", "b=1"])).allowed());
     assert!(!lab.ask(&request(&["a=1"])).allowed());

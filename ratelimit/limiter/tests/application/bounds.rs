@@ -4,7 +4,7 @@ use ratelimit_limiter::application::{
     Code, Descriptor, LimitOverride, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request, RequestError,
     TimeUnit, UNLIMITED,
 };
-use ratelimit_limiter::{Nanos, policy::Application};
+use ratelimit_limiter::{Nanos, application::ServicePolicy};
 
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn more_than_is_judged_is_denied_and_charges_nothing() {
 fn where_all_limits_only_count_more_than_is_judged_passes() {
     let rules =
         crate::rules("domain: d\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1}}]");
-    let lab = crate::lab_of(&Application { shadow_mode: true, ..Application::of_rules(rules) });
+    let lab = crate::lab_of(&ServicePolicy { shadow_mode: true, ..ServicePolicy::of_rules(rules) });
     let descriptors = vec![crate::descriptor("user=1"); MOST_DESCRIPTORS + 1];
     assert!(lab.ask(&Request { descriptors, ..request(&[]) }).allowed());
     assert!(lab.ask(&hits("user=1", u64::MAX)).allowed());
@@ -205,7 +205,7 @@ proptest! {
         let end = (at + cut).min(RULES.len());
         let content = format!("{}{new}{}", &RULES[..at], &RULES[end..]);
         if let Ok(rules) = crate::read_rules(&[&content], false) {
-            crate::lab_of(&Application::of_rules(rules));
+            crate::lab_of(&ServicePolicy::of_rules(rules));
         }
     }
 }

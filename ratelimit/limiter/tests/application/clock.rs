@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc};
 use ratelimit_limiter::{
     Nanos,
     application::Service,
+    application::{ServicePolicy, StoreSettings},
     clock::{Clock as _, FakeClock},
-    policy::{Application, application::StoreSettings},
 };
 
 use crate::{Lab, lab_of, rules};
@@ -27,8 +27,8 @@ descriptors:
   - {key: bucket, rate_limit: {algorithm: token_bucket, unit: day, requests_per_unit: 10}}
 ";
 
-fn policy() -> Application {
-    Application::of_rules(rules(RULES))
+fn policy() -> ServicePolicy {
+    ServicePolicy::of_rules(rules(RULES))
 }
 
 /// A service whose clock stands so many hours after a midnight.
@@ -133,7 +133,7 @@ fn steps_under_a_second_are_ignored_until_they_add_up() {
 fn start(path: &Path, wall: Nanos) -> Lab {
     let store = StoreSettings { max_keys: 1_000, state_file: Some(path.to_owned()) };
     let clock = FakeClock::new(wall);
-    let service = Service::with_clock(&Application { store, ..policy() }, Arc::new(clock.clone())).unwrap();
+    let service = Service::with_clock(&ServicePolicy { store, ..policy() }, Arc::new(clock.clone())).unwrap();
     Lab { service, clock }
 }
 

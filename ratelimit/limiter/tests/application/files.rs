@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ratelimit_common::limit::Algorithm;
 use ratelimit_config::{self as config, ConfigError};
-use ratelimit_limiter::policy::application::{Quantity, RequestRate, RuleSet, TimeUnit};
+use ratelimit_limiter::application::{Quantity, RequestRate, RuleSet, TimeUnit};
 
 use crate::{files, read_rules, rules};
 

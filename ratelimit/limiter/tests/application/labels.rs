@@ -107,7 +107,7 @@ fn many_rules_share_the_labels_and_each_has_some() {
     };
     assert_eq!([ask("k0"), ask("k1")], [500, 500]);
     // What has labels keeps them.
-    let more = ratelimit_limiter::policy::Application::of_rules(crate::rules(&rules(2_000)));
+    let more = ratelimit_limiter::application::ServicePolicy::of_rules(crate::rules(&rules(2_000)));
     lab.service.reload(&more).unwrap();
     assert_eq!([ask("k0"), ask("k2")], [500, 10]);
 }
@@ -127,6 +127,8 @@ fn logged(what: impl FnOnce()) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+    // While there is only one subscriber, a thread that has none may switch a message off for all.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(log, what);
     let bytes = lines.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
@@ -148,7 +150,7 @@ fn no_value_of_a_request_counts_as_another_rule() {
     lab.ask(&request(&["v=9"]));
     assert_eq!(labels(&lab), ["v_8", "v_9"]);
     let both = rules(&format!("domain: d\ndescriptors: [{one}, {other}]\n"));
-    lab.service.reload(&ratelimit_limiter::policy::Application::of_rules(both)).unwrap();
+    lab.service.reload(&ratelimit_limiter::application::ServicePolicy::of_rules(both)).unwrap();
     lab.ask(&request(&["v=9"]));
     assert_eq!(labels(&lab), ["v", "v_8"]);
     lab.ask(&request(&["v_9=1"]));

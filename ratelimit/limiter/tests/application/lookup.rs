@@ -150,6 +150,6 @@ fn a_domain_from_several_files_is_one() {
         "domain: d\ndescriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 2}}]",
     ]);
     let rules = ratelimit_config::check_rules(&files.paths, true).unwrap().rules;
-    let lab = crate::lab_of(&ratelimit_limiter::policy::Application::of_rules(rules));
+    let lab = crate::lab_of(&ratelimit_limiter::application::ServicePolicy::of_rules(rules));
     assert_eq!(shown(&lab.ask(&request(&["a=1", "b=1"]))), ["ok 0", "ok 1"]);
 }

@@ -29,8 +29,8 @@ use ratelimit_config::{self as config, ConfigErrors};
 use ratelimit_limiter::{
     Nanos,
     application::{Code, Descriptor, LimitOverride, Request, Response, Service, Status, TimeUnit},
+    application::{RuleSet, ServicePolicy},
     clock::FakeClock,
-    policy::application::{Application, RuleSet},
 };
 use tempfile::TempDir;
 
@@ -71,10 +71,10 @@ struct Lab {
 
 /// A service with the rules of a file.
 fn lab(content: &str) -> Lab {
-    lab_of(&Application::of_rules(rules(content)))
+    lab_of(&ServicePolicy::of_rules(rules(content)))
 }
 
-fn lab_of(policy: &Application) -> Lab {
+fn lab_of(policy: &ServicePolicy) -> Lab {
     let clock = FakeClock::new(START);
     let service = Service::with_clock(policy, Arc::new(clock.clone())).unwrap();
     Lab { service, clock }

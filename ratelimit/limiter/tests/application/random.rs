@@ -5,9 +5,9 @@ use std::{collections::HashMap, fmt::Write as _};
 
 use ratelimit_limiter::{
     Nanos,
+    application::ServicePolicy,
     application::{Code, Descriptor, LimitOverride, MOST_HITS, Request, Status, TimeUnit},
     clock::Clock as _,
-    policy::application::Application,
 };
 
 use crate::{Lab, lab, lab_of, rules};
@@ -245,7 +245,7 @@ fn a_request_is_judged_as_by_a_slow_model() {
         let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let of_keys: HashMap<&'static str, Rule> =
             KEYS.into_iter().map(|key| (key, Rule::random(&mut numbers))).collect();
-        let mut policy = Application::of_rules(rules(&file(&of_keys)));
+        let mut policy = ServicePolicy::of_rules(rules(&file(&of_keys)));
         policy.shadow_mode = numbers.one_in(10);
         let lab = lab_of(&policy);
         let mut model = Model { rules: &of_keys, passes_all: policy.shadow_mode, done: HashMap::new() };

@@ -2,7 +2,7 @@
 
 use ratelimit_limiter::{
     application::{Code, Request},
-    policy::{Application, application::RuleSet},
+    application::{RuleSet, ServicePolicy},
 };
 
 use crate::{hits, lab_of, lab_of_limit, refund, request, rules, shown};
@@ -54,7 +54,7 @@ fn a_denied_request_gives_back_only_to_limits_that_count_denied_requests() {
         ("unit: year, requests_per_unit: 10, algorithm: token_bucket", 0),
         ("unit: week, requests_per_unit: 10, algorithm: sliding_window_log, count_denied: true", 6),
     ] {
-        let lab = lab_of(&Application::of_rules(two_limits(a, b)));
+        let lab = lab_of(&ServicePolicy::of_rules(two_limits(a, b)));
         let left = || lab.ask(&hits("a=1", 0)).statuses[0].remaining;
         lab.ask(&request(&["b=1"]));
         lab.ask(&hits("a=1", 10));
@@ -81,7 +81,7 @@ fn a_refund_is_over_while_more_is_counted_than_the_limit_allows() {
     let b = "unit: hour, requests_per_unit: 5, algorithm: fixed_window";
     let of = |requests: u32| {
         let a = format!("unit: hour, requests_per_unit: {requests}, algorithm: fixed_window");
-        Application::of_rules(two_limits(&a, b))
+        ServicePolicy::of_rules(two_limits(&a, b))
     };
     let lab = lab_of(&of(10));
     lab.ask(&hits("a=1", 8));

@@ -8,17 +8,17 @@ use std::{
 use ratelimit_limiter::{
     Nanos,
     application::ServiceError,
-    policy::{Application, application::StoreSettings},
+    application::{ServicePolicy, StoreSettings},
 };
 
 use crate::{hits, lab_of, refund, request, rules, shown, stops::StopsAtEnd};
 
 /// Rules of which `user` is always the same, and others come and go with the generation.
-fn policy(generation: usize) -> Application {
+fn policy(generation: usize) -> ServicePolicy {
     let others: String = (0..generation % 7)
         .map(|n| format!("  - {{key: other{n}, rate_limit: {{algorithm: token_bucket, unit: hour, requests_per_unit: {}}}}}\n", n + 1))
         .collect();
-    Application::of_rules(rules(&format!(
+    ServicePolicy::of_rules(rules(&format!(
         "domain: d\ndescriptors:\n{others}  - {{key: user, rate_limit: {{unit: year, requests_per_unit: 4000000000}}}}\n  \
          - {{key: bucket, rate_limit: {{algorithm: token_bucket, unit: year, requests_per_unit: 100000000}}}}\n"
     )))
@@ -26,7 +26,7 @@ fn policy(generation: usize) -> Application {
 
 #[test]
 fn a_thousand_reloads_fail_no_request_and_lose_no_count() {
-    let policies: Vec<Application> = (0..7).map(policy).collect();
+    let policies: Vec<ServicePolicy> = (0..7).map(policy).collect();
     let lab = lab_of(&policies[0]);
     let is_done = AtomicBool::new(false);
     let count = |worker: usize| {
@@ -62,7 +62,7 @@ fn a_thousand_reloads_fail_no_request_and_lose_no_count() {
 
 #[test]
 fn counts_belong_to_domain_entries_and_window_whichever_rule_applies() {
-    let of = |rule: &str| Application::of_rules(rules(&format!("domain: d\ndescriptors: [{rule}]")));
+    let of = |rule: &str| ServicePolicy::of_rules(rules(&format!("domain: d\ndescriptors: [{rule}]")));
     let lab = lab_of(&of("{key: user, rate_limit: {unit: hour, requests_per_unit: 10}}"));
     lab.ask(&hits("user=1", 4));
     let asked = |rule: &str| {
@@ -76,7 +76,7 @@ fn counts_belong_to_domain_entries_and_window_whichever_rule_applies() {
     let mut other = hits("user=1", 0);
     other.domain = "e".to_owned();
     lab.service
-        .reload(&Application::of_rules(rules(
+        .reload(&ServicePolicy::of_rules(rules(
             "domain: e\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 9}}]",
         )))
         .unwrap();
@@ -87,7 +87,7 @@ fn counts_belong_to_domain_entries_and_window_whichever_rule_applies() {
 #[test]
 fn a_sliding_counter_goes_on_with_its_count_whatever_the_numbers_are() {
     let of = |requests: u64| {
-        Application::of_rules(rules(&format!(
+        ServicePolicy::of_rules(rules(&format!(
             "domain: d\ndescriptors: [{{key: user, rate_limit: {{algorithm: sliding_window_counter, unit: day, \
              requests_per_unit: {requests}}}}}]"
         )))
@@ -127,7 +127,7 @@ fn a_sliding_counter_goes_on_with_its_count_whatever_the_numbers_are() {
 #[test]
 fn a_bucket_that_shrinks_is_no_emptier_than_empty() {
     let of = |burst: u32| {
-        Application::of_rules(rules(&format!(
+        ServicePolicy::of_rules(rules(&format!(
             "domain: d\ndescriptors: [{{key: user, rate_limit: {{algorithm: token_bucket, unit: second, requests_per_unit: 1, \
              burst: {burst}}}}}]"
         )))
@@ -141,7 +141,7 @@ fn a_bucket_that_shrinks_is_no_emptier_than_empty() {
 #[test]
 fn another_store_takes_a_restart() {
     let lab = lab_of(&policy(1));
-    let other = Application { store: StoreSettings { max_keys: 5, state_file: None }, ..policy(2) };
+    let other = ServicePolicy { store: StoreSettings { max_keys: 5, state_file: None }, ..policy(2) };
     let error = lab.service.reload(&other).unwrap_err();
     assert!(error == ServiceError::StoreChanged && error.to_string().contains("restart"));
     // The old rules stay.
@@ -156,7 +156,7 @@ fn what_a_limit_that_can_be_overrun_counts_survives_a_reload_beside_others_of_it
             let limit = |amount: u32| {
                 format!("{{algorithm: {algorithm}, overrun: true, unit: day, requests_per_unit: {amount}}}")
             };
-            Application::of_rules(rules(&format!(
+            ServicePolicy::of_rules(rules(&format!(
                 "domain: d\ndescriptors:\n  - {{key: few, rate_limit: {}}}\n  - {{key: many, rate_limit: {}}}\n{more}",
                 limit(10),
                 limit(1_000),

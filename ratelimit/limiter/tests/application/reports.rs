@@ -2,8 +2,8 @@
 
 use ratelimit_limiter::{
     Nanos,
+    application::ServicePolicy,
     application::{RequestError, TimeUnit},
-    policy::Application,
 };
 
 use crate::{hits, lab, lab_of_limit, read_rules, request, rules, shown, with_limit};
@@ -41,7 +41,7 @@ descriptors:
 #[test]
 fn the_limit_of_a_rule_can_be_raised_and_lowered_after_it_was_exceeded() {
     let policy = |limit: u32| {
-        Application::of_rules(rules(&format!(
+        ServicePolicy::of_rules(rules(&format!(
             "domain: d\ndescriptors: [{{key: user, rate_limit: {{unit: hour, requests_per_unit: {limit}}}}}]"
         )))
     };

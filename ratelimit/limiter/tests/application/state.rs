@@ -5,8 +5,8 @@ use std::{fs, path::Path, sync::Arc};
 use ratelimit_limiter::{
     Nanos,
     application::Service,
+    application::{ServicePolicy, StoreSettings},
     clock::FakeClock,
-    policy::{Application, application::StoreSettings},
 };
 use tempfile::TempDir;
 
@@ -24,13 +24,13 @@ descriptors:
 ";
 const KEYS: [&str; 6] = ["week", "second", "bucket", "log", "counter", "wide"];
 
-fn policy(path: &Path, max_keys: u64) -> Application {
+fn policy(path: &Path, max_keys: u64) -> ServicePolicy {
     policy_of(RULES, path, max_keys)
 }
 
-fn policy_of(content: &str, path: &Path, max_keys: u64) -> Application {
+fn policy_of(content: &str, path: &Path, max_keys: u64) -> ServicePolicy {
     let store = StoreSettings { max_keys, state_file: Some(path.to_owned()) };
-    Application { store, ..Application::of_rules(rules(content)) }
+    ServicePolicy { store, ..ServicePolicy::of_rules(rules(content)) }
 }
 
 /// A service that starts at a time with what a file holds.
@@ -38,7 +38,7 @@ fn start(path: &Path, max_keys: u64, now: Nanos) -> Lab {
     start_with(&policy(path, max_keys), now)
 }
 
-fn start_with(policy: &Application, now: Nanos) -> Lab {
+fn start_with(policy: &ServicePolicy, now: Nanos) -> Lab {
     let clock = FakeClock::new(now);
     let service = Service::with_clock(policy, Arc::new(clock.clone())).unwrap();
     Lab { service, clock }

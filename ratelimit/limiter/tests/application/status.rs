@@ -68,7 +68,7 @@ fn of_many_rules_those_that_denied_most_are_told_in_their_order() {
         "domain: d\ndescriptors:\n  - {{key: {}, rate_limit: {{unlimited: true}}}}\n",
         "k".repeat(4_000)
     );
-    lab.service.reload(&ratelimit_limiter::policy::Application::of_rules(rules(&long))).unwrap();
+    lab.service.reload(&ratelimit_limiter::application::ServicePolicy::of_rules(rules(&long))).unwrap();
     let told = lab.service.status(1).rules.remove(0).rule;
     assert!(told.len() < 200 && told.ends_with("..."), "{told}");
 }

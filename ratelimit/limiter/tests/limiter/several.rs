@@ -173,3 +173,19 @@ fn what_threads_charge_in_vain_is_given_back() {
         assert_eq!(left(&limiter, "key"), [before[0] - 500, 0], "{small} {large}");
     }
 }
+
+#[test]
+fn refunds_give_back_what_was_taken_and_no_more() {
+    for [small, large] in SMALL_AND_LARGE {
+        let (limiter, _clock) = limiter([rule("small", small), rule("large", large)], 1000);
+        let full = left(&limiter, "key");
+        assert!(limiter.check("key", 2).allowed());
+        assert!(!limiter.check("key", 1).allowed(), "{small}");
+        limiter.refund("key", 1);
+        assert!(limiter.check("key", 1).allowed(), "{small}");
+        limiter.refund("key", 10);
+        assert_eq!(left(&limiter, "key"), full, "{small}, {large}");
+        limiter.refund_each(&[limiter.ask(0, "other", 1).unwrap()]);
+        assert_eq!(left(&limiter, "other"), full, "{small}, {large}");
+    }
+}

@@ -5,7 +5,10 @@ use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, request::Parts};
 
 use super::{
-    super::{serving::PeerAddress, state::State},
+    super::{
+        serving::PeerAddress,
+        state::{State, answering},
+    },
     Problem,
     facts::Shown,
     no_store, problem,
@@ -19,7 +22,7 @@ use crate::{
 /// 200 with the headers of the decision, or the configured status with a problem. Whatever body comes is left unread.
 pub fn answer(state: &State, PeerAddress(peer): PeerAddress, head: &Parts) -> Result<Response, Problem> {
     let in_force = state.in_force();
-    let settings = in_force.settings();
+    let settings = answering(&in_force);
     let auth = settings.auth.as_ref().ok_or_else(|| {
         Problem::new(
             StatusCode::NOT_FOUND,

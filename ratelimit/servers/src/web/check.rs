@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize, Serializer, de::IgnoredAny, ser::SerializeSt
 use smallvec::SmallVec;
 
 use super::{
-    super::{limits, state::State},
+    super::{
+        limits,
+        state::{State, answering},
+    },
     JSON, Problem,
     costs::Cost,
     no_store, problem, text, with,
@@ -77,7 +80,7 @@ pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
     };
     let in_force = state.in_force();
     let response = question.judge(&in_force).map_err(Problem::bad)?;
-    let (members, headers) = (Members(&response), answers::of_http(&response, in_force.settings().headers));
+    let (members, headers) = (Members(&response), answers::of_http(&response, answering(&in_force).headers));
     Ok(if response.allowed() {
         with(StatusCode::OK, headers, JSON, answers::json(&members))
     } else {

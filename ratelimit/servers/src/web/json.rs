@@ -11,7 +11,7 @@ use super::{
     super::{
         convert,
         proto::{DESCRIPTORS, wire::envoy::service::ratelimit::v3::RateLimitRequest},
-        state::State,
+        state::{State, answering},
     },
     JSON, Problem, costs,
     distinct::Distinct,
@@ -40,7 +40,7 @@ pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
     let request = convert::request(request).map_err(|error| Problem::bad(error).counted(state))?;
     let in_force = state.in_force();
     let response = in_force.decide(&request).map_err(Problem::bad)?;
-    let headers = in_force.settings().headers;
+    let headers = answering(&in_force).headers;
     let message = convert::response(&request, &response, headers);
     let mut written = DynamicMessage::new(messages.response.clone());
     written.transcode_from(&message).map_err(internal)?;

@@ -15,7 +15,7 @@ pub use self::problem::Problem;
 use super::{
     limits,
     serving::{Metered, PeerAddress},
-    state::State,
+    state::{State, answering},
     unjudged::{self, Unjudged},
 };
 use crate::answers::NO_STORE;
@@ -113,8 +113,7 @@ fn denied_unjudged(state: &State, route: Route, why: Unjudged) -> Response {
 /// they get an error for.
 fn no_answer(state: &State, route: Route, why: Unjudged) -> Response {
     let in_force = state.in_force();
-    let settings = in_force.settings();
-    if settings.shadow_mode {
+    if in_force.shadow_mode() {
         let body = match route {
             Route::Json => r#"{"overallCode":"OK"}"#,
             Route::Check => r#"{"allowed":true,"soft":false,"descriptors":[]}"#,
@@ -122,7 +121,7 @@ fn no_answer(state: &State, route: Route, why: Unjudged) -> Response {
         };
         return with(StatusCode::OK, no_store(), JSON, body.into());
     }
-    let of_auth = settings.auth.as_ref().filter(|_| matches!(route, Route::Auth));
+    let of_auth = answering(&in_force).auth.as_ref().filter(|_| matches!(route, Route::Auth));
     let status = of_auth.and_then(|auth| StatusCode::from_u16(auth.deny_status).ok());
     Problem::new(status.unwrap_or(StatusCode::TOO_MANY_REQUESTS), why).into_response()
 }

@@ -61,7 +61,8 @@ impl Side {
         let directory = tempfile::tempdir().unwrap();
         let application = application(&directory, limit);
         let clock = FakeClock::new(ratelimit::limiter::Nanos::from_secs(1_700_000_000));
-        let service = Arc::new(Service::with_clock(&application, Arc::new(clock.clone())).unwrap());
+        let service =
+            Arc::new(Service::with_clock(&application.service_policy(), Arc::new(clock.clone())).unwrap());
         let servers = Servers::start(&application, Arc::clone(&service)).unwrap();
         let limiter = Limiter::builder().rule(Rule::new("client", spec(&application))).clock(clock);
         let by_address = ClientAddress { trusted_hops: 1, ..ClientAddress::default() };

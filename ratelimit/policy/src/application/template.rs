@@ -3,7 +3,7 @@
 use std::{borrow::Cow, net::IpAddr, str::FromStr};
 
 use super::target;
-use crate::policy::Prefix;
+use crate::Prefix;
 
 /// The address of all clients together that can't be told apart.
 pub const UNKNOWN_CLIENT: &str = "unknown";
