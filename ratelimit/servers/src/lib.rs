@@ -201,7 +201,7 @@ impl Servers {
     }
 
     fn open(&mut self, Bound(listeners): Bound, phase: &watch::Receiver<Phase>) {
-        let Some(runtime) = &self.runtime else { return };
+        let Some(runtime) = self.runtime.as_ref().map(|runtime| runtime.handle().clone()) else { return };
         let _inside = runtime.enter();
         let grpc = RateLimitHandler::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
         let http = RateLimitHandler::Http(Arc::clone(&self.state));
@@ -210,32 +210,33 @@ impl Servers {
             warn!("no `application.listen`: nobody can ask about requests");
         }
         for (protocol, listener) in listeners {
-            let (name, handler, addresses) = match protocol {
-                Protocol::Grpc => ("gRPC", &grpc, &mut self.addresses.grpc),
-                Protocol::Http => ("HTTP", &http, &mut self.addresses.http),
+            self.note(protocol, &listener);
+            let handler = match protocol {
+                Protocol::Grpc => grpc.clone(),
+                Protocol::Http => http.clone(),
             };
-            let (address, tls) = (listener.address().clone(), listener.certificates().is_some());
-            info!(%address, protocol = name, tls, "answering");
-            self.listeners.push(ListenerStatus {
-                protocol: name.to_ascii_lowercase(),
-                address: address.to_string(),
-                tls,
-            });
-            addresses.push(address.clone());
-            self.certificates.extend(listener.certificates().cloned());
-            let endpoint = Endpoint {
-                handler: handler.clone(),
-                bounds: protocol.bounds(),
-                budget: Arc::clone(&budget),
-                phase: phase.clone(),
-            };
-            let run = listener.run(Arc::clone(&self.room), endpoint);
+            let (bounds, budget, phase) = (protocol.bounds(), Arc::clone(&budget), phase.clone());
+            let endpoint = Endpoint { handler, bounds, budget, phase };
+            let (address, run) = (listener.address().clone(), listener.run(Arc::clone(&self.room), endpoint));
             self.running.push(runtime.spawn(async move {
                 if let Err(error) = run.await {
                     warn!(%address, "can't take connections: {error}");
                 }
             }));
         }
+    }
+
+    fn note(&mut self, protocol: Protocol, listener: &Listener) {
+        let (name, addresses) = match protocol {
+            Protocol::Grpc => ("gRPC", &mut self.addresses.grpc),
+            Protocol::Http => ("HTTP", &mut self.addresses.http),
+        };
+        let (address, tls) = (listener.address(), listener.certificates().is_some());
+        info!(%address, protocol = name, tls, "answering");
+        addresses.push(address.clone());
+        let (protocol, address) = (name.to_ascii_lowercase(), address.to_string());
+        self.listeners.push(ListenerStatus { protocol, address, tls });
+        self.certificates.extend(listener.certificates().cloned());
     }
 
     /// Where they listen.
