@@ -62,6 +62,8 @@ impl Dimension {
 
 /// The tables of one generation.
 pub trait Tables {
+    /// Whether some rule has a condition on a dimension.
+    fn asks(&self, dimension: Dimension) -> bool;
     /// The set in a row of a dimension's table; all rules if no rule has a condition on this dimension.
     fn row(&self, dimension: Dimension, row: u64) -> u64;
     /// The rules whose condition on the source address this one satisfies.
@@ -74,21 +76,31 @@ pub trait Tables {
 #[inline(always)]
 pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 {
     let [outer, inner] = packet.vlans;
-    let vlans = tables.row(Dimension::Vlan, outer) | tables.row(Dimension::Vlan, inner);
-    tables.row(Dimension::Kind, packet.source.family * 3 + packet.fragment)
-        & tables.row(Dimension::Protocol, packet.protocol)
-        & tables.row(Dimension::SourcePort, packet.source_port)
-        & tables.row(Dimension::DestinationPort, packet.destination_port)
-        & tables.row(Dimension::TcpFlags, packet.tcp_flags)
-        & tables.row(Dimension::IcmpType, packet.icmp_type)
-        & vlans
-        & matching_source(tables, &packet.source, wire_length)
-        & tables.destination(&packet.destination)
+    let mut rules = matching_source(tables, &packet.source, wire_length);
+    // One after the other, since few dimensions are asked about: so nothing has to be kept of the others.
+    let mut ask = |dimension, row| {
+        if tables.asks(dimension) {
+            rules &= tables.row(dimension, row);
+        }
+    };
+    ask(Dimension::Kind, packet.source.family * 3 + packet.fragment);
+    ask(Dimension::Protocol, packet.protocol);
+    ask(Dimension::SourcePort, packet.source_port);
+    ask(Dimension::DestinationPort, packet.destination_port);
+    ask(Dimension::TcpFlags, packet.tcp_flags);
+    ask(Dimension::IcmpType, packet.icmp_type);
+    if tables.asks(Dimension::Vlan) {
+        rules &= tables.row(Dimension::Vlan, outer) | tables.row(Dimension::Vlan, inner);
+    }
+    rules & tables.destination(&packet.destination)
 }
 
 /// The same where no rule asks for more than the source address and the length.
 #[inline(always)]
 pub fn matching_source(tables: &impl Tables, source: &Address, wire_length: u64) -> u64 {
-    tables.row(Dimension::Length, if wire_length < 65_535 { wire_length } else { 65_535 })
-        & tables.source(source)
+    let rules = tables.source(source);
+    if !tables.asks(Dimension::Length) {
+        return rules;
+    }
+    rules & tables.row(Dimension::Length, if wire_length < 65_535 { wire_length } else { 65_535 })
 }

@@ -16,6 +16,8 @@ pub mod lists;
 #[cfg(feature = "network")]
 pub mod packet;
 #[cfg(feature = "network")]
+pub mod pipeline;
+#[cfg(feature = "network")]
 pub mod sample;
 #[cfg(feature = "network")]
 pub mod sketch;

@@ -10,7 +10,7 @@ use counts::{check_counts, count_bits, most_counted};
 pub use error::LimitError;
 
 use crate::{
-    time::{Nanos, Ticks},
+    time::{Nanos, Now, Ticks},
     wide::{self, Divisor},
 };
 
@@ -165,9 +165,11 @@ pub struct Limit {
     pub(crate) window: Divisor,
     /// How far into a period the table was made, in nanoseconds.
     pub(crate) phase: Nanos,
+    /// Until when no time in a state of this limit can have wrapped.
+    plain_until: Nanos,
 }
 
-const _: () = assert!(size_of::<Limit>() == 80);
+const _: () = assert!(size_of::<Limit>() == 88);
 
 /// By how much a clock may step back without admitting anything extra, at any time.
 const HOUR: Ticks = Nanos::from_secs(3_600).to_ticks();
@@ -195,7 +197,7 @@ impl LimitSpec {
             return Err(LimitError::BurstTooLong { most: most.min(u128::from(u64::MAX)) as u64 });
         }
         self.check_debt(full)?;
-        Ok(Limit {
+        let limit = Limit {
             kind,
             count_bits,
             count_denied: self.count_denied.into(),
@@ -209,7 +211,9 @@ impl LimitSpec {
             unit_fraction,
             window: Divisor::new(self.rate.per.0),
             phase: Nanos(0),
-        })
+            plain_until: Nanos(0),
+        };
+        Ok(Limit { plain_until: Now::plain_until(limit.furthest()), ..limit })
     }
 
     fn check(&self, place: Place) -> Result<(), LimitError> {
@@ -373,10 +377,42 @@ impl Limit {
         Ticks(self.far_of_windows().0.saturating_add(self.most_time().0))
     }
 
+    /// How far ahead any time in a state of this limit can lie.
+    const fn furthest(&self) -> Ticks {
+        match self.kind {
+            Kind::ArrivalTime | Kind::Log => self.far(),
+            Kind::Interval => self.far_of_intervals(),
+            Kind::Window | Kind::SlidingCounter | Kind::WideSlidingCounter => self.far_of_windows(),
+        }
+    }
+
+    /// How far `time`, of a state whose times lie at most `far` ahead, lies ahead of `base`: see [`Now::ahead_of`]. In the
+    /// first years that is a subtraction.
+    #[inline(always)]
+    pub(crate) fn ahead_of(&self, now: Now, base: Ticks, time: Ticks, far: impl FnOnce() -> Ticks) -> Ticks {
+        if now.0 < self.plain_until {
+            return Ticks(time.0.saturating_sub(base.0));
+        }
+        now.ahead_of(base, time, far())
+    }
+
+    /// The later of the present and `time`, of a state whose times lie no further ahead than [`Self::far`].
+    #[inline(always)]
+    pub(crate) fn later(&self, now: Now, time: Ticks) -> Ticks {
+        let present = now.ticks();
+        if now.0 >= self.plain_until {
+            return Ticks(present.0.wrapping_add(now.ahead(time, self.far()).0));
+        }
+        if time.0 > present.0 { time } else { present }
+    }
+
     /// The time that `cost` units take at the rate, rounded down to a tick. `cost` must not exceed the capacity, unless the
     /// limit can be overrun: then it is at most the time of all that can be used.
     #[inline(always)]
     pub(crate) fn time_of(&self, cost: u32) -> Ticks {
+        if cost == 1 {
+            return self.unit;
+        }
         if self.overruns() {
             return self.time_of_any(cost);
         }

@@ -11,6 +11,7 @@
 mod link;
 mod network;
 mod number;
+mod plain;
 mod transport;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,6 +20,7 @@ use self::network::{read_v4, read_v6};
 pub use self::{
     link::{LEAST_MTU, Link, Linked, MOST_PACKETS, outer_length, packets_in, read_link},
     network::Chain,
+    plain::parse_plain,
 };
 use crate::verifier::opaque;
 

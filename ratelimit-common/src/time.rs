@@ -90,10 +90,14 @@ impl Now {
     #[inline(always)]
     pub const fn ahead_of(self, base: Ticks, later: Ticks, far: Ticks) -> Ticks {
         let distance = later.0.wrapping_sub(base.0);
-        // Neither `base` nor what lies ahead of it can have wrapped yet.
-        let is_plain = self.0.0 < WRAP.saturating_sub(far.0 >> (Ticks::SHIFT - 1));
-        let reach = if is_plain { u64::MAX - base.0 } else { far.0 };
+        let reach = if self.0.0 < Self::plain_until(far).0 { u64::MAX - base.0 } else { far.0 };
         Ticks(if distance <= reach { distance } else { 0 })
+    }
+
+    /// Until when neither times somewhat after the present nor what lies ahead of them by `far` can have wrapped.
+    #[inline(always)]
+    pub(crate) const fn plain_until(far: Ticks) -> Nanos {
+        Nanos(WRAP.saturating_sub(far.0 >> (Ticks::SHIFT - 1)))
     }
 
     /// How far `time` lies ahead of the present, or zero if it does not.
@@ -123,8 +127,16 @@ impl Now {
     #[must_use]
     #[inline(always)]
     pub const fn plus(self, length: Ticks) -> Ticks {
-        let sum = self.ticks().0.wrapping_add(length.0);
-        Ticks(if sum >= crate::table::BUSY { crate::table::BUSY - 1 } else { sum })
+        Ticks(Ticks(self.ticks().0.wrapping_add(length.0)).as_state())
+    }
+}
+
+impl Ticks {
+    /// A time as a state keeps it: always below the reserved [`crate::table::BUSY`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn as_state(self) -> u64 {
+        if self.0 >= crate::table::BUSY { crate::table::BUSY - 1 } else { self.0 }
     }
 }
 

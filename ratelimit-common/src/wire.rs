@@ -4,10 +4,11 @@
 
 use crate::{
     limit::Limit,
-    packet::{Flag, Packet, Ports},
+    packet::{Flag, Link, Packet, Ports},
+    pipeline::Way,
     sample::Sampler,
     sketch,
-    table::{SLOTS, Secret, Tag},
+    table::{Key, Keyed, SLOTS, Secret, Tag},
 };
 
 /// The most rules that a packet can match: the bits of a word.
@@ -99,7 +100,19 @@ impl Reason {
     #[must_use]
     #[inline(always)]
     pub const fn of(number: u64) -> Option<Self> {
-        if number < Self::ALL.len() as u64 { Some(Self::ALL[number as usize]) } else { None }
+        Some(match number {
+            0 => Self::Passed,
+            1 => Self::Limited,
+            2 => Self::NotIp,
+            3 => Self::Allowed,
+            4 => Self::NeighbourDiscovery,
+            5 => Self::Malformed,
+            6 => Self::MalformedDropped,
+            7 => Self::Denied,
+            8 => Self::Banned,
+            9 => Self::Reverted,
+            _ => return None,
+        })
     }
 
     /// Of a frame without addresses: it passes, unless it hides something, see [`crate::packet::NotIp::hides`].
@@ -225,7 +238,7 @@ pub struct Globals {
     pub drop_malformed: u32,
     /// 1 if an observing rule has several parts.
     pub observes_groups: u32,
-    /// 1 for dry runs and tests: time comes from a map, and what was found in the packet goes into one.
+    /// [`DRY_RUN`], [`TEST_CLOCK`], or 0 if packets are judged for good.
     pub dry_run: u32,
     /// If not zero, each packet counts as one from a source drawn at random among so many, for benchmarks.
     pub random_sources: u32,
@@ -243,7 +256,34 @@ pub struct Globals {
     pub link: u32,
     /// 1 if a frame may stand for several packets: see [`crate::packet::packets_in`].
     pub joins: u32,
+    /// 1 if every rule limits packets by arrival times.
+    pub is_by_arrival: u32,
+    /// The way that packets go first: see [`crate::pipeline::Way`].
+    pub way: u32,
 }
+
+impl Globals {
+    /// The same, with what follows from the others about the ways that packets go.
+    #[must_use]
+    pub const fn with_ways(mut self) -> Self {
+        let is_unusual = self.link != Link::Ethernet as u32 || self.joins != 0 || self.is_on_trial != 0;
+        let is_simple = self.rules <= 1 && self.classifies == 0 && self.reads_whole == 0;
+        self.way = match (is_unusual || self.dry_run == DRY_RUN, self.is_by_arrival != 0, is_simple) {
+            (true, _, _) => Way::Long,
+            (_, true, true) => Way::SimpleByArrival,
+            (_, false, true) => Way::Simple,
+            (_, true, false) => Way::AnyByArrival,
+            (_, false, false) => Way::Any,
+        } as u32;
+        self
+    }
+}
+
+/// In [`Globals::dry_run`]: time and length come from a map, and what was found in the packet goes into one.
+pub const DRY_RUN: u32 = 1;
+
+/// In [`Globals::dry_run`]: the time comes from a map, and all else is as without.
+pub const TEST_CLOCK: u32 = 2;
 
 /// What of a packet of one IP version makes a rule's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -255,8 +295,8 @@ pub struct KeyMask {
     pub destination: [u64; 2],
     /// The bits that count of ports and protocol: see [`Ports`].
     pub ports: u64,
-    /// The address family in the tag: 0 for both where they share buckets.
-    pub family: u64,
+    /// What all its keys have in common: the tag, with the address family unless both share buckets.
+    pub keyed: Keyed,
     /// 1 if all of that does not fit 64 bits, and is hashed.
     pub is_hashed: u32,
     /// Else by how much the destination's first bits are shifted to lie behind the source's.
@@ -264,6 +304,13 @@ pub struct KeyMask {
 }
 
 impl KeyMask {
+    /// The key of what a packet is from, where it goes to, and its ports.
+    #[must_use]
+    #[inline(always)]
+    pub const fn key(&self, secret: &Secret, source: [u64; 2], destination: [u64; 2], ports: Ports) -> Key {
+        secret.key_under(&self.keyed, self.identity(secret, source, destination, ports))
+    }
+
     /// What of a packet makes the key, as one number. Different keys have different numbers if they fit 64 bits.
     #[must_use]
     #[inline(always)]
@@ -321,13 +368,6 @@ pub const TAKES_BYTES: u32 = 1;
 pub const TAKES_ONE: u32 = 2;
 
 impl Rule {
-    /// The tag of its buckets for a family.
-    #[must_use]
-    #[inline(always)]
-    pub const fn tag(&self, family: Flag) -> Tag {
-        Self::tag_of(self.number, family)
-    }
-
     /// The tag of the buckets of the rule with this number.
     #[must_use]
     #[inline(always)]
@@ -371,8 +411,8 @@ const _: () = {
     assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);
     assert!(size_of::<Secret>() == 32);
-    assert!(size_of::<Globals>() == 168);
-    assert!(size_of::<KeyMask>() == 56);
-    assert!(size_of::<Rule>() == 80 + 2 * 56 + 64);
+    assert!(size_of::<Globals>() == 176);
+    assert!(size_of::<KeyMask>() == 64);
+    assert!(size_of::<Rule>() == 88 + 2 * 64 + 64);
     assert!(size_of::<DryRun>() == 40 + size_of::<Packet>());
 };

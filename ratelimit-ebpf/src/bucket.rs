@@ -5,15 +5,15 @@ use ratelimit_common::{
     table::{self, Attempt, Request},
     time::{Nanos, Now},
     verifier::opaque,
-    wire::{KeyMask, Rule, TAKES_BYTES, TAKES_ONE},
+    wire::{Rule, TAKES_BYTES, TAKES_ONE},
 };
 
 use crate::{
-    bench, clock,
+    clock,
     globals::{self, globals},
     size::Size,
     stats,
-    table::{Buckets, first_set},
+    table::Buckets,
     walk::{self, GO_ON, STOP, Turn},
 };
 
@@ -28,19 +28,16 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Of no packet.
-    pub const EMPTY: Self = Self {
-        source: [0; 2],
-        destination: [0; 2],
-        ports: Ports(0),
-        now: Now(Nanos(0)),
-        size: Size::NOTHING,
-    };
+    /// Of a packet of which nothing is known but its size.
+    #[inline(always)]
+    pub const fn of_size(size: Size) -> Self {
+        Self { source: [0; 2], destination: [0; 2], ports: Ports(0), now: Now(Nanos(0)), size }
+    }
 
     /// Notes what the packet says; the time and its size are noted elsewhere.
     #[inline(always)]
-    pub fn describe(&mut self, packet: &Packet) {
-        self.source = bench::source(packet.source.bits);
+    pub fn describe(&mut self, packet: &Packet, source: [u64; 2]) {
+        self.source = source;
         self.destination = packet.destination.bits;
         self.ports = packet.ports();
     }
@@ -79,46 +76,8 @@ impl Subject {
     #[inline(always)]
     fn request_for<'l>(&self, rule: &'l Rule, cost: u32) -> Request<'l> {
         let mask = globals::key_mask(rule, self.ports.family());
-        let key = globals().secret.key(rule.tag(mask.family), self.identity(mask));
+        let key = mask.key(&globals().secret, self.source, self.destination, self.ports);
         Request { key, limit: &rule.limit, now: self.now, cost }
-    }
-
-    /// What of the packet makes the key, as one number; see [`KeyMask`].
-    #[inline(always)]
-    fn identity(&self, mask: &KeyMask) -> u64 {
-        mask.identity(&globals().secret, self.source, self.destination, self.ports)
-    }
-}
-
-/// Charges the bucket of a rule, in the shortest way there is for one that lies in its first set and that nobody else is
-/// at.
-#[inline(always)]
-pub fn charge_first(subject: &Subject, index: u64) -> bool {
-    match try_first(subject, index) {
-        DISTURBED => charge(subject, index),
-        answer => answer == ALLOWED,
-    }
-}
-
-/// A function of its own, so that what comes after it has its stack.
-#[inline(never)]
-extern "C" fn try_first(subject: &Subject, index: u64) -> u64 {
-    let rule = globals::rule(index);
-    // Twice the same: what one packet takes is known beforehand, what its bytes take must be multiplied.
-    if globals().joins == 0 && rule.takes != TAKES_BYTES {
-        charge_in_first(&subject.request_for(rule, 1))
-    } else {
-        charge_in_first(&subject.request(rule))
-    }
-}
-
-#[inline(always)]
-fn charge_in_first(request: &Request<'_>) -> u64 {
-    let Some(set) = first_set(&request.key) else { return DISTURBED };
-    match table::charge_in_first(set, request) {
-        Some(Attempt::Done { allowed: true, .. }) => ALLOWED,
-        Some(Attempt::Done { allowed: false, .. }) => DENIED,
-        _ => DISTURBED,
     }
 }
 

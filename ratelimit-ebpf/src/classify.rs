@@ -44,10 +44,12 @@ pub struct Maps;
 
 impl Tables for Maps {
     #[inline(always)]
+    fn asks(&self, dimension: Dimension) -> bool {
+        globals().dimensions & dimension.bit() != 0
+    }
+
+    #[inline(always)]
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
-        if globals().dimensions & dimension.bit() == 0 {
-            return globals().rules;
-        }
         let table = match dimension {
             Dimension::Protocol => &PROTOCOL,
             Dimension::SourcePort => &SOURCE_PORT,
@@ -90,6 +92,42 @@ impl Tables for Maps {
         };
         found.copied().unwrap_or(any)
     }
+}
+
+/// [`Tables::source`] as a call of its own, because the keys of tries need stack.
+#[inline(always)]
+pub fn of_source(address: &Address) -> u64 {
+    let any = globals().any_address[0];
+    if any == globals().rules {
+        any
+    } else {
+        rules_of_source(address.bits[0], address.bits[1], address.family)
+    }
+}
+
+/// [`Tables::destination`] likewise.
+#[inline(always)]
+pub fn of_destination(address: &Address) -> u64 {
+    let any = globals().any_address[1];
+    if any == globals().rules {
+        any
+    } else {
+        rules_of_destination(address.bits[0], address.bits[1], address.family)
+    }
+}
+
+// With symbols, so that they are verified once. They take and return plain numbers.
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn rules_of_source(high: u64, low: u64, family: u64) -> u64 {
+    Maps.source(&Address { bits: [high, low], family })
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn rules_of_destination(high: u64, low: u64, family: u64) -> u64 {
+    Maps.destination(&Address { bits: [high, low], family })
 }
 
 /// The trie's key of a whole IPv4 address.

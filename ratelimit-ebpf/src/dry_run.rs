@@ -4,7 +4,7 @@
 use aya_ebpf::{macros::map, maps::Array};
 use ratelimit_common::{
     packet::{self, Packet},
-    wire::{DryRun, Reason},
+    wire::{self, DryRun, Reason},
 };
 
 use crate::globals::globals;
@@ -14,14 +14,17 @@ static DRY_RUN: Array<DryRun> = Array::with_max_entries(1, 0);
 
 #[inline(always)]
 fn value() -> Option<*mut DryRun> {
-    if globals().dry_run == 0 { None } else { DRY_RUN.get_ptr_mut(0) }
+    if globals().dry_run == wire::DRY_RUN { DRY_RUN.get_ptr_mut(0) } else { None }
 }
 
 /// CLOCK_MONOTONIC as the dry run wants it.
 #[inline(always)]
 pub fn clock() -> Option<u64> {
+    if globals().dry_run == 0 {
+        return None;
+    }
     // SAFETY: the map's own memory.
-    value().map(|value| unsafe { (*value).clock })
+    DRY_RUN.get_ptr_mut(0).map(|value| unsafe { (*value).clock })
 }
 
 /// The frame's length as the dry run wants it.

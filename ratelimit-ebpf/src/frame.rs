@@ -15,20 +15,25 @@ use ratelimit_common::{
 
 use crate::{dry_run, globals::globals};
 
-/// The first buffer of a packet, and the length of all. `WHOLE`: whether more than the source address is read, or it begins
-/// otherwise than with an Ethernet header.
-pub struct XdpFrame<const WHOLE: bool> {
+/// The first buffer of a packet, and the length of all. `WHOLE`: whether more than the source address is read. `ANY_LINK`:
+/// whether it may begin otherwise than with an Ethernet header.
+pub struct XdpFrame<const WHOLE: bool, const ANY_LINK: bool = false> {
     context: *mut c_void,
     start: usize,
     end: usize,
     length: u64,
 }
 
-impl<const WHOLE: bool> XdpFrame<WHOLE> {
+impl<const WHOLE: bool, const ANY_LINK: bool> XdpFrame<WHOLE, ANY_LINK> {
     #[inline(always)]
     pub fn new(ctx: &XdpContext) -> Self {
         // SAFETY: the helper takes the program's own context.
-        let length = unsafe { bpf_xdp_get_buff_len(ctx.ctx) };
+        Self::of_length(ctx, unsafe { bpf_xdp_get_buff_len(ctx.ctx) })
+    }
+
+    /// Of which it is known how long it is.
+    #[inline(always)]
+    pub fn of_length(ctx: &XdpContext, length: u64) -> Self {
         Self { context: ctx.as_ptr(), start: ctx.data(), end: ctx.data_end(), length }
     }
 
@@ -39,12 +44,12 @@ impl<const WHOLE: bool> XdpFrame<WHOLE> {
     }
 }
 
-impl<const WHOLE: bool> Frame for XdpFrame<WHOLE> {
+impl<const WHOLE: bool, const ANY_LINK: bool> Frame for XdpFrame<WHOLE, ANY_LINK> {
     const IS_READ_WHOLE: bool = WHOLE;
 
     #[inline(always)]
     fn link(&self) -> Link {
-        if WHOLE { Link::of(globals().link) } else { Link::Ethernet }
+        if ANY_LINK { Link::of(globals().link) } else { Link::Ethernet }
     }
 
     #[inline(always)]
@@ -109,7 +114,7 @@ const NO_PLACE: u64 = 1 << 32;
 extern "C" fn read_link(context: *mut xdp_md, packet: *mut Packet) -> u64 {
     // SAFETY: the caller's, or null, which it never is.
     let Some(packet) = (unsafe { packet.as_mut() }) else { return NO_PLACE };
-    match packet::read_link(&XdpFrame::<true>::new(&XdpContext::new(context)), &mut packet.vlans) {
+    match packet::read_link(&XdpFrame::<true, true>::new(&XdpContext::new(context)), &mut packet.vlans) {
         Ok((kind, offset)) => u64::from(kind) << 16 | offset as u64,
         Err(hides) => NO_PLACE | hides,
     }
@@ -123,7 +128,7 @@ extern "C" fn read_packet(context: *mut xdp_md, packet: *mut Packet, place: u64)
     let Some(packet) = (unsafe { packet.as_mut() }) else { return 0 };
     // The mask tells the verifier how far it may be.
     let offset = opaque(place) as usize & 0xff;
-    let frame = XdpFrame::<true>::new(&XdpContext::new(context));
+    let frame = XdpFrame::<true, true>::new(&XdpContext::new(context));
     packet::read_packet(&frame, (place >> 16) as u16, offset, packet).into()
 }
 
@@ -133,7 +138,7 @@ extern "C" fn read_packet(context: *mut xdp_md, packet: *mut Packet, place: u64)
 extern "C" fn follow(context: *mut xdp_md, chain: *mut Chain) -> u64 {
     // SAFETY: as above.
     let Some(chain) = (unsafe { chain.as_mut() }) else { return 0 };
-    chain.follow(&XdpFrame::<true>::new(&XdpContext::new(context))).into()
+    chain.follow(&XdpFrame::<true, true>::new(&XdpContext::new(context))).into()
 }
 
 /// The same address, which the compiler must not compute a second time: the verifier would not know that one to be checked.

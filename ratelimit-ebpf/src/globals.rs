@@ -58,6 +58,13 @@ pub fn rule(index: u64) -> &'static Rule {
     unsafe { &*RULES.address().cast::<Rule>().add(index) }
 }
 
+/// The limit at 0.
+#[inline(always)]
+pub fn first_rule() -> &'static Rule {
+    // SAFETY: as above.
+    unsafe { &*RULES.address().cast::<Rule>() }
+}
+
 /// What of a source makes the key of a rule. `family` is 0 or 1.
 #[inline(always)]
 pub fn key_mask(rule: &Rule, family: u64) -> &KeyMask {

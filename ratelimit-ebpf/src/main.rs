@@ -20,6 +20,7 @@ mod meta;
 mod pipeline;
 mod routes;
 mod rules;
+mod short;
 mod sight;
 mod size;
 mod sketch;
@@ -35,17 +36,17 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::debug;
 
-use self::pipeline::Found;
+use self::size::Size;
 
 /// Judges one packet.
 #[xdp(frags)]
 pub fn ratelimit(ctx: XdpContext) -> u32 {
-    let mut found = Found::NOTHING;
-    let reason = pipeline::judge(&ctx, &mut found);
-    let is_sample = stats::count(reason, found.size());
-    sight::look(&ctx, reason, &found, is_sample);
+    let size = Size::of(ctx.ctx);
+    let (reason, outcome) = pipeline::judge(&ctx, size);
+    let is_sample = stats::count(reason, size);
+    sight::look(&ctx, outcome, size, reason.is_drop(), is_sample);
     dry_run::note_reason(reason);
-    debug!(&ctx, "{} bytes: {}", found.size().bytes(), reason.name());
+    debug!(&ctx, "{} bytes: {}", size.bytes(), reason.name());
     if reason.is_drop() { XDP_DROP } else { XDP_PASS }
 }
 

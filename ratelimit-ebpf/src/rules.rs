@@ -7,9 +7,9 @@
 use ratelimit_common::{verifier::opaque, wire::Rule};
 
 use crate::{
-    bucket::{self, Subject},
-    dry_run,
+    bucket, dry_run,
     globals::{self, globals},
+    pipeline::Found,
     stats,
     walk::{self, GO_ON, STOP, index_of},
 };
@@ -17,85 +17,76 @@ use crate::{
 /// No rule denies it.
 pub const NONE: u64 = u64::MAX;
 
-/// Asks, charges and counts. Of the bits of the rules that match those are left that deny, whether they drop or observe.
-/// Returns where the rule is that denies the packet, or [`NONE`].
+/// Asks, charges and counts; notes the bits of those that deny, whether they drop or observe. Returns where the rule is that
+/// denies the packet, or [`NONE`].
 #[inline(always)]
-pub fn denying(subject: &mut Subject, bits: &mut u64) -> u64 {
-    let matching = *bits;
+pub fn denying(found: &mut Found) -> u64 {
+    let matching = found.left;
     if matching == 0 {
         return NONE;
     }
     let enforced = globals().enforced;
-    subject.read_clock();
+    found.subject.read_clock();
     if matching & (matching - 1) == 0 {
-        let index = if globals().rules == 1 { 0 } else { index_of(matching) };
-        let allowed = bucket::charge_first(subject, index);
-        stats::count_rule(globals::rule(index).counters, !allowed, subject.size);
-        if allowed {
-            *bits = 0;
-        } else {
-            dry_run::note_denied(matching);
-        }
-        return if allowed || matching & enforced == 0 { NONE } else { index };
+        return one(found, matching);
     }
-    let mut walk = Walk { subject, left: 0, denied: 0 };
-    if !enforce(&mut walk, matching & enforced) {
-        *bits = walk.denied;
-        return index_of(walk.denied);
+    if !enforce(found, matching & enforced) {
+        return index_of(found.denied);
     }
     let observed = matching & !enforced;
     if observed != 0 {
-        observe_all(&mut walk, observed);
+        observe_all(found, observed);
     }
-    *bits = walk.denied;
     NONE
+}
+
+/// The only rule that matches.
+#[inline(always)]
+fn one(found: &mut Found, bit: u64) -> u64 {
+    let index = if globals().rules == 1 { 0 } else { index_of(bit) };
+    let allowed = bucket::charge(&found.subject, index);
+    stats::count_rule(globals::rule(index).counters, !allowed, found.subject.size);
+    if allowed {
+        return NONE;
+    }
+    found.denied = bit;
+    dry_run::note_denied(bit);
+    if bit & globals().enforced == 0 { NONE } else { index }
 }
 
 /// The rules that drop: asks all, then charges all.
 #[inline(always)]
-fn enforce(walk: &mut Walk<'_>, rules: u64) -> bool {
+fn enforce(found: &mut Found, rules: u64) -> bool {
     if rules == 0 {
         return true;
     }
-    walk.over(rules, ask);
+    found.over(rules, ask);
     let mut done = 0;
-    if walk.denied == 0 {
-        walk.over(rules, take);
-        if walk.denied == 0 {
+    if found.denied == 0 {
+        found.over(rules, take);
+        if found.denied == 0 {
             return true;
         }
-        done = rules & !walk.left;
-        walk.over(done & !walk.denied, give_back);
+        done = rules & !found.left;
+        found.over(done & !found.denied, give_back);
     }
-    walk.over(rules & globals().counts_denied & !done, take_denied);
+    found.over(rules & globals().counts_denied & !done, take_denied);
     false
 }
 
 /// The rules that observe. One with several parts allows a packet only if all of them do, so these are asked first.
 #[inline(always)]
-fn observe_all(walk: &mut Walk<'_>, rules: u64) {
-    walk.denied = 0;
+fn observe_all(found: &mut Found, rules: u64) {
     if globals().observes_groups != 0 {
-        walk.over(rules, ask_group);
+        found.over(rules, ask_group);
     }
-    walk.over(rules, observe);
+    found.over(rules, observe);
 }
 
-/// What a walk over rules carries along.
-struct Walk<'s> {
-    subject: &'s Subject,
-    /// Bits of the rules to come.
-    left: u64,
-    /// Bits of those that deny.
-    denied: u64,
-}
-
-type RuleTurn = for<'s> extern "C" fn(u64, *mut Walk<'s>) -> i64;
-
-impl Walk<'_> {
+impl Found {
     /// Calls `turn` for each of these rules, until it stops.
     #[inline(always)]
-    fn over(&mut self, rules: u64, turn: RuleTurn) {
+    fn over(&mut self, rules: u64, turn: walk::Turn<Self>) {
         self.left = rules;
         if rules != 0 {
             walk::repeat(u64::BITS, turn, self);
@@ -131,76 +122,76 @@ impl Walk<'_> {
     }
 }
 
-extern "C" fn ask(_: u64, walk: *mut Walk<'_>) -> i64 {
-    let walk = walk::carried(walk);
-    let (bit, index, rule) = walk.next();
-    if bucket::ask(walk.subject, index) {
-        return walk.go_on();
+extern "C" fn ask(_: u64, found: *mut Found) -> i64 {
+    let found = walk::carried(found);
+    let (bit, index, rule) = found.next();
+    if bucket::ask(&found.subject, index) {
+        return found.go_on();
     }
-    walk.count_dropped(rule);
-    walk.denied = bit;
+    found.count_dropped(rule);
+    found.denied = bit;
     STOP
 }
 
-extern "C" fn take(_: u64, walk: *mut Walk<'_>) -> i64 {
-    let walk = walk::carried(walk);
-    let (bit, index, rule) = walk.next();
-    if bucket::charge(walk.subject, index) {
-        walk.count_passed(rule);
-        return walk.go_on();
+extern "C" fn take(_: u64, found: *mut Found) -> i64 {
+    let found = walk::carried(found);
+    let (bit, index, rule) = found.next();
+    if bucket::charge(&found.subject, index) {
+        found.count_passed(rule);
+        return found.go_on();
     }
-    walk.count_dropped(rule);
-    walk.denied = bit;
+    found.count_dropped(rule);
+    found.denied = bit;
     STOP
 }
 
-extern "C" fn give_back(_: u64, walk: *mut Walk<'_>) -> i64 {
-    let walk = walk::carried(walk);
-    let (_, index, rule) = walk.next();
+extern "C" fn give_back(_: u64, found: *mut Found) -> i64 {
+    let found = walk::carried(found);
+    let (_, index, rule) = found.next();
     if rule.is_first != 0 {
-        stats::discount_rule(rule.counters, walk.subject.size);
+        stats::discount_rule(rule.counters, found.subject.size);
     }
     if !rule.limit.counts_denied() {
-        bucket::give_back(walk.subject, index);
+        bucket::give_back(&found.subject, index);
     }
-    walk.go_on()
+    found.go_on()
 }
 
-extern "C" fn take_denied(_: u64, walk: *mut Walk<'_>) -> i64 {
-    let walk = walk::carried(walk);
-    let (_, index, _) = walk.next();
-    bucket::charge(walk.subject, index);
-    walk.go_on()
+extern "C" fn take_denied(_: u64, found: *mut Found) -> i64 {
+    let found = walk::carried(found);
+    let (_, index, _) = found.next();
+    bucket::charge(&found.subject, index);
+    found.go_on()
 }
 
-extern "C" fn ask_group(_: u64, walk: *mut Walk<'_>) -> i64 {
-    let walk = walk::carried(walk);
-    let (_, index, rule) = walk.next();
-    if !bucket::ask(walk.subject, index) {
-        walk.denied |= rule.group;
+extern "C" fn ask_group(_: u64, found: *mut Found) -> i64 {
+    let found = walk::carried(found);
+    let (_, index, rule) = found.next();
+    if !bucket::ask(&found.subject, index) {
+        found.denied |= rule.group;
     }
-    walk.go_on()
+    found.go_on()
 }
 
-extern "C" fn observe(_: u64, walk: *mut Walk<'_>) -> i64 {
-    let walk = walk::carried(walk);
-    let (bit, index, rule) = walk.next();
-    if walk.denied & bit != 0 {
+extern "C" fn observe(_: u64, found: *mut Found) -> i64 {
+    let found = walk::carried(found);
+    let (bit, index, rule) = found.next();
+    if found.denied & bit != 0 {
         if rule.is_first != 0 {
-            walk.count_dropped(rule);
+            found.count_dropped(rule);
         }
         if rule.limit.counts_denied() {
-            bucket::charge(walk.subject, index);
+            bucket::charge(&found.subject, index);
         }
-    } else if bucket::charge(walk.subject, index) {
-        walk.count_passed(rule);
+    } else if bucket::charge(&found.subject, index) {
+        found.count_passed(rule);
     } else {
         // Another processor came in between if the first part has counted the packet as passed.
         if rule.is_first == 0 {
-            stats::discount_rule(rule.counters, walk.subject.size);
+            stats::discount_rule(rule.counters, found.subject.size);
         }
-        walk.count_dropped(rule);
-        walk.denied |= rule.group;
+        found.count_dropped(rule);
+        found.denied |= rule.group;
     }
-    walk.go_on()
+    found.go_on()
 }

@@ -12,16 +12,15 @@ use aya_ebpf::{
 };
 use ratelimit_common::{
     packet::Packet,
-    verifier::opaque,
+    pipeline::Outcome,
     wire::{EACH_EVENT, EVENT_BYTES, Event, EventCounters, Reason, Sampled},
 };
 
 use crate::{
     clock, frame,
     globals::{self, globals},
-    pipeline::Found,
     size::Size,
-    sketch, stats, walk,
+    sketch, stats,
 };
 
 #[map]
@@ -34,32 +33,58 @@ static EVENT_COUNTERS: PerCpuArray<EventCounters> = PerCpuArray::with_max_entrie
 #[map]
 static OBSERVED: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(1, 0);
 
-/// Beside the number of a reason: the packet is the sample of its reason that is due.
-const IS_SAMPLE: u64 = 1 << 32;
+/// What is known of a packet that may be looked at more closely, in one number: its outcome, and beside that what it is a
+/// sample of.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Look(u64);
 
-/// Beside the number of a reason: a rule that observes would have dropped it; once it is drawn, it is a sample of these.
-const IS_OBSERVED: u64 = 1 << 33;
+impl Look {
+    /// The packet is the sample of its reason that is due.
+    const IS_SAMPLE: u64 = 1 << 32;
+    /// A rule that observes would have dropped it; once it is drawn, it is a sample of these.
+    const IS_OBSERVED: u64 = 1 << 33;
+    /// The packet could be read.
+    const IS_IP: u64 = 1 << 34;
+    /// From this bit on: how many packets a sample stands for.
+    const WEIGHT: u32 = 40;
 
-/// Beside the number of a reason: the packet could be read.
-const IS_IP: u64 = 1 << 34;
+    #[inline(always)]
+    const fn with(self, flag: u64) -> Self {
+        Self(self.0 | flag)
+    }
 
-/// Beside the number of a reason, from this bit on: how many packets a sample stands for.
-const WEIGHT: u32 = 40;
+    #[inline(always)]
+    const fn is(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    #[inline(always)]
+    const fn outcome(self) -> Outcome {
+        Outcome::from_number(self.0 & u32::MAX as u64)
+    }
+
+    /// How many packets it stands for: 0 if it is no sample of its reason.
+    #[inline(always)]
+    const fn weight(self) -> u64 {
+        self.0 >> Self::WEIGHT
+    }
+}
 
 /// Looks at a packet that has been counted.
 #[inline(always)]
-pub fn look(ctx: &XdpContext, reason: Reason, found: &Found, is_sample: bool) {
+pub fn look(ctx: &XdpContext, outcome: Outcome, size: Size, is_drop: bool, is_sample: bool) {
     if globals().samples == 0 {
         return;
     }
-    let is_observed = found.denied() != 0 && !reason.is_drop();
+    let is_observed = outcome.is_denied() && !is_drop;
     if is_sample || is_observed {
-        let sample = if is_sample { IS_SAMPLE } else { 0 };
-        let observed = if is_observed { IS_OBSERVED } else { 0 };
+        let sample = if is_sample { Look::IS_SAMPLE } else { 0 };
+        let observed = if is_observed { Look::IS_OBSERVED } else { 0 };
         let now = clock::monotonic();
-        let drawn = draw(reason as u64 | sample | observed, now, found.size().packets());
+        let drawn = draw(outcome.number() | sample | observed, now, size.packets());
         if drawn != 0 {
-            look_closely(ctx.as_ptr().cast(), reason as u64 | drawn, found.size().0, found.denied(), now);
+            look_closely(ctx.as_ptr().cast(), outcome.number() | drawn, size.0, now);
         }
     }
 }
@@ -68,12 +93,8 @@ pub fn look(ctx: &XdpContext, reason: Reason, found: &Found, is_sample: bool) {
 #[repr(C)]
 struct Seen {
     now: u64,
-    /// The number of its reason, whether it is about what would have been dropped, whether it
-    /// could be read, and how many packets it stands for.
-    what: u64,
+    look: Look,
     size: Size,
-    /// The bits of the rules that denied it.
-    denied: u64,
     /// The index of its interface.
     interface: u64,
 }
@@ -83,24 +104,26 @@ struct Seen {
 /// Draws it as a sample of its reason, or of what would have been dropped; zero if it is neither.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn draw(what: u64, now: u64, packets: u64) -> u64 {
-    let observed = if what & IS_OBSERVED != 0 && is_observed_sample(now) { IS_OBSERVED } else { 0 };
-    take(what, now, packets) << WEIGHT | observed
+extern "C" fn draw(look: u64, now: u64, packets: u64) -> u64 {
+    let look = Look(look);
+    let is_observed = look.is(Look::IS_OBSERVED) && is_observed_sample(now);
+    take(look, now, packets) << Look::WEIGHT | if is_observed { Look::IS_OBSERVED } else { 0 }
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn look_closely(context: *mut xdp_md, what: u64, size: u64, denied: u64, now: u64) -> u64 {
+extern "C" fn look_closely(context: *mut xdp_md, look: u64, size: u64, now: u64) -> u64 {
     // SAFETY: the caller's context.
     let interface = unsafe { (*context).ingress_ifindex }.into();
     let mut packet = Packet::EMPTY;
-    let what = if frame::parse_whole(context, &mut packet).is_ok() { what | IS_IP } else { what };
-    let seen = Seen { now, what, size: Size(size), denied, interface };
-    let is_drop = Reason::of(what & 0xffff_ffff).is_some_and(Reason::is_drop);
-    if what >> WEIGHT != 0 {
+    let is_ip = frame::parse_whole(context, &mut packet).is_ok();
+    let look = if is_ip { Look(look).with(Look::IS_IP) } else { Look(look) };
+    let seen = Seen { now, look, size: Size(size), interface };
+    let is_drop = look.outcome().reason().is_some_and(Reason::is_drop);
+    if look.weight() != 0 {
         weigh(&packet, &seen, is_drop.into());
     }
-    if is_drop || what & IS_OBSERVED != 0 {
+    if is_drop || look.is(Look::IS_OBSERVED) {
         write(&packet, &seen);
     }
     0
@@ -112,18 +135,18 @@ extern "C" fn look_closely(context: *mut xdp_md, what: u64, size: u64, denied: u
 extern "C" fn weigh(packet: *const Packet, seen: *const Seen, is_drop: u64) -> u64 {
     // SAFETY: the caller's, or null, which they never are.
     let (Some(packet), Some(seen)) = (unsafe { (packet.as_ref(), seen.as_ref()) }) else { return 0 };
-    let packet = if seen.what & IS_IP == 0 { None } else { Some(packet) };
-    sketch::count(packet, seen.now, is_drop, seen.what >> WEIGHT, seen.size.bytes_each());
+    let packet = if seen.look.is(Look::IS_IP) { Some(packet) } else { None };
+    sketch::count(packet, seen.now, is_drop, seen.look.weight(), seen.size.bytes_each());
     0
 }
 
 /// Takes the sample that is due, and returns how many packets it stands for; zero if none is.
 #[inline(always)]
-fn take(what: u64, now: u64, packets: u64) -> u64 {
-    if what & IS_SAMPLE == 0 {
+fn take(look: Look, now: u64, packets: u64) -> u64 {
+    if !look.is(Look::IS_SAMPLE) {
         return 0;
     }
-    let Some(counters) = stats::with_reason(what & 0xffff_ffff) else { return 0 };
+    let Some(counters) = look.outcome().reason().and_then(stats::with_reason) else { return 0 };
     counters.sampler.take(counters.count.packets, packets, now, random())
 }
 
@@ -190,9 +213,9 @@ extern "C" fn write(packet: *const Packet, seen: *const Seen) -> u64 {
         ports: packet.ports(),
         bytes: seen.size.bytes(),
         interface: seen.interface as u32,
-        reason: seen.what as u32,
-        rule: first_rule(seen.denied),
-        is_ip: (seen.what & IS_IP != 0).into(),
+        reason: seen.look.outcome().reason().map_or(0, |reason| reason as u32),
+        rule: seen.look.outcome().denied_by().map_or(0, |index| globals::rule(index).counters as u32),
+        is_ip: seen.look.is(Look::IS_IP).into(),
     });
     entry.submit(0);
     count_event(|counters| counters.written += 1)
@@ -205,13 +228,4 @@ fn count_event(what: impl FnOnce(&mut EventCounters)) -> u64 {
         true
     });
     0
-}
-
-/// The number of the first of these rules; 0 of none.
-#[inline(always)]
-fn first_rule(denied: u64) -> u32 {
-    if opaque(denied) == 0 {
-        return 0;
-    }
-    globals::rule(walk::index_of(denied & denied.wrapping_neg())).counters as u32
 }

@@ -20,9 +20,6 @@ pub struct Size(pub u64);
 const BYTES: u64 = u32::MAX as u64;
 
 impl Size {
-    /// Of nothing.
-    pub const NOTHING: Self = Self(0);
-
     /// Of a frame.
     #[inline(always)]
     pub fn of(context: *mut xdp_md) -> Self {
@@ -56,8 +53,8 @@ impl Size {
 }
 
 #[inline(always)]
-fn wire_length<const WHOLE: bool>(context: *mut xdp_md) -> u64 {
-    XdpFrame::<WHOLE>::new(&XdpContext::new(context)).wire_length() & BYTES
+fn wire_length<const ANY_LINK: bool>(context: *mut xdp_md) -> u64 {
+    XdpFrame::<false, ANY_LINK>::new(&XdpContext::new(context)).wire_length() & BYTES
 }
 
 /// Of a frame that several packets may have been joined to, by the MTU that its interface has now. A function of its own,

@@ -17,14 +17,14 @@ static TABLE_COUNTERS: PerCpuArray<TableCounters> = PerCpuArray::with_max_entrie
 /// Counts packets that came as one under the reason for their verdict; returns whether one is a sample.
 #[inline(always)]
 pub fn count(reason: Reason, size: Size) -> bool {
-    let Some(counters) = with_reason(reason as u64) else { return false };
+    let Some(counters) = with_reason(reason) else { return false };
     add(&mut counters.count, size);
     counters.sampler.is_due(counters.count.packets)
 }
 
-/// The counters of a reason's number.
+/// The counters of a reason.
 #[inline(always)]
-pub fn with_reason(reason: u64) -> Option<&'static mut Sampled> {
+pub fn with_reason(reason: Reason) -> Option<&'static mut Sampled> {
     // SAFETY: the map's own memory, which only this processor writes.
     REASONS.get_ptr_mut(reason as u32).map(|counters| unsafe { &mut *counters })
 }

@@ -20,15 +20,10 @@ static BUCKETS: Array<SetWords> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// The table, for the rule at an index.
 pub struct Buckets(pub u64);
 
+/// The set with this number.
 #[inline(always)]
-fn set(number: u64) -> Option<Set> {
+pub fn set(number: u64) -> Option<Set> {
     BUCKETS.get_ptr_mut(number as u32).map(Set::new)
-}
-
-/// The first set of a key.
-#[inline(always)]
-pub fn first_set(key: &Key) -> Option<Set> {
-    set(key.first() & globals::globals().set_mask)
 }
 
 /// Two sets by their numbers; the stamp carries these along.

@@ -17,7 +17,9 @@ use crate::{
 fn read(limit: &Limit, state: u64, now: Now) -> (u64, u64) {
     let current = window::code(limit, Window::at(limit, now).end);
     let stored = window::code_of(limit, state);
-    if stored == current || now.ahead_of(Ticks(current), Ticks(stored), limit.far_of_windows()).0 > 0 {
+    if stored == current
+        || limit.ahead_of(now, Ticks(current), Ticks(stored), || limit.far_of_windows()).0 > 0
+    {
         (stored, state & window::low_bits(limit.count_bits))
     } else {
         (current, 0)

@@ -91,6 +91,13 @@ fn reported(limit: &Limit, left: u64, cost: u32) -> u32 {
     if limit.always_charges() { cost } else { u32::try_from(left).unwrap_or(u32::MAX).min(cost) }
 }
 
+/// Whether one packet is allowed by a limit that keeps arrival times, and the state after it: [`decide`] of the commonest case.
+#[must_use]
+#[inline(always)]
+pub fn decide_packet(limit: &Limit, state: u64, now: Now) -> (bool, u64) {
+    token_bucket::decide(limit, state, now, 1)
+}
+
 /// The state without what a request took at `charged`, which a later limit made void. `later` is the present.
 ///
 /// What others did in between stays. Where it can't be told apart from the charge, the charge stays too: undoing may leave

@@ -110,7 +110,7 @@ fn read(limit: &Limit, state: u64, now: Now) -> (u64, Counts) {
         (code, Counts { previous, current, left: window.left })
     } else if stored == window::code(limit, window.end) {
         (code, Counts { previous: current, current: 0, left: window.left })
-    } else if now.ahead_of(Ticks(code), Ticks(stored), limit.far_of_windows()).0 > 0 {
+    } else if limit.ahead_of(now, Ticks(code), Ticks(stored), || limit.far_of_windows()).0 > 0 {
         // The clock stepped back: the window has not begun, so the one before it counts whole.
         (stored, Counts { previous, current, left: Nanos(limit.window.get()) })
     } else {

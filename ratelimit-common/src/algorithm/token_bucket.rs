@@ -16,11 +16,13 @@ pub(super) fn decide(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u
     if limit.overruns() {
         return overrun(limit, state, now, cost);
     }
-    let used = now.ahead(Ticks(state), limit.far()).0;
-    let fits = cost as u64 <= limit.capacity;
-    let allowed = fits && used <= limit.full.0.wrapping_sub(limit.time_of(asked(cost)).0);
+    let from = limit.later(now, Ticks(state)).0;
+    let used = from.wrapping_sub(now.ticks().0);
+    let takes = limit.time_of(asked(cost)).0;
+    let fits = cost <= 1 || cost as u64 <= limit.capacity;
+    let allowed = fits && used <= limit.full.0.wrapping_sub(takes);
     if allowed && cost > 0 {
-        (true, now.plus(Ticks(used.wrapping_add(limit.time_of(cost).0))).0)
+        (true, Ticks(from.wrapping_add(takes)).as_state())
     } else if !allowed && cost > 0 && limit.counts_denied() && used < limit.full.0 {
         (false, now.plus(limit.full).0)
     } else {

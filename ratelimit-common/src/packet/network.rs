@@ -51,14 +51,7 @@ pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut 
         && frame.read::<1>(offset + Ipv6Hdr::LEN).is_some_and(|kind| (133..=137).contains(&kind[0]));
     packet.is_neighbour_discovery = is_neighbour_discovery.into();
     let payload = u64::from(be16::<{ offset_of!(Ipv6Hdr, payload_len) }, _>(header));
-    const SOURCE: usize = offset_of!(Ipv6Hdr, src_addr);
-    const DESTINATION: usize = offset_of!(Ipv6Hdr, dst_addr);
-    let source = [be64::<SOURCE, _>(header), be64::<{ SOURCE + 8 }, _>(header)];
-    packet.source = Address { bits: source, family: opaque(1) };
-    packet.destination.family = packet.source.family;
-    if F::IS_READ_WHOLE {
-        packet.destination.bits = [be64::<DESTINATION, _>(header), be64::<{ DESTINATION + 8 }, _>(header)];
-    }
+    flow_v6::<F>(header, packet);
     let at = offset + Ipv6Hdr::LEN;
     // Zero if an option has the length, or the kernel: see above.
     let end = end(frame, at as u64, payload);
@@ -67,6 +60,19 @@ pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut 
     }
     packet.protocol = next.into();
     Some(Transport { at, end })
+}
+
+/// The addresses of an IPv6 header.
+#[inline(always)]
+pub(super) fn flow_v6<F: Frame + ?Sized>(header: &[u8; Ipv6Hdr::LEN], packet: &mut Packet) {
+    const SOURCE: usize = offset_of!(Ipv6Hdr, src_addr);
+    const DESTINATION: usize = offset_of!(Ipv6Hdr, dst_addr);
+    let source = [be64::<SOURCE, _>(header), be64::<{ SOURCE + 8 }, _>(header)];
+    packet.source = Address { bits: source, family: opaque(1) };
+    packet.destination.family = packet.source.family;
+    if F::IS_READ_WHOLE {
+        packet.destination.bits = [be64::<DESTINATION, _>(header), be64::<{ DESTINATION + 8 }, _>(header)];
+    }
 }
 
 /// What is behind extension headers.
@@ -169,6 +175,6 @@ fn fragment(offset: u64, more: u64) -> u64 {
 }
 
 #[inline(always)]
-fn bits_v4<const AT: usize>(header: &[u8; Ipv4Hdr::LEN]) -> u64 {
+pub(super) fn bits_v4<const AT: usize>(header: &[u8; Ipv4Hdr::LEN]) -> u64 {
     u64::from(be32::<AT, _>(header)) << 32
 }

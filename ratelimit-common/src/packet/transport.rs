@@ -88,7 +88,7 @@ impl Packet {
 pub(super) const TRANSPORT_NEEDED: usize = FLAGS_OFFSET + 2;
 
 /// Where the flags lie in a TCP header.
-const FLAGS_OFFSET: usize = 12;
+pub(super) const FLAGS_OFFSET: usize = 12;
 const _: () = assert!(TRANSPORT_NEEDED <= TcpHdr::LEN);
 
 #[inline(always)]

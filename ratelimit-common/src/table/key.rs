@@ -45,9 +45,18 @@ pub struct Key {
 }
 
 impl Key {
+    /// What its slot holds if it lies in its first set.
+    #[must_use]
     #[inline(always)]
-    const fn new(tag: Tag, number: u64) -> Self {
-        Self { number, word: ((tag.0 as u64) << (REST_BITS + 1)) | (number >> SET_BITS) }
+    pub const fn first_word(&self) -> u64 {
+        self.word
+    }
+
+    /// What its slot holds if it lies in its second set.
+    #[must_use]
+    #[inline(always)]
+    pub const fn second_word(&self) -> u64 {
+        self.word | SECOND
     }
 
     /// The bits that pick its first set: the lowest ones of as many as there are sets.
@@ -100,6 +109,16 @@ const fn distance(word: u64) -> u64 {
     (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) | 1
 }
 
+/// What all keys under one tag have in common, worked out once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Keyed {
+    /// The secret and the tag, to be mixed into identities.
+    mask: u64,
+    /// The tag, where slots have it.
+    tag: u64,
+}
+
 /// What the permutation is keyed with: drawn when a table is made, and kept with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -121,11 +140,26 @@ impl Secret {
     #[must_use]
     #[inline(always)]
     pub const fn key(&self, tag: Tag, identity: u64) -> Key {
-        let mut number = identity ^ self.mask ^ tag_mask(tag);
+        self.key_under(&self.keyed(tag), identity)
+    }
+
+    /// What the keys under `tag` have in common.
+    #[must_use]
+    #[inline(always)]
+    pub const fn keyed(&self, tag: Tag) -> Keyed {
+        Keyed { mask: self.mask ^ tag_mask(tag), tag: (tag.0 as u64) << (REST_BITS + 1) }
+    }
+
+    /// The key of `identity` under the tag that `keyed` was made for.
+    #[must_use]
+    #[inline(always)]
+    pub const fn key_under(&self, keyed: &Keyed, identity: u64) -> Key {
+        let mut number = identity ^ keyed.mask;
         number = number.wrapping_mul(self.multipliers[0]);
         number ^= number >> 32;
         number = number.wrapping_mul(self.multipliers[1]);
-        Key::new(tag, number ^ (number >> 32))
+        number ^= number >> 32;
+        Key { number, word: keyed.tag | number >> SET_BITS }
     }
 
     /// The identity that [`Self::key`] was given.

@@ -16,6 +16,7 @@ mod bits;
 mod choose;
 mod elsewhere;
 mod key;
+mod known;
 #[cfg(all(test, loom))]
 mod loom;
 mod position;
@@ -25,7 +26,8 @@ use self::key::SECOND;
 pub use self::{
     choose::{nearest_to_fresh, share_used, survey},
     elsewhere::{holders_in, is_elsewhere},
-    key::{Key, LEAST_SETS, Secret, Tag},
+    key::{Key, Keyed, LEAST_SETS, Secret, Tag},
+    known::Known,
     position::Position,
     split::split,
 };
@@ -211,13 +213,6 @@ pub fn charge_known<T: Table>(table: &T, request: &Request<'_>) -> Option<Attemp
     find(&home, request.key.word).map(|(slot, word)| charge_slot(slot, word, request))
 }
 
-/// [`charge_known`] for a bucket that lies in the first of its sets, as most do. The second set is not even computed.
-#[cfg(target_arch = "bpf")]
-#[inline(always)]
-pub fn charge_in_first<S: Set>(first: S, request: &Request<'_>) -> Option<Attempt> {
-    find_in(first, request.key.word).map(|slot| charge_slot(slot, request.key.word, request))
-}
-
 /// Decides without charging.
 #[inline(always)]
 pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
@@ -306,21 +301,19 @@ fn change_slot<S: Slot>(slot: S, word: u64, before: u64, after: u64) -> bool {
 }
 
 /// The slot of a key, and the key as the slot holds it.
-#[cfg(not(target_arch = "bpf"))]
-#[inline(always)]
-fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
-    let first = home.first.find(word).map(|slot| (slot, word));
-    first.or_else(|| home.second.find(word | SECOND).map(|slot| (slot, word | SECOND)))
-}
-
-/// The slot of a key, and the key as the slot holds it.
-#[cfg(target_arch = "bpf")]
 #[inline(always)]
 fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
     if let Some(slot) = find_in(home.first, word) {
         return Some((slot, word));
     }
     find_in(home.second, word | SECOND).map(|slot| (slot, word | SECOND))
+}
+
+/// The slot of a set whose key is `word`.
+#[cfg(not(target_arch = "bpf"))]
+#[inline(always)]
+fn find_in<S: Set>(set: S, word: u64) -> Option<S::Slot> {
+    set.find(word)
 }
 
 /// The slot of a set whose key is `word`.

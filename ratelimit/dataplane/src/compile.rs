@@ -5,9 +5,9 @@ mod tables;
 
 use ratelimit_common::{
     classify::Dimension,
-    limit::Limit,
+    limit::{Kind, Limit},
     packet::Link,
-    table::Secret,
+    table::{Keyed, Secret},
     time::Nanos,
     wire::{self, Globals, KeyMask, RULE_NUMBERS},
 };
@@ -89,10 +89,12 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
             Owner::Part(_, part) => compile_part(rules, part, numbers, table),
             // One frame makes one bucket, however many packets were joined to it.
             Owner::NewSources(_, limit) => {
-                let new_sources = counting([KeyMask::default(); 2], limit, number, table);
+                let new_sources = counting(masks(&Key::Global, None, number, table), limit, number, table);
                 wire::Rule { takes: wire::TAKES_ONE, ..new_sources }
             }
-            Owner::Denied(rule, part, limit) => counting(masks(&rule.key, part), limit, number, table),
+            Owner::Denied(rule, part, limit) => {
+                counting(masks(&rule.key, Some(part), number, table), limit, number, table)
+            }
         })
         .collect();
     let bits = |wanted: &dyn Fn(&Rule, &policy::Part) -> bool| {
@@ -129,6 +131,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         samples: 1,
         link: Link::Ethernet as u32,
         joins: 0,
+        is_by_arrival: flag(is_by_arrival(&limits, all)),
+        way: 0,
     };
     Compiled { globals, index: index(&limits), limits, tables, prefixes, lists }
 }
@@ -143,11 +147,18 @@ fn reads_whole(tables: &[Table], destinations: &Prefixes, limits: &[wire::Rule])
         || limits.iter().any(|limit| limit.masks.iter().any(has_key))
 }
 
+/// Whether all rules, which are the first limits, count packets, and keep arrival times.
+fn is_by_arrival(limits: &[wire::Rule], rules: u64) -> bool {
+    let mut rules = limits.iter().take(rules.count_ones() as usize);
+    rules.all(|rule| rule.limit.kind() == Kind::ArrivalTime && rule.takes == wire::TAKES_PACKETS)
+}
+
 fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &TableFacts) -> wire::Rule {
     let mut group = (0..).zip(rules.parts()).filter(|(_, other)| other.rule == part.rule).map(|(bit, _)| bit);
     let group_bits = group.clone().fold(0, |set, bit: usize| set | 1 << bit);
-    let number = |place: usize| numbers.get(place).map_or(0, |&number| number.into());
+    let number = |place: usize| numbers.get(place).copied().unwrap_or_default();
     let place = rules.parts().iter().position(|other| std::ptr::eq(other, part));
+    let own = number(place.unwrap_or_default());
     let rule = rules.get(part.rule);
     let new_sources = rule.filter(|rule| part.is_first && rule.new_sources.is_some()).map_or(0, |_| {
         let earlier = rules.iter().take(part.rule).filter(|rule| rule.new_sources.is_some()).count();
@@ -156,9 +167,9 @@ fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &Tab
     let ban = rule.and_then(|rule| rule.ban.as_ref());
     wire::Rule {
         limit: part.limit.aligned(table.made_at_unix),
-        masks: rule.map_or([KeyMask::default(); 2], |rule| masks(&rule.key, part)),
-        number: number(place.unwrap_or_default()),
-        counters: number(group.next().unwrap_or_default()),
+        masks: rule.map_or([KeyMask::default(); 2], |rule| masks(&rule.key, Some(part), own, table)),
+        number: own.into(),
+        counters: number(group.next().unwrap_or_default()).into(),
         group: group_bits,
         is_first: part.is_first.into(),
         takes: match rule.map(|rule| rule.limit.unit()) {
@@ -196,15 +207,18 @@ fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts)
     }
 }
 
-/// What makes a key, for IPv4 and IPv6.
-fn masks(key: &Key, part: &policy::Part) -> [KeyMask; 2] {
-    let lengths = [(32, part.ipv4.unwrap_or_default()), (128, part.ipv6.unwrap_or_default())];
+/// What makes a key, for IPv4 and IPv6, of what has this number.
+fn masks(key: &Key, part: Option<&policy::Part>, number: u32, table: &TableFacts) -> [KeyMask; 2] {
+    let [v4, v6] = part.map_or([None; 2], |part| [part.ipv4, part.ipv6]);
+    let lengths = [(32, v4.unwrap_or_default()), (128, v6.unwrap_or_default())];
     [0, 1].map(|family: u64| {
         let (whole, length) = lengths[family as usize];
-        let none = KeyMask { family, ..KeyMask::default() };
+        let family = if *key == Key::Global { 0 } else { family };
+        let keyed = table.secret.keyed(wire::Rule::tag_of(number.into(), family));
+        let none = KeyMask { keyed, ..KeyMask::default() };
         match key {
-            Key::Global => KeyMask::default(),
-            Key::Source(_) => source_mask(family, length),
+            Key::Global => none,
+            Key::Source(_) => source_mask(length, keyed),
             Key::Destination(_) => {
                 KeyMask { destination: mask(length), is_hashed: (length > 64).into(), ..none }
             }
@@ -228,8 +242,8 @@ fn masks(key: &Key, part: &policy::Part) -> [KeyMask; 2] {
 
 /// What makes the key of a source's prefix of `length` bits.
 #[must_use]
-pub fn source_mask(family: u64, length: u8) -> KeyMask {
-    KeyMask { source: mask(length), is_hashed: (length > 64).into(), family, ..KeyMask::default() }
+pub fn source_mask(length: u8, keyed: Keyed) -> KeyMask {
+    KeyMask { source: mask(length), is_hashed: (length > 64).into(), keyed, ..KeyMask::default() }
 }
 
 /// The first `length` bits of an address, 0 to 128.

@@ -70,10 +70,9 @@ fn family(prefix: &Prefix) -> usize {
 
 fn key(count: &DeniedCount, prefix: &Prefix, secret: &Secret) -> Key {
     let family = family(prefix);
-    let mask = source_mask(family as u64, count.bits[family]);
-    let source = Address::from(prefix.address()).bits;
-    let identity = mask.identity(secret, source, [0; 2], Ports(0));
-    secret.key(Rule::tag_of(count.number.into(), mask.family), identity)
+    let keyed = secret.keyed(Rule::tag_of(count.number.into(), family as u64));
+    let mask = source_mask(count.bits[family], keyed);
+    mask.key(secret, Address::from(prefix.address()).bits, [0; 2], Ports(0))
 }
 
 /// Whether what a key counts is inside one of these prefixes. What is longer than 64 bits is hashed, so it can't be told: then

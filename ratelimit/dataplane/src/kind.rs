@@ -48,7 +48,7 @@ impl Kind {
             Self::RawIp => (Link::RawIp, 1),
             Self::OuterGre => (Link::OuterGre, 1),
         };
-        Globals { link: link as u32, joins, ..all }
+        Globals { link: link as u32, joins, ..all }.with_ways()
     }
 }
 

@@ -106,7 +106,7 @@ impl Dataplane {
     fn key(&self, source: Address, limit: &wire::Rule) -> Key {
         let secret = &self.compiled().globals.secret;
         let mask = &limit.masks[source.family as usize];
-        secret.key(limit.tag(mask.family), mask.identity(secret, source.bits, [0; 2], Ports(0)))
+        mask.key(secret, source.bits, [0; 2], Ports(0))
     }
 }
 

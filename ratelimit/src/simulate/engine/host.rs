@@ -106,6 +106,10 @@ fn mask(length: u8) -> u128 {
 }
 
 impl Tables for Host {
+    fn asks(&self, dimension: Dimension) -> bool {
+        self.compiled.globals.dimensions & dimension.bit() != 0
+    }
+
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
         let table = self.compiled.tables.iter().find(|table| table.dimension == dimension);
         table.and_then(|table| table.rows.get(row as usize)).copied().unwrap_or(self.compiled.globals.rules)
@@ -231,9 +235,8 @@ impl<'h> Walk<'h> {
         let globals = &self.host.compiled.globals;
         let ports = self.packet.ports();
         let mask = &rule.masks[usize::from(ports.family() != 0)];
-        let identity =
-            mask.identity(&globals.secret, self.packet.source.bits, self.packet.destination.bits, ports);
-        let key = globals.secret.key(rule.tag(mask.family), identity);
+        let packet = self.packet;
+        let key = mask.key(&globals.secret, packet.source.bits, packet.destination.bits, ports);
         let cost = if rule.takes == TAKES_BYTES { self.bytes as u32 } else { 1 };
         Request { key, limit: &rule.limit, now: self.now, cost }
     }

@@ -1,0 +1,160 @@
+//! The stages of a packet, in their order, over whatever a host of them has for maps, clock and counters.
+//!
+//! [`short`] is the way of most packets; whatever is unusual about one goes the long way before anything has changed.
+
+pub mod short;
+
+use crate::{
+    classify::Tables,
+    lists::Listed,
+    packet::{Address, Flag, Ports},
+    table::Set,
+    time::Now,
+    wire::{Globals, KeyMask, Reason, Rule},
+};
+
+/// What differs between the XDP program and a process: memory, clock, counters, and which stages are calls.
+pub trait Hooks: Tables {
+    /// A set of the bucket table.
+    type Set: Set;
+
+    /// The constants that are not rules.
+    fn globals(&self) -> &Globals;
+    /// The limit at `index`, which is below the number of limits.
+    fn rule(&self, index: u64) -> &Rule;
+    /// The limit at 0.
+    fn first_rule(&self) -> &Rule;
+    /// What makes the key of a rule in packets of a family.
+    fn key_mask<'r>(&self, rule: &'r Rule, family: Flag) -> &'r KeyMask;
+    /// The place of a set's only bit.
+    fn index_of(&self, bit: u64) -> u64;
+    /// The set of the bucket table with the number in these bits; `None` only if the memory can't be reached.
+    fn set(&self, bits: u64) -> Option<Self::Set>;
+    /// The time.
+    fn now(&self) -> Now;
+    /// What the lists say about a source.
+    fn listed(&self, source: &Address) -> Listed;
+    /// Whether everything of a source is to be dropped.
+    fn is_banned(&self, source: &Address) -> bool;
+    /// Counts a packet under a rule's counters.
+    fn count_rule(&self, counters: u64, dropped: bool, bytes: u64);
+    /// The source that a packet counts as: its own, but for benchmarks.
+    fn counts_as(&self, own: &Address) -> Address {
+        *own
+    }
+}
+
+/// Which way packets of a generation go first. The numbers are those of [`Globals::way`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Way {
+    /// The long way: nobody could go the short one.
+    Long = 0,
+    /// All are under the only rule, or there is none, and nobody asks for more than the source: see [`short::judge_simple`].
+    /// The rule limits packets, and keeps arrival times.
+    SimpleByArrival = 1,
+    /// The same, whatever the limit is.
+    Simple = 2,
+    /// Rules of all sorts, which limit packets and keep arrival times: see [`short::judge`].
+    AnyByArrival = 3,
+    /// Rules of all sorts, whatever their limits are.
+    Any = 4,
+}
+
+/// What is asked of the rules about one packet, besides its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// Where it comes from, as in [`Address::bits`].
+    pub source: [u64; 2],
+    /// Where it goes to.
+    pub destination: [u64; 2],
+    /// IP version, ports and protocol.
+    pub ports: Ports,
+}
+
+/// What a way through the stages came to: a reason, with the first rule that denied the packet, or that the long way has to
+/// be gone. One number, because functions that the kernel verifies once return nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Outcome(u64);
+
+impl Outcome {
+    /// Nothing has changed, and the long way has to be gone.
+    pub const UNUSUAL: Self = Self(u64::MAX);
+    const REASON: u64 = 0xff;
+    /// In the place of a reason: what the rules say is next.
+    const ASK_RULES: u64 = 0xfe;
+    /// Set if a header is broken.
+    const MALFORMED: u32 = 9;
+    /// Set if a rule has denied the packet, whether it drops or observes.
+    const DENIED: u64 = 1 << 8;
+    /// From this bit on: where that rule is.
+    const RULE: u32 = 16;
+
+    /// A reason alone.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(reason: Reason) -> Self {
+        Self(reason as u64)
+    }
+
+    /// With the place of the first rule that denied the packet.
+    #[must_use]
+    #[inline(always)]
+    pub const fn denied(reason: Reason, index: u64) -> Self {
+        Self(reason as u64 | Self::DENIED | index << Self::RULE)
+    }
+
+    /// No reason yet, and what the rules say is next; with whether a header is broken.
+    #[must_use]
+    #[inline(always)]
+    pub const fn ask_rules(malformed: Flag) -> Self {
+        Self(Self::ASK_RULES | malformed << Self::MALFORMED)
+    }
+
+    /// The reason for a packet that every rule has allowed, of which this is the outcome of the stages before.
+    #[must_use]
+    #[inline(always)]
+    pub const fn reason_if_allowed(self, drop_malformed: bool) -> Reason {
+        match (self.0 >> Self::MALFORMED & 1, drop_malformed) {
+            (0, _) => Reason::Passed,
+            (_, false) => Reason::Malformed,
+            (_, true) => Reason::MalformedDropped,
+        }
+    }
+
+    /// The outcome with this number.
+    #[must_use]
+    #[inline(always)]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    #[inline(always)]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The reason; `None` if the long way has to be gone.
+    #[must_use]
+    #[inline(always)]
+    pub const fn reason(self) -> Option<Reason> {
+        Reason::of(self.0 & Self::REASON)
+    }
+
+    /// Whether a rule has denied the packet, whether it drops or observes.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_denied(self) -> bool {
+        self.0 & Self::DENIED != 0
+    }
+
+    /// Where the first rule is that denied the packet, if one did.
+    #[must_use]
+    #[inline(always)]
+    pub const fn denied_by(self) -> Option<u64> {
+        if self.is_denied() { Some(self.0 >> Self::RULE & 0xff) } else { None }
+    }
+}
