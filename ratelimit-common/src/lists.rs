@@ -2,7 +2,8 @@
 //!
 //! Both lists are one trie in an array of words. A node skips the bits that all its prefixes share and takes about as many
 //! of the next ones as it needs to tell them apart, so that a look-up takes two or three steps, however many prefixes there
-//! are; its worst case is 64. What was skipped is compared at the end, with the prefix that the way led to. Building it is
+//! are; its worst case is 64. What was skipped is compared at the end, with the prefix that the way led to: first with its last
+//! bits, which are beside its index, so that most addresses that are on no list need no look at the prefix. Building it is
 //! for user space.
 
 use crate::packet::Address;
@@ -46,6 +47,9 @@ pub const MOST_STEPS: u32 = 64;
 /// A node: where its entries begin (32 bits), by how much the address is shifted left to lose what is behind the node (6
 /// bits), by how much then right so that only the node's own bits are left (6 bits), and whether these are of the address's
 /// second half (1 bit).
+///
+/// A prefix: where it is kept (28 bits), its last bits, as many as there is room for (24 bits), its length less one (7 bits),
+/// and whether an address that it does not contain may be in another one, behind it (1 bit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step(pub u64);
 
@@ -66,10 +70,27 @@ impl Step {
         Self(Self::NODE | place | ((start >= 64) as u64) << Self::HALF | index as u64)
     }
 
-    /// A prefix, kept at `index`.
+    /// A prefix of 1 to 128 bits, kept at `index`, which is below [`Self::END`]. `more`: as in [`prefix`].
     #[must_use]
-    pub const fn prefix(index: u32) -> Self {
-        Self(Self::PREFIX | index as u64)
+    pub const fn prefix(index: u32, bits: [u64; 2], length: u8, more: bool) -> Self {
+        let length = length as u64;
+        let place =
+            last_bits(bits, length) << Self::LAST_BITS | (length.wrapping_sub(1) & 0x7f) << Self::LENGTH;
+        Self(Self::PREFIX | place | (more as u64) << Self::HAS_MORE | index as u64 & (Self::END - 1))
+    }
+
+    /// The indices of prefixes are below this.
+    pub const END: u64 = 1 << Self::LAST_BITS;
+    const LAST_BITS: u32 = 28;
+    const LENGTH: u32 = 52;
+    const HAS_MORE: u32 = 61;
+
+    /// Whether the prefix that it leads to, or the one behind it, may contain an address.
+    #[inline(always)]
+    const fn may_contain(self, bits: [u64; 2]) -> bool {
+        let length = (self.0 >> Self::LENGTH & 0x7f) + 1;
+        let same = last_bits(bits, length) == self.0 >> Self::LAST_BITS & LAST_MASK;
+        same || self.0 >> Self::HAS_MORE & 1 != 0
     }
 
     /// What it leads to.
@@ -78,7 +99,12 @@ impl Step {
         if self.0 & Self::NODE != 0 {
             return Way::Node { first: self.index(), count: 1 << (64 - (self.0 >> Self::RIGHT & 63)) };
         }
-        if self.0 & Self::PREFIX != 0 { Way::Prefix(self.index()) } else { Way::Nowhere }
+        if self.0 & Self::PREFIX != 0 { Way::Prefix(self.prefix_index()) } else { Way::Nowhere }
+    }
+
+    #[inline(always)]
+    const fn prefix_index(self) -> u64 {
+        self.0 & (Self::END - 1)
     }
 
     #[inline(always)]
@@ -108,6 +134,15 @@ pub enum Way {
     },
     /// A prefix at an index.
     Prefix(u64),
+}
+
+const LAST_MASK: u64 = 0xff_ffff;
+
+/// The last bits of the first `length` ones, in the half that these end in.
+#[inline(always)]
+const fn last_bits(bits: [u64; 2], length: u64) -> u64 {
+    let half = if length <= 64 { bits[0] } else { bits[1] };
+    half >> (128_u64.wrapping_sub(length) & 63) & LAST_MASK
 }
 
 /// Words of a prefix: both halves of its address, and its length with what it says.
@@ -150,10 +185,10 @@ pub fn find<W: Words + ?Sized>(words: &W, root: u64, address: &Address) -> Liste
         }
         step = Step(words.word(step.entry(address.bits)));
     }
-    if step.0 & Step::PREFIX == 0 {
+    if step.0 & Step::PREFIX == 0 || !step.may_contain(address.bits) {
         return Listed::No;
     }
-    let index = step.index();
+    let index = step.prefix_index();
     let prefix = read(words, index);
     if contains(prefix, address.bits) {
         return Listed::of(prefix[2] >> LISTED & 0xff);
@@ -210,7 +245,12 @@ mod tests {
             let node = Way::Node { first: 7, count: 1 << count };
             assert_eq!(Step::node(7, 128 - count, count).leads_to(), node);
         }
-        assert_eq!(Step::prefix(9).leads_to(), Way::Prefix(9));
+        for length in [1, 24, 64, 65, 128] {
+            let step = Step::prefix(9, [u64::MAX; 2], length, false);
+            assert_eq!(step.leads_to(), Way::Prefix(9));
+            assert!(step.may_contain([u64::MAX; 2]) && !step.may_contain([0; 2]), "{length}");
+            assert!(Step::prefix(9, [u64::MAX; 2], length, true).may_contain([0; 2]), "{length}");
+        }
         assert_eq!(Step::NOTHING.leads_to(), Way::Nowhere);
         for (length, listed) in [(1, Listed::Allowed), (128, Listed::Denied)] {
             assert_eq!(of_prefix(prefix([1 << 63, 5], length, listed, true)), ([1 << 63, 5], length, listed));
@@ -222,7 +262,7 @@ mod tests {
         let words: &[u64] = &[Step::node(0, 0, 1).0, Step::node(0, 0, 1).0];
         let address = Address { bits: [u64::MAX; 2], family: 1 };
         assert_eq!(find(words, words[0], &address), Listed::No);
-        assert_eq!(find(words, Step::prefix(100).0, &address), Listed::No);
+        assert_eq!(find(words, Step::prefix(100, address.bits, 9, false).0, &address), Listed::No);
         assert_eq!(find(words, Step::node(1000, 70, 16).0, &address), Listed::No);
     }
 }

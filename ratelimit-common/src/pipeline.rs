@@ -1,47 +1,99 @@
 //! The stages of a packet, in their order, over whatever a host of them has for maps, clock and counters.
 //!
-//! [`short`] is the way of most packets; whatever is unusual about one goes the long way before anything has changed.
+//! [`short`] is the way of most packets; one about which something is unusual leaves it before anything has changed, and goes
+//! through all [`stages`].
 
+pub mod bucket;
+mod rules;
+pub mod several;
 pub mod short;
+pub mod stages;
+mod subject;
 
+pub use self::subject::{Found, Size, Subject};
+use self::{
+    bucket::{Answer, Try},
+    several::Settled,
+};
 use crate::{
     classify::Tables,
     lists::Listed,
-    packet::{Address, Flag, Ports},
-    table::Set,
+    packet::{Address, Flag},
+    table::{Key, Known, Set},
     time::Now,
     wire::{Globals, KeyMask, Reason, Rule},
 };
 
-/// What differs between the XDP program and a process: memory, clock, counters, and which stages are calls.
-pub trait Hooks: Tables {
+/// What differs between the XDP program and a process: memory, clock, counters, loops, and which stages are functions of
+/// their own. The program's has no size, because nothing but code gets into the kernel's loops.
+pub trait Hooks: Tables + Copy {
     /// A set of the bucket table.
     type Set: Set;
 
     /// The constants that are not rules.
-    fn globals(&self) -> &Globals;
+    fn globals<'h>(self) -> &'h Globals
+    where
+        Self: 'h;
     /// The limit at `index`, which is below the number of limits.
-    fn rule(&self, index: u64) -> &Rule;
+    fn rule<'h>(self, index: u64) -> &'h Rule
+    where
+        Self: 'h;
     /// The limit at 0.
-    fn first_rule(&self) -> &Rule;
+    #[inline(always)]
+    fn first_rule<'h>(self) -> &'h Rule
+    where
+        Self: 'h,
+    {
+        self.rule(0)
+    }
     /// What makes the key of a rule in packets of a family.
-    fn key_mask<'r>(&self, rule: &'r Rule, family: Flag) -> &'r KeyMask;
+    fn key_mask(self, rule: &Rule, family: Flag) -> &KeyMask;
     /// The place of a set's only bit.
-    fn index_of(&self, bit: u64) -> u64;
+    fn index_of(self, bit: u64) -> u64;
     /// The set of the bucket table with the number in these bits; `None` only if the memory can't be reached.
-    fn set(&self, bits: u64) -> Option<Self::Set>;
+    fn set(self, bits: u64) -> Option<Self::Set>;
+    /// The bucket with this key, if there is one.
+    #[inline(always)]
+    fn find(self, key: &Key) -> Option<Known<Self::Set>> {
+        Known::find(self.set(key.first())?, || self.set(key.second()), key)
+    }
     /// The time.
-    fn now(&self) -> Now;
-    /// What the lists say about a source.
-    fn listed(&self, source: &Address) -> Listed;
-    /// Whether everything of a source is to be dropped.
-    fn is_banned(&self, source: &Address) -> bool;
-    /// Counts a packet under a rule's counters.
-    fn count_rule(&self, counters: u64, dropped: bool, bytes: u64);
+    fn now(self) -> Now;
     /// The source that a packet counts as: its own, but for benchmarks.
-    fn counts_as(&self, own: &Address) -> Address {
+    #[inline(always)]
+    fn counts_as(self, own: &Address) -> Address {
         *own
     }
+    /// What the lists say about a source.
+    fn listed(self, source: &Address) -> Listed;
+    /// Whether everything of a source is to be dropped.
+    fn is_banned(self, source: &Address) -> bool;
+
+    /// Takes a turn after the other, up to `most`, until one says that it was the last.
+    fn repeat<T, F: Fn(&mut T) -> bool + Copy>(self, most: u32, carried: &mut T, turn: F);
+    /// [`bucket::attempt`] at the bucket of the rule at `index`.
+    fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer;
+    /// [`several::charge`].
+    #[inline(always)]
+    fn charge_several(self, found: &mut Found) -> Settled {
+        several::charge(self, found)
+    }
+    /// [`stages::is_one_too_many`].
+    #[inline(always)]
+    fn is_one_too_many(self, subject: &Subject, index: u64) -> bool {
+        stages::is_one_too_many(self, subject, index)
+    }
+    /// Bans the source of a packet that the rule at `index` has denied.
+    fn ban(self, subject: &Subject, index: u64);
+
+    /// Counts a packet under a rule's counters.
+    fn count_rule(self, counters: u64, dropped: bool, size: Size);
+    /// Takes back that it passed this rule.
+    fn discount_rule(self, counters: u64, size: Size);
+    /// Counts a packet that is denied since every try met another processor at the same slot.
+    fn on_exhausted_tries(self);
+    /// Notes rules that have denied it, for dry runs.
+    fn note_denied(self, rules: u64);
 }
 
 /// Which way packets of a generation go first. The numbers are those of [`Globals::way`].
@@ -59,17 +111,6 @@ pub enum Way {
     AnyByArrival = 3,
     /// Rules of all sorts, whatever their limits are.
     Any = 4,
-}
-
-/// What is asked of the rules about one packet, besides its length.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject {
-    /// Where it comes from, as in [`Address::bits`].
-    pub source: [u64; 2],
-    /// Where it goes to.
-    pub destination: [u64; 2],
-    /// IP version, ports and protocol.
-    pub ports: Ports,
 }
 
 /// What a way through the stages came to: a reason, with the first rule that denied the packet, or that the long way has to
@@ -137,7 +178,14 @@ impl Outcome {
         self.0
     }
 
-    /// The reason; `None` if the long way has to be gone.
+    /// Whether what the rules say is next.
+    #[must_use]
+    #[inline(always)]
+    pub const fn asks_rules(self) -> bool {
+        self.0 & Self::REASON == Self::ASK_RULES
+    }
+
+    /// The reason; `None` if what the rules say is next, or if the long way has to be gone.
     #[must_use]
     #[inline(always)]
     pub const fn reason(self) -> Option<Reason> {

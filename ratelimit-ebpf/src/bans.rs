@@ -7,6 +7,7 @@ use ratelimit_common::{
     bans::{self, Lengths, Prefix},
     limit::Limit,
     packet::Address,
+    pipeline::Subject,
     table::{self, Home, Key, Position, SLOTS, Tag},
     time::{Nanos, Now},
     verifier::opaque,
@@ -14,12 +15,12 @@ use ratelimit_common::{
 };
 
 use crate::{
-    bucket::{self, Subject},
     clock,
     globals::{self, globals},
     stats,
     table::Set,
-    walk::{self, GO_ON, STOP},
+    verified::verified_once,
+    walk,
 };
 
 #[map]
@@ -37,7 +38,8 @@ struct Bans(u64);
 
 #[inline(always)]
 fn set(number: u64) -> Option<Set> {
-    BANS.get_ptr_mut(number as u32 % bans::SETS).map(Set::new)
+    // SAFETY: a value of the map.
+    BANS.get_ptr_mut(number as u32 % bans::SETS).map(|words| unsafe { Set::new(words) })
 }
 
 /// Two sets by their numbers; the stamp carries these along.
@@ -82,7 +84,7 @@ impl table::Table for Bans {
 
     #[inline(always)]
     fn is_elsewhere(&self, home: &Home<Set>, word: u64, mine: Position) -> bool {
-        is_ban_elsewhere(home.stamp, word, mine.rank() as u64) != 0
+        is_ban_elsewhere(home.stamp, word, mine.rank() as u64)
     }
 
     #[inline(always)]
@@ -93,23 +95,21 @@ impl table::Table for Bans {
 
 const NOBODY: u64 = u64::MAX;
 
-// With symbols, so that they are verified once. They take and return plain numbers.
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn soonest_to_end(stamp: u64, now: u64) -> u64 {
-    let Some(home) = home(stamp >> 32, stamp) else { return NOBODY };
-    match table::nearest_to_fresh(&Bans(0), &home, Now(Nanos(now))) {
-        Some(position) => position.rank() as u64,
-        None => NOBODY,
-    }
+verified_once! {
+    fn soonest_to_end(stamp: u64, now: u64) -> u64 {
+        let Some(home) = home(stamp >> 32, stamp) else { return NOBODY };
+        match table::nearest_to_fresh(&Bans(0), &home, Now(Nanos(now))) {
+            Some(position) => position.rank() as u64,
+            None => NOBODY,
+        }
+    } else NOBODY;
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn is_ban_elsewhere(stamp: u64, word: u64, rank: u64) -> u64 {
-    let Some(home) = home(stamp >> 32, stamp) else { return 1 };
-    table::is_elsewhere(&home, word, Position::of_rank(rank as usize)).into()
+verified_once! {
+    fn is_ban_elsewhere(stamp: u64, word: u64, rank: u64) -> bool {
+        let Some(home) = home(stamp >> 32, stamp) else { return true };
+        table::is_elsewhere(&home, word, Position::of_rank(rank as usize))
+    } else true;
 }
 
 /// Whether everything of a source is to be dropped.
@@ -118,10 +118,10 @@ pub fn contains(source: &Address) -> bool {
     let Some(lengths) = BAN_LENGTHS.get(0) else { return false };
     let [high, low] = source.bits;
     if source.family == 0 {
-        return lengths[0] != 0 && is_banned(lengths[0], 0, high, low) != 0;
+        return lengths[0] != 0 && is_banned(lengths[0], 0, high, low);
     }
-    (lengths[1] != 0 && is_banned(lengths[1], 1, high, low) != 0)
-        || (lengths[2] != 0 && is_banned(lengths[2], LONGER, high, low) != 0)
+    (lengths[1] != 0 && is_banned(lengths[1], 1, high, low))
+        || (lengths[2] != 0 && is_banned(lengths[2], LONGER, high, low))
 }
 
 /// In the place of the family: IPv6, lengths beyond 64.
@@ -136,60 +136,36 @@ struct Search {
     found: u64,
 }
 
-/// With a symbol, so that it is verified once. It takes and returns plain numbers.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn is_banned(lengths: u64, kind: u64, high: u64, low: u64) -> u64 {
-    let base = if kind == LONGER { 65 } else { 1 };
-    let source = Address { bits: [high, low], family: (kind != 0).into() };
-    let mut search = Search { source, left: lengths, base, found: 0 };
-    walk::repeat(u64::BITS, search_turn, &mut search);
-    search.found
+verified_once! {
+        fn is_banned(lengths: u64, kind: u64, high: u64, low: u64) -> bool {
+        let base = if kind == LONGER { 65 } else { 1 };
+        let source = Address { bits: [high, low], family: (kind != 0).into() };
+        let mut search = Search { source, left: lengths, base, found: 0 };
+        walk::repeat(u64::BITS, &mut search, search_turn);
+        search.found != 0
+    } else false;
 }
 
-extern "C" fn search_turn(_: u64, search: *mut Search) -> i64 {
-    let search = walk::carried(search);
+#[inline(always)]
+fn search_turn(search: &mut Search) -> bool {
     let bit = search.left & search.left.wrapping_neg();
     search.left ^= bit;
     let prefix = Prefix::of(&search.source, search.base + walk::index_of(bit));
     if bans::is_banned(&Bans(0), &prefix.key(&globals().secret), clock::now) {
         search.found = 1;
-        return STOP;
+        return false;
     }
-    if opaque(search.left) == 0 { STOP } else { GO_ON }
+    opaque(search.left) != 0
 }
 
-/// After the rule at `index` has denied a packet: bans the source if that was one too many.
-#[inline(always)]
-pub fn after_denial(subject: &Subject, index: u64) {
-    if globals().bans != 0 && is_one_too_many(subject, index) != 0 {
-        ban(subject, index);
-    }
-}
-
-// Two functions, because the kernel has little stack; with symbols, so that they are verified once.
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn is_one_too_many(subject: *const Subject, index: u64) -> u64 {
-    // SAFETY: a subject, or null, which no caller passes.
-    let Some(subject) = (unsafe { subject.as_ref() }) else { return 0 };
-    let rule = globals::rule(index);
-    let is_too_many = rule.ban_length != 0 && (rule.ban == 0 || !bucket::charge(subject, rule.ban as u64));
-    is_too_many.into()
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn ban(subject: *const Subject, index: u64) -> u64 {
-    // SAFETY: as above.
-    let Some(subject) = (unsafe { subject.as_ref() }) else { return 0 };
-    let rule = globals::rule(index);
-    let source = subject.source();
-    let bits = if source.family == 0 { rule.ban_bits[0] } else { rule.ban_bits[1] };
-    let (now, length) = (subject.now(), Nanos(rule.ban_length));
-    walk::repeat(TRIES, make_turn, &mut Made { prefix: Prefix::of_banned(&source, bits), now, length });
-    0
+verified_once! {
+    pub fn ban(subject: &Subject, index: u64) -> () {
+        let rule = globals::rule(index);
+        let source = subject.address();
+        let bits = if source.family == 0 { rule.ban_bits[0] } else { rule.ban_bits[1] };
+        let (now, length) = (subject.now, Nanos(rule.ban_length));
+        walk::repeat(TRIES, &mut Made { prefix: Prefix::of_banned(&source, bits), now, length }, make_turn);
+    } else ();
 }
 
 #[inline(always)]
@@ -210,33 +186,32 @@ struct Made {
     length: Nanos,
 }
 
-extern "C" fn make_turn(_: u64, made: *mut Made) -> i64 {
-    let made = walk::carried(made);
+#[inline(always)]
+fn make_turn(made: &mut Made) -> bool {
     let [high, low] = made.prefix.address.bits;
     let length_and_family = made.prefix.length << 1 | made.prefix.address.family;
     let done = make(high, low, length_and_family, made.now.0.0, made.length.0);
-    if opaque(done) == 0 { GO_ON } else { STOP }
+    opaque(done) == 0
 }
 
-/// With a symbol, so that it is verified once. It takes and returns plain numbers.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn make(high: u64, low: u64, length_and_family: u64, now: u64, length: u64) -> u64 {
-    let now = Now(Nanos(now));
-    let family = length_and_family & 1;
-    let prefix = Prefix { address: Address { bits: [high, low], family }, length: length_and_family >> 1 };
-    let key = prefix.key(&globals().secret);
-    let end = now.plus(Nanos(length).to_ticks()).0;
-    // Somebody may have banned it for longer while this packet was judged.
-    if !table::put(&Bans(high), &key, now, |before| bans::later_end(before, end, now)) {
-        return 0;
-    }
-    let (word, bit) = prefix.place();
-    if let Some(lengths) = BAN_LENGTHS.get_ptr_mut(0) {
-        let word = (opaque(word as u64) & 3).min(2);
-        // SAFETY: one of three words of the map's own memory.
-        set_bits(unsafe { lengths.cast::<u64>().add(word as usize) }, bit);
-    }
-    stats::count_table(|counters| counters.bans_made += 1);
-    1
+verified_once! {
+        fn make(high: u64, low: u64, length_and_family: u64, now: u64, length: u64) -> u64 {
+        let now = Now(Nanos(now));
+        let family = length_and_family & 1;
+        let prefix = Prefix { address: Address { bits: [high, low], family }, length: length_and_family >> 1 };
+        let key = prefix.key(&globals().secret);
+        let end = now.plus(Nanos(length).to_ticks()).0;
+        // Somebody may have banned it for longer while this packet was judged.
+        if !table::put(&Bans(high), &key, now, |before| bans::later_end(before, end, now)) {
+            return 0;
+        }
+        let (word, bit) = prefix.place();
+        if let Some(lengths) = BAN_LENGTHS.get_ptr_mut(0) {
+            let word = (opaque(word as u64) & 3).min(2);
+            // SAFETY: one of three words of the map's own memory.
+            set_bits(unsafe { lengths.cast::<u64>().add(word as usize) }, bit);
+        }
+        stats::count_table(|counters| counters.bans_made += 1);
+        1
+    } else 0;
 }

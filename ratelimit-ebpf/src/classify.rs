@@ -13,7 +13,7 @@ use ratelimit_common::{
     packet::Address,
 };
 
-use crate::globals::globals;
+use crate::{globals::globals, verified::verified_once};
 
 const NO_PREALLOC: u32 = 1;
 
@@ -116,18 +116,16 @@ pub fn of_destination(address: &Address) -> u64 {
     }
 }
 
-// With symbols, so that they are verified once. They take and return plain numbers.
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn rules_of_source(high: u64, low: u64, family: u64) -> u64 {
-    Maps.source(&Address { bits: [high, low], family })
+verified_once! {
+    fn rules_of_source(high: u64, low: u64, family: u64) -> u64 {
+        Maps.source(&Address { bits: [high, low], family })
+    } else 0;
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn rules_of_destination(high: u64, low: u64, family: u64) -> u64 {
-    Maps.destination(&Address { bits: [high, low], family })
+verified_once! {
+    fn rules_of_destination(high: u64, low: u64, family: u64) -> u64 {
+        Maps.destination(&Address { bits: [high, low], family })
+    } else 0;
 }
 
 /// The trie's key of a whole IPv4 address.

@@ -13,7 +13,7 @@ use ratelimit_common::{
     verifier::opaque,
 };
 
-use crate::{dry_run, globals::globals};
+use crate::{dry_run, globals::globals, verified::verified_once};
 
 /// The first buffer of a packet, and the length of all. `WHOLE`: whether more than the source address is read. `ANY_LINK`:
 /// whether it may begin otherwise than with an Ethernet header.
@@ -59,7 +59,7 @@ impl<const WHOLE: bool, const ANY_LINK: bool> Frame for XdpFrame<WHOLE, ANY_LINK
 
     #[inline(always)]
     fn follow(&self, chain: &mut Chain) -> bool {
-        follow(self.context.cast(), chain) != 0
+        follow(self.context.cast(), chain)
     }
 
     #[inline(always)]
@@ -94,51 +94,47 @@ impl<const WHOLE: bool, const ANY_LINK: bool> Frame for XdpFrame<WHOLE, ANY_LINK
 #[inline(always)]
 pub fn parse_whole(context: *mut xdp_md, packet: &mut Packet) -> Result<(), Flag> {
     match read_link(context, packet) {
-        place if place < NO_PLACE => match read_packet(context, packet, place) {
-            0 => Err(0),
-            _ => Ok(()),
-        },
+        place if place < NO_PLACE => {
+            if read_packet(context, packet, place) {
+                Ok(())
+            } else {
+                Err(0)
+            }
+        }
         hides => Err(opaque(hides) & 1),
     }
 }
 
-// Functions with symbols, so that each is verified once, not once for each way through the one before; side by side, so
-// that they share their stack.
+// Side by side, so that they share their stack.
 
 /// Not where a packet begins, but whether the frame hides one is the lowest bit.
 const NO_PLACE: u64 = 1 << 32;
 
-/// Returns the type of the packet, and where it begins in the lowest 16 bits.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn read_link(context: *mut xdp_md, packet: *mut Packet) -> u64 {
-    // SAFETY: the caller's, or null, which it never is.
-    let Some(packet) = (unsafe { packet.as_mut() }) else { return NO_PLACE };
-    match packet::read_link(&XdpFrame::<true, true>::new(&XdpContext::new(context)), &mut packet.vlans) {
-        Ok((kind, offset)) => u64::from(kind) << 16 | offset as u64,
-        Err(hides) => NO_PLACE | hides,
-    }
+verified_once! {
+    /// Returns the type of the packet, and where it begins in the lowest 16 bits.
+    fn read_link(context: *mut xdp_md, packet: &mut Packet) -> u64 {
+        match packet::read_link(&XdpFrame::<true, true>::new(&XdpContext::new(context)), &mut packet.vlans) {
+            Ok((kind, offset)) => u64::from(kind) << 16 | offset as u64,
+            Err(hides) => NO_PLACE | hides,
+        }
+    } else NO_PLACE;
 }
 
-/// Returns 0 if it is not IP.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn read_packet(context: *mut xdp_md, packet: *mut Packet, place: u64) -> u64 {
-    // SAFETY: as above.
-    let Some(packet) = (unsafe { packet.as_mut() }) else { return 0 };
-    // The mask tells the verifier how far it may be.
-    let offset = opaque(place) as usize & 0xff;
-    let frame = XdpFrame::<true, true>::new(&XdpContext::new(context));
-    packet::read_packet(&frame, (place >> 16) as u16, offset, packet).into()
+verified_once! {
+    /// Whether it is IP.
+    fn read_packet(context: *mut xdp_md, packet: &mut Packet, place: u64) -> bool {
+        // The mask tells the verifier how far it may be.
+        let offset = opaque(place) as usize & 0xff;
+        let frame = XdpFrame::<true, true>::new(&XdpContext::new(context));
+        packet::read_packet(&frame, (place >> 16) as u16, offset, packet)
+    } else false;
 }
 
-/// Whether there may be a further extension header.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn follow(context: *mut xdp_md, chain: *mut Chain) -> u64 {
-    // SAFETY: as above.
-    let Some(chain) = (unsafe { chain.as_mut() }) else { return 0 };
-    chain.follow(&XdpFrame::<true, true>::new(&XdpContext::new(context))).into()
+verified_once! {
+    /// Whether there may be a further extension header.
+    fn follow(context: *mut xdp_md, chain: &mut Chain) -> bool {
+        chain.follow(&XdpFrame::<true, true>::new(&XdpContext::new(context)))
+    } else false;
 }
 
 /// The same address, which the compiler must not compute a second time: the verifier would not know that one to be checked.

@@ -6,7 +6,7 @@ use ratelimit_common::{
     packet::Address,
 };
 
-use crate::globals::globals;
+use crate::{globals::globals, verified::verified_once};
 
 #[map]
 static LISTS: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
@@ -32,9 +32,8 @@ pub fn find(source: &Address) -> Listed {
     Listed::of(look_up(root, high, low))
 }
 
-/// With a symbol, so that it is verified once. It takes and returns plain numbers.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn look_up(root: u64, high: u64, low: u64) -> u64 {
-    lists::find(&Map, root, &Address { bits: [high, low], family: 0 }) as u64
+verified_once! {
+        fn look_up(root: u64, high: u64, low: u64) -> u64 {
+        lists::find(&Map, root, &Address { bits: [high, low], family: 0 }) as u64
+    } else 0;
 }

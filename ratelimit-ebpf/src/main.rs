@@ -18,8 +18,8 @@ mod globals;
 mod lists;
 mod meta;
 mod pipeline;
+mod program;
 mod routes;
-mod rules;
 mod short;
 mod sight;
 mod size;
@@ -27,6 +27,7 @@ mod sketch;
 mod stats;
 mod table;
 mod trial;
+mod verified;
 mod walk;
 
 use aya_ebpf::{
@@ -36,12 +37,10 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::debug;
 
-use self::size::Size;
-
 /// Judges one packet.
 #[xdp(frags)]
 pub fn ratelimit(ctx: XdpContext) -> u32 {
-    let size = Size::of(ctx.ctx);
+    let size = size::of(ctx.ctx);
     let (reason, outcome) = pipeline::judge(&ctx, size);
     let is_sample = stats::count(reason, size);
     sight::look(&ctx, outcome, size, reason.is_drop(), is_sample);

@@ -9,44 +9,41 @@ use aya_ebpf::{
 };
 use ratelimit_common::packet::{Link, Packet};
 
-use crate::globals::globals;
+use crate::{globals::globals, verified::verified_once};
 
 const AF_INET6: u8 = 10;
 /// The first ten bits of such an address.
 const LINK_LOCAL: u64 = 0xfe80 >> 6;
 
-/// Whether the host would forward this IPv6 packet, by its routes: not what is for itself, nor what is link-local or
-/// multicast, nor anything if it is no router. Of its own, and with a symbol, because the kernel's question needs stack.
-///
-/// In a tunnel with many others a router sends on what is for a link-local address of one of these. There nobody's address
-/// has to be found, so what is for one may have to wait.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn forwards(context: *mut xdp_md, packet: *const Packet) -> u64 {
-    // SAFETY: the caller's, or null, which it never is.
-    let Some(packet) = (unsafe { packet.as_ref() }) else { return 0 };
-    if globals().link != Link::Ethernet as u32 && packet.destination.bits[0] >> 54 == LINK_LOCAL {
-        return 1;
-    }
-    // SAFETY: all of it are numbers.
-    let mut asked: bpf_fib_lookup = unsafe { core::mem::zeroed() };
-    asked.family = AF_INET6;
-    // SAFETY: a program's context is never null.
-    asked.ifindex = unsafe { (*context).ingress_ifindex };
-    asked.__bindgen_anon_3.ipv6_src = words(packet.source.bits);
-    asked.__bindgen_anon_4.ipv6_dst = words(packet.destination.bits);
-    let length = size_of::<bpf_fib_lookup>() as i32;
-    // SAFETY: the helper reads and writes as many bytes as it is told, which are all there.
-    let answer = unsafe { generated::bpf_fib_lookup(context.cast(), &raw mut asked, length, 0) };
-    let Ok(answer) = u32::try_from(answer) else { return 0 };
-    matches!(
-        answer,
-        BPF_FIB_LKUP_RET_SUCCESS
-            | BPF_FIB_LKUP_RET_NO_NEIGH
-            | BPF_FIB_LKUP_RET_FRAG_NEEDED
-            | BPF_FIB_LKUP_RET_UNSUPP_LWT
-    )
-    .into()
+verified_once! {
+    /// Whether the host would forward this IPv6 packet, by its routes: not what is for itself, nor what is link-local or
+    /// multicast, nor anything if it is no router. Of its own, and with a symbol, because the kernel's question needs stack.
+    ///
+    /// In a tunnel with many others a router sends on what is for a link-local address of one of these. There nobody's address
+    /// has to be found, so what is for one may have to wait.
+    pub fn forwards(context: *mut xdp_md, packet: &Packet) -> bool {
+        if globals().link != Link::Ethernet as u32 && packet.destination.bits[0] >> 54 == LINK_LOCAL {
+            return true;
+        }
+        // SAFETY: all of it are numbers.
+        let mut asked: bpf_fib_lookup = unsafe { core::mem::zeroed() };
+        asked.family = AF_INET6;
+        // SAFETY: a program's context is never null.
+        asked.ifindex = unsafe { (*context).ingress_ifindex };
+        asked.__bindgen_anon_3.ipv6_src = words(packet.source.bits);
+        asked.__bindgen_anon_4.ipv6_dst = words(packet.destination.bits);
+        let length = size_of::<bpf_fib_lookup>() as i32;
+        // SAFETY: the helper reads and writes as many bytes as it is told, which are all there.
+        let answer = unsafe { generated::bpf_fib_lookup(context.cast(), &raw mut asked, length, 0) };
+        let Ok(answer) = u32::try_from(answer) else { return false };
+        matches!(
+            answer,
+            BPF_FIB_LKUP_RET_SUCCESS
+                | BPF_FIB_LKUP_RET_NO_NEIGH
+                | BPF_FIB_LKUP_RET_FRAG_NEEDED
+                | BPF_FIB_LKUP_RET_UNSUPP_LWT
+        )
+    } else false;
 }
 
 /// An address as it lies in a packet.

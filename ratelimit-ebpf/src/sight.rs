@@ -12,15 +12,15 @@ use aya_ebpf::{
 };
 use ratelimit_common::{
     packet::Packet,
-    pipeline::Outcome,
+    pipeline::{Outcome, Size},
     wire::{EACH_EVENT, EVENT_BYTES, Event, EventCounters, Reason, Sampled},
 };
 
 use crate::{
     clock, frame,
     globals::{self, globals},
-    size::Size,
-    sketch, stats,
+    size, sketch, stats,
+    verified::verified_once,
 };
 
 #[map]
@@ -82,7 +82,7 @@ pub fn look(ctx: &XdpContext, outcome: Outcome, size: Size, is_drop: bool, is_sa
         let sample = if is_sample { Look::IS_SAMPLE } else { 0 };
         let observed = if is_observed { Look::IS_OBSERVED } else { 0 };
         let now = clock::monotonic();
-        let drawn = draw(outcome.number() | sample | observed, now, size.packets());
+        let drawn = draw(outcome.number() | sample | observed, now, size::packets(size));
         if drawn != 0 {
             look_closely(ctx.as_ptr().cast(), outcome.number() | drawn, size.0, now);
         }
@@ -99,45 +99,41 @@ struct Seen {
     interface: u64,
 }
 
-// Functions with a symbol are verified once. What needs stack is split between several of them: the kernel has little.
+// What needs stack is split between several functions: the kernel has little.
 
-/// Draws it as a sample of its reason, or of what would have been dropped; zero if it is neither.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn draw(look: u64, now: u64, packets: u64) -> u64 {
-    let look = Look(look);
-    let is_observed = look.is(Look::IS_OBSERVED) && is_observed_sample(now);
-    take(look, now, packets) << Look::WEIGHT | if is_observed { Look::IS_OBSERVED } else { 0 }
+verified_once! {
+    /// Draws it as a sample of its reason, or of what would have been dropped; zero if it is neither.
+    fn draw(look: u64, now: u64, packets: u64) -> u64 {
+        let look = Look(look);
+        let is_observed = look.is(Look::IS_OBSERVED) && is_observed_sample(now);
+        take(look, now, packets) << Look::WEIGHT | if is_observed { Look::IS_OBSERVED } else { 0 }
+    } else 0;
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn look_closely(context: *mut xdp_md, look: u64, size: u64, now: u64) -> u64 {
-    // SAFETY: the caller's context.
-    let interface = unsafe { (*context).ingress_ifindex }.into();
-    let mut packet = Packet::EMPTY;
-    let is_ip = frame::parse_whole(context, &mut packet).is_ok();
-    let look = if is_ip { Look(look).with(Look::IS_IP) } else { Look(look) };
-    let seen = Seen { now, look, size: Size(size), interface };
-    let is_drop = look.outcome().reason().is_some_and(Reason::is_drop);
-    if look.weight() != 0 {
-        weigh(&packet, &seen, is_drop.into());
-    }
-    if is_drop || look.is(Look::IS_OBSERVED) {
-        write(&packet, &seen);
-    }
-    0
+verified_once! {
+    fn look_closely(context: *mut xdp_md, look: u64, size: u64, now: u64) -> () {
+        // SAFETY: the caller's context.
+        let interface = unsafe { (*context).ingress_ifindex }.into();
+        let mut packet = Packet::EMPTY;
+        let is_ip = frame::parse_whole(context, &mut packet).is_ok();
+        let look = if is_ip { Look(look).with(Look::IS_IP) } else { Look(look) };
+        let seen = Seen { now, look, size: Size(size), interface };
+        let is_drop = look.outcome().reason().is_some_and(Reason::is_drop);
+        if look.weight() != 0 {
+            weigh(&packet, &seen, is_drop.into());
+        }
+        if is_drop || look.is(Look::IS_OBSERVED) {
+            write(&packet, &seen);
+        }
+    } else ();
 }
 
-/// Counts it among the heaviest sources.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn weigh(packet: *const Packet, seen: *const Seen, is_drop: u64) -> u64 {
-    // SAFETY: the caller's, or null, which they never are.
-    let (Some(packet), Some(seen)) = (unsafe { (packet.as_ref(), seen.as_ref()) }) else { return 0 };
-    let packet = if seen.look.is(Look::IS_IP) { Some(packet) } else { None };
-    sketch::count(packet, seen.now, is_drop, seen.look.weight(), seen.size.bytes_each());
-    0
+verified_once! {
+    /// Counts it among the heaviest sources.
+    fn weigh(packet: &Packet, seen: &Seen, is_drop: u64) -> () {
+        let packet = if seen.look.is(Look::IS_IP) { Some(packet) } else { None };
+        sketch::count(packet, seen.now, is_drop, seen.look.weight(), size::bytes_each(seen.size));
+    } else ();
 }
 
 /// Takes the sample that is due, and returns how many packets it stands for; zero if none is.
@@ -194,38 +190,35 @@ fn with_events(what: impl FnOnce(&mut EventCounters) -> bool) -> bool {
     }
 }
 
-/// Hands over an event, if its time has come and there is room.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn write(packet: *const Packet, seen: *const Seen) -> u64 {
-    // SAFETY: the caller's, or null, which they never are.
-    let (Some(packet), Some(seen)) = (unsafe { (packet.as_ref(), seen.as_ref()) }) else { return 0 };
-    if !may_write(seen.now) {
-        return 0;
-    }
-    let Some(mut entry) = EVENTS.reserve::<Event>(0) else {
-        return count_event(|counters| counters.lost += 1);
-    };
-    entry.write(Event {
-        time: seen.now,
-        source: packet.source.bits,
-        destination: packet.destination.bits,
-        ports: packet.ports(),
-        bytes: seen.size.bytes(),
-        interface: seen.interface as u32,
-        reason: seen.look.outcome().reason().map_or(0, |reason| reason as u32),
-        rule: seen.look.outcome().denied_by().map_or(0, |index| globals::rule(index).counters as u32),
-        is_ip: seen.look.is(Look::IS_IP).into(),
-    });
-    entry.submit(0);
-    count_event(|counters| counters.written += 1)
+verified_once! {
+    /// Hands over an event, if its time has come and there is room.
+    fn write(packet: &Packet, seen: &Seen) -> () {
+        if !may_write(seen.now) {
+            return;
+        }
+        let Some(mut entry) = EVENTS.reserve::<Event>(0) else {
+            return count_event(|counters| counters.lost += 1);
+        };
+        entry.write(Event {
+            time: seen.now,
+            source: packet.source.bits,
+            destination: packet.destination.bits,
+            ports: packet.ports(),
+            bytes: seen.size.bytes(),
+            interface: seen.interface as u32,
+            reason: seen.look.outcome().reason().map_or(0, |reason| reason as u32),
+            rule: seen.look.outcome().denied_by().map_or(0, |index| globals::rule(index).counters as u32),
+            is_ip: seen.look.is(Look::IS_IP).into(),
+        });
+        entry.submit(0);
+        count_event(|counters| counters.written += 1);
+    } else ();
 }
 
 #[inline(always)]
-fn count_event(what: impl FnOnce(&mut EventCounters)) -> u64 {
+fn count_event(what: impl FnOnce(&mut EventCounters)) {
     with_events(|counters| {
         what(counters);
         true
     });
-    0
 }

@@ -9,7 +9,7 @@ use ratelimit_common::{
     table::Tag,
 };
 
-use crate::{bench, globals::globals};
+use crate::{bench, globals::globals, verified::verified_once};
 
 #[map]
 static SKETCH: Array<Set> = Array::with_max_entries(1, BPF_F_MMAPABLE);
@@ -33,26 +33,22 @@ pub fn count(packet: Option<&Packet>, now: u64, is_drop: u64, weight: u64, bytes
     }
 }
 
-/// A function with a symbol, so that it is verified once.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn add_to_set(kind: u64, sample: *const Sample) -> u64 {
-    // SAFETY: a sample, or null, which no caller passes.
-    let Some(sample) = (unsafe { sample.as_ref() }) else { return 0 };
-    // SAFETY: the helper takes nothing.
-    let processor = unsafe { bpf_get_smp_processor_id() };
-    let set = if sample.stamp & 3 == Group::All as u64 {
-        SETS
-    } else {
-        // With the secret: nobody outside can crowd one set.
-        let secret = &globals().secret;
-        let identity = secret.fold(sample.source[0], sample.source[1]);
-        secret.key(Tag::new(0), identity).first() as u32 % SETS
-    };
-    let index = first_set(processor, sample.stamp, kind as u32) + set;
-    if let Some(set) = SKETCH.get_ptr_mut(index) {
-        // SAFETY: the map's own memory; only this processor writes these sets.
-        unsafe { (*set).count(sample) };
-    }
-    0
+verified_once! {
+        fn add_to_set(kind: u64, sample: &Sample) -> () {
+        // SAFETY: the helper takes nothing.
+        let processor = unsafe { bpf_get_smp_processor_id() };
+        let set = if sample.stamp & 3 == Group::All as u64 {
+            SETS
+        } else {
+            // With the secret: nobody outside can crowd one set.
+            let secret = &globals().secret;
+            let identity = secret.fold(sample.source[0], sample.source[1]);
+            secret.key(Tag::new(0), identity).first() as u32 % SETS
+        };
+        let index = first_set(processor, sample.stamp, kind as u32) + set;
+        if let Some(set) = SKETCH.get_ptr_mut(index) {
+            // SAFETY: the map's own memory; only this processor writes these sets.
+            unsafe { (*set).count(sample) };
+        }
+    } else ();
 }

@@ -1,9 +1,12 @@
 //! Counters, one copy for each processor.
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
-use ratelimit_common::wire::{Counter, RULE_NUMBERS, Reason, RuleCounters, Sampled, TableCounters};
+use ratelimit_common::{
+    pipeline::Size,
+    wire::{Counter, RULE_NUMBERS, Reason, RuleCounters, Sampled, TableCounters},
+};
 
-use crate::size::Size;
+use crate::size;
 
 #[map]
 static REASONS: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(Reason::ALL.len() as u32, 0);
@@ -45,7 +48,7 @@ pub fn discount_rule(number: u64, size: Size) {
     if let Some(counters) = RULE_COUNTERS.get_ptr_mut(number as u32) {
         // SAFETY: as above.
         let passed = unsafe { &mut (*counters).passed };
-        passed.packets -= size.packets();
+        passed.packets -= size::packets(size);
         passed.bytes -= size.bytes();
     }
 }
@@ -53,8 +56,8 @@ pub fn discount_rule(number: u64, size: Size) {
 #[inline(always)]
 fn add(counter: &mut Counter, size: Size) {
     // Taken apart here, so that it is one word until the counters are found.
-    let size = size.in_order();
-    counter.packets += size.packets();
+    let size = size::in_order(size);
+    counter.packets += size::packets(size);
     counter.bytes += size.bytes();
 }
 

@@ -8,11 +8,13 @@ use ratelimit_common::{
     limit::Limit,
     table::{self, Home, Key, Position, Request, Tag},
     time::{Nanos, Now},
-    verifier::opaque,
     wire::{Rule, SetWords},
 };
 
-use crate::{globals, stats};
+use crate::{
+    globals, stats,
+    verified::{Argument, verified_once},
+};
 
 #[map]
 static BUCKETS: Array<SetWords> = Array::with_max_entries(1, BPF_F_MMAPABLE);
@@ -23,7 +25,8 @@ pub struct Buckets(pub u64);
 /// The set with this number.
 #[inline(always)]
 pub fn set(number: u64) -> Option<Set> {
-    BUCKETS.get_ptr_mut(number as u32).map(Set::new)
+    // SAFETY: a value of the map.
+    BUCKETS.get_ptr_mut(number as u32).map(|words| unsafe { Set::new(words) })
 }
 
 /// Two sets by their numbers; the stamp carries these along.
@@ -63,7 +66,7 @@ impl table::Table for Buckets {
     fn decide(&self, request: &Request<'_>, state: u64) -> (bool, u64) {
         let mut after = 0;
         let allowed = decide(self.0, state, request.now.0.0, request.cost.into(), &mut after);
-        (opaque(allowed) != 0, after)
+        (allowed, after)
     }
 
     #[inline(always)]
@@ -73,48 +76,43 @@ impl table::Table for Buckets {
 
     #[inline(always)]
     fn is_elsewhere(&self, home: &Home<Set>, word: u64, mine: Position) -> bool {
-        is_elsewhere(home.stamp, word, mine.rank() as u64) != 0
+        is_elsewhere(home.stamp, word, mine.rank() as u64)
     }
 }
 
 const NOBODY: u64 = u64::MAX;
 
-// Functions with a symbol are verified once, whatever calls them; others once for each way to get there. They take and
-// return plain numbers.
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn nearest_to_fresh(stamp: u64, now: u64) -> u64 {
-    let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return NOBODY };
-    match table::nearest_to_fresh(&Buckets(0), &home, Now(Nanos(now))) {
-        Some(position) => position.rank() as u64,
-        None => NOBODY,
-    }
+verified_once! {
+    fn nearest_to_fresh(stamp: u64, now: u64) -> u64 {
+        let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return NOBODY };
+        match table::nearest_to_fresh(&Buckets(0), &home, Now(Nanos(now))) {
+            Some(position) => position.rank() as u64,
+            None => NOBODY,
+        }
+    } else NOBODY;
 }
 
-/// Whether the rule at `index` allows a request; `after` becomes the state after it.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn decide(index: u64, state: u64, now: u64, cost: u64, after: *mut u64) -> u64 {
-    // SAFETY: the caller's, or null, which it never is.
-    let Some(after) = (unsafe { after.as_mut() }) else { return 0 };
-    let limit = &globals::rule(index).limit;
-    let (allowed, state) = table::decide(limit, state, Now(Nanos(now)), cost as u32);
-    *after = state;
-    allowed.into()
+verified_once! {
+    /// Whether the rule at `index` allows a request; `after` becomes the state after it.
+    fn decide(index: u64, state: u64, now: u64, cost: u64, after: &mut u64) -> bool {
+        let limit = &globals::rule(index).limit;
+        let (allowed, state) = table::decide(limit, state, Now(Nanos(now)), cost as u32);
+        *after = state;
+        allowed
+    } else false;
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn share_used(tag: u64, state: u64, now: u64) -> u64 {
-    table::share_used(&Buckets(0), Tag::new(tag as u16), state, Now(Nanos(now)))
+verified_once! {
+    fn share_used(tag: u64, state: u64, now: u64) -> u64 {
+        table::share_used(&Buckets(0), Tag::new(tag as u16), state, Now(Nanos(now)))
+    } else 0;
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn is_elsewhere(stamp: u64, word: u64, rank: u64) -> u64 {
-    let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return 1 };
-    table::is_elsewhere(&home, word, Position::of_rank(rank as usize)).into()
+verified_once! {
+    fn is_elsewhere(stamp: u64, word: u64, rank: u64) -> bool {
+        let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return true };
+        table::is_elsewhere(&home, word, Position::of_rank(rank as usize))
+    } else true;
 }
 
 /// A set in the map's memory.
@@ -122,10 +120,28 @@ extern "C" fn is_elsewhere(stamp: u64, word: u64, rank: u64) -> u64 {
 pub struct Set(*mut SetWords);
 
 impl Set {
-    /// The set that lies there, in the memory of a map.
+    /// The set that lies there.
+    ///
+    /// # Safety
+    /// It must be a value of a map, which stays as long as the program does.
     #[inline(always)]
-    pub const fn new(words: *mut SetWords) -> Self {
+    pub const unsafe fn new(words: *mut SetWords) -> Self {
         Self(words)
+    }
+}
+
+/// Not as a reference: other processors write to it.
+impl Argument for Set {
+    type Raw = *mut SetWords;
+
+    #[inline(always)]
+    fn raw(self) -> *mut SetWords {
+        self.0
+    }
+
+    #[inline(always)]
+    unsafe fn from_raw(raw: *mut SetWords) -> Option<Self> {
+        if raw.is_null() { None } else { Some(Self(raw)) }
     }
 }
 
@@ -140,25 +156,25 @@ impl table::Set for Set {
 
     #[inline(always)]
     fn survey(self, base: u64, present: u64) -> u64 {
-        survey(self.0, base, present)
+        survey(self, base, present)
     }
 
     #[inline(always)]
     fn holders(self, word: u64) -> u64 {
-        holders(self.0, word)
+        holders(self, word)
     }
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn survey(set: *mut SetWords, base: u64, present: u64) -> u64 {
-    if set.is_null() { 0 } else { table::survey(Set(set), base, present) }
+verified_once! {
+    fn survey(set: Set, base: u64, present: u64) -> u64 {
+        table::survey(set, base, present)
+    } else 0;
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn holders(set: *mut SetWords, word: u64) -> u64 {
-    if set.is_null() { 0 } else { table::holders_in(Set(set), word) }
+verified_once! {
+    fn holders(set: Set, word: u64) -> u64 {
+        table::holders_in(set, word)
+    } else 0;
 }
 
 /// A slot in the map's memory.

@@ -1,31 +1,31 @@
 //! Loops that the verifier checks once, not once for each turn, and walks over the bits of a set.
 
-use core::{ffi::c_void, ptr};
+use core::{ffi::c_void, mem::MaybeUninit, ptr};
 
 use aya_ebpf::helpers::generated::bpf_loop;
 use ratelimit_common::verifier::opaque;
 
-/// One turn: its index below the count, and what the loop carries along.
-pub type Turn<T> = extern "C" fn(u64, *mut T) -> i64;
+/// What the helper wants to hear to go on.
+const GO_ON: i64 = 0;
 
-/// What a turn returns to go on.
-pub const GO_ON: i64 = 0;
+/// What it wants to hear to end the loop.
+const STOP: i64 = 1;
 
-/// What a turn returns to end the loop.
-pub const STOP: i64 = 1;
-
-/// Calls `turn` up to `count` times.
+/// Takes up to `count` turns, each with what is carried along, until one says that it was the last. A turn may hold nothing
+/// of its own, since only its code gets to the kernel.
 #[inline(always)]
-pub fn repeat<T>(count: u32, turn: Turn<T>, carried: &mut T) {
-    // SAFETY: the helper calls `turn` with an index below `count` and what is carried, and keeps neither.
+pub fn repeat<T, F: Fn(&mut T) -> bool + Copy>(count: u32, carried: &mut T, _turn: F) {
+    const { assert!(size_of::<F>() == 0) };
+    let turn: extern "C" fn(u64, *mut T) -> i64 = take_turn::<T, F>;
+    // SAFETY: the helper calls it with what is carried, and keeps neither.
     unsafe { bpf_loop(count, turn as *mut c_void, ptr::from_mut(carried).cast(), 0) };
 }
 
-/// What a turn got as a reference.
-#[inline(always)]
-pub fn carried<'c, T>(pointer: *mut T) -> &'c mut T {
+extern "C" fn take_turn<T, F: Fn(&mut T) -> bool + Copy>(_: u64, carried: *mut T) -> i64 {
+    // SAFETY: a value without a size has no bytes that could be wrong, and `repeat`, who alone names this, has one.
+    let turn = unsafe { MaybeUninit::<F>::uninit().assume_init() };
     // SAFETY: `repeat` passes a reference that nobody else uses meanwhile.
-    unsafe { &mut *pointer }
+    if turn(unsafe { &mut *carried }) { GO_ON } else { STOP }
 }
 
 /// For each residue of a bit times [`SEQUENCE`], the bit's place.

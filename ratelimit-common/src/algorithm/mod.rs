@@ -91,11 +91,11 @@ fn reported(limit: &Limit, left: u64, cost: u32) -> u32 {
     if limit.always_charges() { cost } else { u32::try_from(left).unwrap_or(u32::MAX).min(cost) }
 }
 
-/// Whether one packet is allowed by a limit that keeps arrival times, and the state after it: [`decide`] of the commonest case.
+/// Whether a limit that keeps arrival times allows a request, and the state after it: [`decide`] of the commonest kind alone.
 #[must_use]
 #[inline(always)]
-pub fn decide_packet(limit: &Limit, state: u64, now: Now) -> (bool, u64) {
-    token_bucket::decide(limit, state, now, 1)
+pub fn decide_by_arrival(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u64) {
+    token_bucket::decide(limit, state, now, cost)
 }
 
 /// The state without what a request took at `charged`, which a later limit made void. `later` is the present.

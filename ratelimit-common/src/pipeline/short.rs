@@ -1,19 +1,25 @@
 //! The short way: plain headers, at most one rule that matches, and a bucket that is there and that nobody else is at.
 
-use super::{Hooks, Outcome, Subject};
+use super::{Hooks, Outcome, Size, Subject};
 use crate::{
-    algorithm::decide_packet,
+    algorithm::decide_by_arrival,
     classify::matching,
     lists::Listed,
-    packet::{Address, Frame, Ports, parse_plain},
+    packet::{Address, Frame, Packet, Ports, parse_plain},
     table::{Known, decide},
+    time::{Nanos, Now},
     wire::{Reason, Rule, TAKES_BYTES},
 };
 
 /// Judges a frame under the only rule, which is about all packets and asks for their source alone; or under none.
-/// `BY_ARRIVAL`: whether rules limit packets by arrival times.
+/// `BY_ARRIVAL`: whether rules limit packets by arrival times. Where the rules have to be asked one by one, `ask` gets the
+/// packet and the bits of those that match.
 #[inline(always)]
-pub fn judge_simple<const BY_ARRIVAL: bool, H: Hooks, F: Frame + ?Sized>(hooks: &H, frame: &F) -> Outcome {
+pub fn judge_simple<const BY_ARRIVAL: bool, H: Hooks, F: Frame + ?Sized>(
+    hooks: H,
+    frame: &F,
+    ask: impl FnOnce(Subject, u64) -> Outcome,
+) -> Outcome {
     let Some(packet) = parse_plain(frame) else { return Outcome::UNUSUAL };
     let source = hooks.counts_as(&packet.source);
     if let Some(reason) = look_up(hooks, &source) {
@@ -22,36 +28,58 @@ pub fn judge_simple<const BY_ARRIVAL: bool, H: Hooks, F: Frame + ?Sized>(hooks: 
     if hooks.globals().rules == 0 {
         return Outcome::of(Reason::Passed);
     }
-    let subject = Subject { source: source.bits, destination: [0; 2], ports: Ports(source.family << 63) };
-    charge::<BY_ARRIVAL, H>(hooks, &subject, frame.length(), 0, hooks.first_rule())
+    let ports = Ports(source.family << 63);
+    let mut subject = subject(&source, [0; 2], ports, frame);
+    match charge::<BY_ARRIVAL, H>(hooks, &mut subject, 0, hooks.first_rule()) {
+        Outcome::UNUSUAL => ask(subject, 1),
+        outcome => outcome,
+    }
 }
 
 /// Judges a frame under rules of all sorts.
 #[inline(always)]
-pub fn judge<const BY_ARRIVAL: bool, H: Hooks, F: Frame + ?Sized>(hooks: &H, frame: &F) -> Outcome {
+pub fn judge<const BY_ARRIVAL: bool, H: Hooks, F: Frame + ?Sized>(
+    hooks: H,
+    frame: &F,
+    ask: impl FnOnce(Subject, u64) -> Outcome,
+) -> Outcome {
     let Some(packet) = parse_plain(frame) else { return Outcome::UNUSUAL };
     let source = hooks.counts_as(&packet.source);
     if let Some(reason) = look_up(hooks, &source) {
         return Outcome::of(reason);
     }
-    let globals = hooks.globals();
-    let rules =
-        if globals.classifies == 0 { globals.rules } else { matching(hooks, &packet, frame.length()) };
+    let rules = rules(hooks, frame, &packet);
     if rules == 0 {
         return Outcome::of(Reason::Passed);
     }
+    let mut subject = subject(&source, packet.destination.bits, packet.ports(), frame);
     if rules & (rules - 1) != 0 {
-        return Outcome::UNUSUAL;
+        return ask(subject, rules);
     }
-    let subject =
-        Subject { source: source.bits, destination: packet.destination.bits, ports: packet.ports() };
     let index = hooks.index_of(rules);
-    charge::<BY_ARRIVAL, H>(hooks, &subject, frame.length(), index, hooks.rule(index))
+    match charge::<BY_ARRIVAL, H>(hooks, &mut subject, index, hooks.rule(index)) {
+        Outcome::UNUSUAL => ask(subject, rules),
+        outcome => outcome,
+    }
+}
+
+#[inline(always)]
+fn subject<F: Frame + ?Sized>(source: &Address, destination: [u64; 2], ports: Ports, frame: &F) -> Subject {
+    Subject { source: source.bits, destination, ports, now: Now(Nanos(0)), size: Size(frame.length()) }
+}
+
+/// The bits of the rules that a packet matches.
+#[inline(always)]
+fn rules<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F, packet: &Packet) -> u64 {
+    match hooks.globals().classifies {
+        0 => hooks.globals().rules,
+        _ => matching(&hooks, packet, frame.length()),
+    }
 }
 
 /// What lists and bans say about a source.
 #[inline(always)]
-fn look_up<H: Hooks>(hooks: &H, source: &Address) -> Option<Reason> {
+fn look_up<H: Hooks>(hooks: H, source: &Address) -> Option<Reason> {
     match hooks.listed(source) {
         Listed::Allowed => Some(Reason::Allowed),
         Listed::Denied => Some(Reason::Denied),
@@ -63,9 +91,8 @@ fn look_up<H: Hooks>(hooks: &H, source: &Address) -> Option<Reason> {
 /// Charges the only rule that a packet matches.
 #[inline(always)]
 fn charge<const BY_ARRIVAL: bool, H: Hooks>(
-    hooks: &H,
-    subject: &Subject,
-    bytes: u64,
+    hooks: H,
+    subject: &mut Subject,
     index: u64,
     rule: &Rule,
 ) -> Outcome {
@@ -74,32 +101,33 @@ fn charge<const BY_ARRIVAL: bool, H: Hooks>(
     let Some(first) = hooks.set(key.first()) else { return Outcome::UNUSUAL };
     // Only now: the set's memory is on its way while the clock is read.
     let now = hooks.now();
+    subject.now = now;
     let Some(known) = Known::find(first, || hooks.set(key.second()), &key) else { return Outcome::UNUSUAL };
     let Some(before) = known.state() else { return Outcome::UNUSUAL };
     let (allowed, after) = if BY_ARRIVAL {
-        decide_packet(&rule.limit, before, now)
+        decide_by_arrival(&rule.limit, before, now, 1)
     } else if rule.takes == TAKES_BYTES {
-        decide(&rule.limit, before, now, bytes as u32)
+        decide(&rule.limit, before, now, subject.size.bytes() as u32)
     } else {
         // The same again: what one packet takes is known beforehand.
         decide(&rule.limit, before, now, 1)
     };
     if !allowed {
-        return deny(hooks, &known, (before, after), bytes, index, rule);
+        return deny(hooks, &known, (before, after), subject.size, index, rule);
     }
     if !known.replace(before, after) {
         return Outcome::UNUSUAL;
     }
-    hooks.count_rule(rule.counters, false, bytes);
+    hooks.count_rule(rule.counters, false, subject.size);
     Outcome::of(Reason::Passed)
 }
 
 #[inline(always)]
 fn deny<H: Hooks>(
-    hooks: &H,
-    known: &Known<<H::Set as crate::table::Set>::Slot>,
+    hooks: H,
+    known: &Known<H::Set>,
     (before, after): (u64, u64),
-    bytes: u64,
+    size: Size,
     index: u64,
     rule: &Rule,
 ) -> Outcome {
@@ -111,6 +139,6 @@ fn deny<H: Hooks>(
     if after != before && !known.replace(before, after) {
         return Outcome::UNUSUAL;
     }
-    hooks.count_rule(rule.counters, true, bytes);
+    hooks.count_rule(rule.counters, true, size);
     Outcome::denied(if is_enforced { Reason::Limited } else { Reason::Passed }, index)
 }

@@ -1,5 +1,8 @@
-//! Which slot a new bucket takes: in the set with more idle slots the one that has been idle longest; if none is idle,
-//! the bucket nearest to fresh.
+//! Which slot a new bucket takes: the one that has been idle longest of its first set, or of the second if less than half of
+//! the first is idle and more of the second; if none is idle, the bucket nearest to fresh.
+//!
+//! The first set is where a bucket is looked for first. That it is preferred loses none: sets overflow only when most are
+//! more than half full, and from there on the choice evens them out as much as one between all.
 //!
 //! Written without branches on the data: they would be mispredicted, and the kernel's verifier would follow each.
 
@@ -14,12 +17,16 @@ use crate::{
     verifier::opaque,
 };
 
-/// The slot, and how many of the two sets' were idle.
+/// The slot, and how many of the two sets' were idle at least.
 #[inline(always)]
 pub(super) fn slot_to_take<T: Table>(table: &T, home: &Home<T::Set>, now: Now) -> Option<(Position, u64)> {
     let base = now.order_base();
     let present = now.ticks().0.wrapping_sub(base) >> Ticks::SHIFT;
-    let (first, second) = (home.first.survey(base, present), home.second.survey(base, present));
+    let first = home.first.survey(base, present);
+    if first >> IDLE_SHIFT > SLOTS as u64 / 2 {
+        return Some((Position { second: false, index: first as usize % SLOTS }, first >> IDLE_SHIFT));
+    }
+    let second = home.second.survey(base, present);
     if first | second < 1 << IDLE_SHIFT {
         return table.nearest_to_fresh(home, now).map(|position| (position, 0));
     }

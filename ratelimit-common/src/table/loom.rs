@@ -10,6 +10,7 @@
 mod claims;
 mod evictions;
 mod growth;
+mod known;
 mod memory;
 mod scene;
 mod world;

@@ -27,7 +27,7 @@ pub use self::{
     choose::{nearest_to_fresh, share_used, survey},
     elsewhere::{holders_in, is_elsewhere},
     key::{Key, Keyed, LEAST_SETS, Secret, Tag},
-    known::Known,
+    known::{Known, Place},
     position::Position,
     split::split,
 };
@@ -75,11 +75,11 @@ pub trait Set: Copy {
         holders_in(self, word)
     }
 
-    /// The first one whose key is `word`. A process may look at all at once, since where a key lies can't be guessed.
+    /// The index of the first one whose key is `word`. A process may look at all at once, since where a key lies can't be guessed.
     #[cfg(not(target_arch = "bpf"))]
     #[inline(always)]
-    fn find(self, word: u64) -> Option<Self::Slot> {
-        (0..SLOTS).map(|index| self.slot(index)).find(|slot| slot.key() == word)
+    fn find(self, word: u64) -> Option<usize> {
+        (0..SLOTS).find(|&index| self.slot(index).key() == word)
     }
 }
 
@@ -310,20 +310,26 @@ fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
 }
 
 /// The slot of a set whose key is `word`.
-#[cfg(not(target_arch = "bpf"))]
 #[inline(always)]
 fn find_in<S: Set>(set: S, word: u64) -> Option<S::Slot> {
+    find_index_in(set, word).map(|index| set.slot(index))
+}
+
+/// The index of the slot of a set whose key is `word`.
+#[cfg(not(target_arch = "bpf"))]
+#[inline(always)]
+fn find_index_in<S: Set>(set: S, word: u64) -> Option<usize> {
     set.find(word)
 }
 
-/// The slot of a set whose key is `word`.
+/// The index of the slot of a set whose key is `word`.
 #[cfg(target_arch = "bpf")]
 #[inline(always)]
-fn find_in<S: Set>(set: S, word: u64) -> Option<S::Slot> {
+fn find_index_in<S: Set>(set: S, word: u64) -> Option<usize> {
     for index in 0..SLOTS {
         let key = set.slot(index).key();
         if key == word {
-            return Some(set.slot(some_index(index, key ^ word)));
+            return Some(some_index(index, key ^ word));
         }
     }
     None

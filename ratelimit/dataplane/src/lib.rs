@@ -37,6 +37,7 @@ mod start;
 mod state;
 mod status;
 mod system;
+mod traces;
 mod trial;
 mod windows;
 
@@ -62,7 +63,11 @@ pub use self::{
     status::{EventStatus, ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
     trial::{TRIED_AGAIN, Trial, confirm},
 };
-pub use self::{clock::monotonic, error::in_one_line};
+pub use self::{
+    clock::monotonic,
+    error::in_one_line,
+    traces::{Traces, Ways},
+};
 use self::{notes::read_state, pins::Pins, system::check};
 use ratelimit_limiter::text;
 use ratelimit_policy as policy;

@@ -133,7 +133,7 @@ impl Generation {
         Self::load_from(OBJECT, compiled, sets, shared, kind)
     }
 
-    fn load_from(
+    pub(super) fn load_from(
         object: &[u8],
         compiled: &Compiled,
         sets: u32,
@@ -278,7 +278,7 @@ impl Generation {
         Ok(self.dry_runs()?.get(&0, 0)?.0)
     }
 
-    fn dry_runs(&mut self) -> Result<Array<&mut MapData, Wire<DryRun>>, Error> {
+    pub(super) fn dry_runs(&mut self) -> Result<Array<&mut MapData, Wire<DryRun>>, Error> {
         Ok(self.map_mut("DRY_RUN")?.try_into()?)
     }
 
@@ -339,7 +339,7 @@ impl Generation {
 }
 
 /// What a dry run starts from.
-const NOTHING: DryRun = DryRun {
+pub(super) const NOTHING: DryRun = DryRun {
     clock: 0,
     wire_length: 0,
     matching: 0,

@@ -1,5 +1,6 @@
 //! What would become of frames: the rules' decisions without an interface.
 
+mod bans;
 mod host;
 mod table;
 

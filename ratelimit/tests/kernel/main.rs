@@ -58,6 +58,7 @@ mod vectors;
 mod verified;
 mod virtio;
 mod wait;
+mod ways;
 mod whom;
 mod wiretap;
 mod witness;

@@ -73,7 +73,7 @@ fn load_network(network: &Network, made: Made) -> Generation {
     Generation::load_alone(&compiled(network, made), true).expect("loading")
 }
 
-fn compiled(network: &Network, made: Made) -> Compiled {
+pub fn compiled(network: &Network, made: Made) -> Compiled {
     let facts = TableFacts {
         made_at: made.monotonic,
         made_at_unix: made.unix,

@@ -22,7 +22,9 @@ use super::{
 use crate::{
     algorithm,
     limit::Limit,
-    table::{self, Attempt, BUSY, Home, Key, LEAST_SETS, Request, SLOTS, Set, Slot, Table, Tag, key::SECOND},
+    table::{
+        self, Attempt, BUSY, Home, Key, Known, LEAST_SETS, Request, SLOTS, Set, Slot, Table, Tag, key::SECOND,
+    },
 };
 
 pub(super) struct World {
@@ -46,6 +48,8 @@ const SPLIT: u64 = 2;
 #[derive(Clone, Copy)]
 enum Job {
     Charge(Key),
+    ChargeKnown(Key),
+    ChargeLater(Key),
     GiveBack(Key),
 }
 
@@ -70,6 +74,16 @@ impl World {
     /// One request of `key`.
     pub(super) fn charge(&self, key: Key) {
         self.begin(Job::Charge(key));
+    }
+
+    /// One request of `key`, which goes the short way if its bucket is there.
+    pub(super) fn charge_known(&self, key: Key) {
+        self.begin(Job::ChargeKnown(key));
+    }
+
+    /// The same, found again by its place.
+    pub(super) fn charge_later(&self, key: Key) {
+        self.begin(Job::ChargeLater(key));
     }
 
     /// Gives back a unit of `key`.
@@ -113,14 +127,33 @@ impl World {
     fn attempt(&self, job: Job) -> bool {
         match job {
             Job::GiveBack(key) => table::undo(&self, &self.request(key), NOW),
-            Job::Charge(key) => match table::charge(&self, &self.request(key)) {
-                Attempt::Again => false,
-                Attempt::Done { allowed, .. } => {
-                    self.admitted.lock().unwrap().extend(allowed.then_some(key));
-                    true
+            Job::ChargeKnown(key) if self.charge_in_place(key, false) => true,
+            Job::ChargeLater(key) if self.charge_in_place(key, true) => true,
+            Job::Charge(key) | Job::ChargeKnown(key) | Job::ChargeLater(key) => {
+                match table::charge(&self, &self.request(key)) {
+                    Attempt::Again => false,
+                    Attempt::Done { allowed, .. } => {
+                        self.admitted.lock().unwrap().extend(allowed.then_some(key));
+                        true
+                    }
                 }
-            },
+            }
         }
+    }
+
+    /// Charges a bucket that is there and that nobody else is at.
+    fn charge_in_place(&self, key: Key, is_later: bool) -> bool {
+        let Some(home) = (&self).home(&key) else { return false };
+        let Some(known) = Known::find(home.first, || Some(home.second), &key) else { return false };
+        let Some(before) = known.state() else { return false };
+        let (allowed, after) = algorithm::decide_by_arrival(&self.limit, before, NOW, 1);
+        let is_done = match is_later {
+            _ if after == before => true,
+            false => known.replace(before, after),
+            true => known.place().replace(self.row(known.place().bits(), false), before, after),
+        };
+        self.admitted.lock().unwrap().extend((is_done && allowed).then_some(key));
+        is_done
     }
 
     fn request(&self, key: Key) -> Request<'_> {

@@ -103,7 +103,7 @@ impl Lists {
         if let Some(outer) = outer {
             self.words.extend(lists::prefix(halves(outer.bits), outer.length, outer.listed, false));
         }
-        Step::prefix(index)
+        Step::prefix(index, halves(entry.bits), entry.length, outer.is_some())
     }
 
     /// A node that looks at bits from `start` on.

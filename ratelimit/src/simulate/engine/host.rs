@@ -1,21 +1,30 @@
-//! The stages of a packet as the XDP program has them, compiled for the host: needs no rights.
+//! The stages of a packet as the XDP program has them, over the memory of this process: needs no rights.
 
 use std::{
+    cell::Cell,
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
 };
 
 use ratelimit_common::{
-    bans,
+    bans::Prefix,
     classify::{Dimension, Tables, matching},
     lists::{self, Listed},
-    packet::{self, Address, Packet},
-    table::{self, Attempt, Request},
+    packet::{self, Address, Flag},
+    pipeline::{
+        Found, Hooks, Size, Subject,
+        bucket::{self, Answer, Try},
+        stages,
+    },
     time::{Nanos, Now},
-    wire::{MOST_RULES, Reason, Rule, TAKES_BYTES},
+    wire::{Globals, KeyMask, Reason, Rule},
 };
 
-use super::{Engine, Verdict, table::FixedTable};
+use super::{
+    Engine, Verdict,
+    bans::Bans,
+    table::{FixedTable, Set},
+};
 use crate::{
     compile::{Compiled, Prefixes},
     dataplane,
@@ -28,6 +37,10 @@ pub struct Host {
     table: FixedTable,
     bans: Bans,
     addresses: [Longest<u64>; 2],
+    /// The time of the packet that is being judged.
+    now: Cell<Now>,
+    /// The bits of the rules that have denied it.
+    denied: Cell<u64>,
 }
 
 impl Host {
@@ -37,8 +50,10 @@ impl Host {
         let sets = compiled.globals.set_mask as usize + 1;
         Self {
             table: FixedTable::new(sets, &compiled.limits),
-            bans: Bans::default(),
+            bans: Bans::new(compiled.globals.bans != 0, compiled.globals.secret),
             addresses: [conditions(&compiled.prefixes[0]), conditions(&compiled.prefixes[1])],
+            now: Cell::new(Now(Nanos(0))),
+            denied: Cell::new(0),
             compiled,
         }
     }
@@ -56,26 +71,6 @@ fn v4(address: [u8; 4]) -> u128 {
 
 fn v6(address: [u8; 16]) -> u128 {
     u128::from_be_bytes(address)
-}
-
-/// Bans by prefix, with the times at which they end.
-#[derive(Debug, Default)]
-struct Bans(HashMap<([u64; 2], u64, u64), Nanos>);
-
-impl Bans {
-    fn contains(&self, source: &Address, now: Nanos) -> bool {
-        let of_length = |length| {
-            let bits = bans::Prefix::of(source, length).address.bits;
-            self.0.get(&(bits, source.family, length)).is_some_and(|end| *end > now)
-        };
-        let most = if source.family == 0 { 32 } else { 128 };
-        !self.0.is_empty() && (1..=most).any(of_length)
-    }
-
-    fn add(&mut self, prefix: bans::Prefix, now: Nanos, length: Nanos) {
-        let key = (prefix.address.bits, prefix.address.family, prefix.length);
-        self.0.insert(key, Nanos(now.0.saturating_add(length.0)));
-    }
 }
 
 /// Values of the longest prefixes, for each family.
@@ -105,7 +100,7 @@ fn mask(length: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or_default()
 }
 
-impl Tables for Host {
+impl Tables for &Host {
     fn asks(&self, dimension: Dimension) -> bool {
         self.compiled.globals.dimensions & dimension.bit() != 0
     }
@@ -124,6 +119,73 @@ impl Tables for Host {
     }
 }
 
+impl<'t> Hooks for &'t Host {
+    type Set = Set<'t>;
+
+    fn globals<'h>(self) -> &'h Globals
+    where
+        Self: 'h,
+    {
+        &self.compiled.globals
+    }
+
+    fn rule<'h>(self, index: u64) -> &'h Rule
+    where
+        Self: 'h,
+    {
+        &self.compiled.limits[index as usize]
+    }
+
+    fn key_mask(self, rule: &Rule, family: Flag) -> &KeyMask {
+        &rule.masks[usize::from(family != 0)]
+    }
+
+    fn index_of(self, bit: u64) -> u64 {
+        bit.trailing_zeros().into()
+    }
+
+    fn set(self, bits: u64) -> Option<Set<'t>> {
+        Some(self.table.set(bits))
+    }
+
+    fn now(self) -> Now {
+        self.now.get()
+    }
+
+    fn listed(self, source: &Address) -> Listed {
+        let lists = &self.compiled.lists;
+        lists::find(lists.words.as_slice(), lists.roots[usize::from(source.family != 0)], source)
+    }
+
+    fn is_banned(self, source: &Address) -> bool {
+        self.bans.contains(source, self.now())
+    }
+
+    fn repeat<T, F: Fn(&mut T) -> bool + Copy>(self, most: u32, carried: &mut T, turn: F) {
+        let _ = (0..most).all(|_| turn(carried));
+    }
+
+    fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer {
+        bucket::attempt(self, &&self.table, what, subject, index)
+    }
+
+    fn ban(self, subject: &Subject, index: u64) {
+        let (rule, source) = (self.rule(index), subject.address());
+        let prefix = Prefix::of_banned(&source, rule.ban_bits[usize::from(source.family != 0)]);
+        self.bans.add(&prefix, subject.now, Nanos(rule.ban_length));
+    }
+
+    fn count_rule(self, _counters: u64, _dropped: bool, _size: Size) {}
+
+    fn discount_rule(self, _counters: u64, _size: Size) {}
+
+    fn on_exhausted_tries(self) {}
+
+    fn note_denied(self, rules: u64) {
+        self.denied.set(self.denied.get() | rules);
+    }
+}
+
 impl Engine for Host {
     fn judge(&mut self, frame: &[u8], wire_length: u64, time: Nanos) -> Result<Verdict, dataplane::Error> {
         let packet = match packet::parse(frame) {
@@ -133,153 +195,18 @@ impl Engine for Host {
                 return Ok(Verdict { packet: Err(not_ip), matching: 0, denied: 0, reason });
             }
         };
-        let matching = matching(self, &packet, wire_length);
-        let mut verdict = Verdict { packet: Ok(packet), matching, denied: 0, reason: Reason::Passed };
-        let lists = &self.compiled.lists;
-        let listed =
-            lists::find(lists.words.as_slice(), lists.roots[packet.source.family as usize], &packet.source);
-        verdict.reason = if listed == Listed::Allowed {
-            Reason::Allowed
-        } else if listed == Listed::Denied {
-            Reason::Denied
-        } else if self.bans.contains(&packet.source, time) {
-            Reason::Banned
-        } else if packet.is_neighbour_discovery != 0 {
-            Reason::NeighbourDiscovery
-        } else {
-            let mut walk = Walk {
-                host: self,
-                packet: &packet,
-                bytes: wire_length,
-                now: Now(time),
-                denied: 0,
-                ban: None,
-            };
-            let allowed = walk.allow(matching);
-            verdict.denied = walk.denied;
-            if let Some((prefix, length)) = walk.ban {
-                self.bans.add(prefix, time, length);
-            }
-            match (allowed, packet.malformed, self.compiled.globals.drop_malformed) {
-                (false, _, _) => Reason::Limited,
-                (true, 0, _) => Reason::Passed,
-                (true, _, 0) => Reason::Malformed,
-                (true, _, _) => Reason::MalformedDropped,
-            }
-        };
-        Ok(verdict)
+        self.now.set(Now(time));
+        self.denied.set(0);
+        let host = &*self;
+        let matching = matching(&host, &packet, wire_length);
+        let mut found = Found::of_size(Size(wire_length & Size::BYTES));
+        let early = stages::examine(host, &packet, &mut found, || matching);
+        let reason = early.reason().or_else(|| stages::judge(host, early, &mut found).reason());
+        Ok(Verdict {
+            packet: Ok(packet),
+            matching,
+            denied: self.denied.get(),
+            reason: reason.unwrap_or(Reason::Limited),
+        })
     }
-}
-
-/// One packet's way through the rules that it matches.
-struct Walk<'h> {
-    host: &'h Host,
-    packet: &'h Packet,
-    bytes: u64,
-    now: Now,
-    denied: u64,
-    ban: Option<(bans::Prefix, Nanos)>,
-}
-
-impl<'h> Walk<'h> {
-    fn allow(&mut self, matching: u64) -> bool {
-        let globals = &self.host.compiled.globals;
-        let enforced = self.rules(matching & globals.enforced);
-        if let Some(denying) = enforced.iter().find(|rule| !self.ask(rule)) {
-            self.denied = denying.group;
-            for rule in enforced.iter().filter(|rule| rule.limit.counts_denied()) {
-                self.charge(rule);
-            }
-            self.ban = self.ban_by(denying);
-            return false;
-        }
-        for rule in &enforced {
-            self.charge(rule);
-        }
-        self.observe(matching & !globals.enforced);
-        true
-    }
-
-    /// The ban that comes of a packet which this rule has denied.
-    fn ban_by(&self, rule: &Rule) -> Option<(bans::Prefix, Nanos)> {
-        let limit = self.host.compiled.limits.get(rule.ban as usize).filter(|_| rule.ban != 0);
-        let is_one_too_many = limit.is_none_or(|limit| !is_allowed(self.take(&self.request(limit))));
-        let source = &self.packet.source;
-        let bits = rule.ban_bits[usize::from(source.family != 0)];
-        (rule.ban_length != 0 && is_one_too_many)
-            .then(|| (bans::Prefix::of_banned(source, bits), Nanos(rule.ban_length)))
-    }
-
-    /// Rules that observe: each with several parts allows what all of these do.
-    fn observe(&mut self, rules: u64) {
-        let observing = self.rules(rules);
-        for rule in &observing {
-            if !self.ask(rule) {
-                self.denied |= rule.group;
-            }
-        }
-        let denied = self.denied;
-        let is_denied = |rule: &Rule| rule.group & denied != 0;
-        for rule in observing.iter().filter(|rule| !is_denied(rule) || rule.limit.counts_denied()) {
-            self.charge(rule);
-        }
-    }
-
-    /// The rules at the places of bits.
-    fn rules(&self, bits: u64) -> Vec<&'h Rule> {
-        let limits = self.host.compiled.limits.iter().take(MOST_RULES).enumerate();
-        limits.filter(|(place, _)| bits >> place & 1 != 0).map(|(_, rule)| rule).collect()
-    }
-
-    fn request<'r>(&self, rule: &'r Rule) -> Request<'r> {
-        let globals = &self.host.compiled.globals;
-        let ports = self.packet.ports();
-        let mask = &rule.masks[usize::from(ports.family() != 0)];
-        let packet = self.packet;
-        let key = mask.key(&globals.secret, packet.source.bits, packet.destination.bits, ports);
-        let cost = if rule.takes == TAKES_BYTES { self.bytes as u32 } else { 1 };
-        Request { key, limit: &rule.limit, now: self.now, cost }
-    }
-
-    /// The limit of a rule's new sources.
-    fn new_sources(&self, rule: &Rule) -> Option<&Rule> {
-        let limits = &self.host.compiled.limits;
-        limits.get(rule.new_sources as usize).filter(|_| rule.new_sources != 0)
-    }
-
-    fn ask(&self, rule: &Rule) -> bool {
-        let answer = table::peek(&&self.host.table, &self.request(rule));
-        let Attempt::Done { allowed, is_new, .. } = answer else { return false };
-        let new_sources = self.new_sources(rule).filter(|_| is_new);
-        allowed
-            && new_sources
-                .is_none_or(|limit| is_allowed(table::peek(&&self.host.table, &self.request(limit))))
-    }
-
-    fn charge(&self, rule: &Rule) -> bool {
-        let request = self.request(rule);
-        if let Some(limit) = self.new_sources(rule) {
-            if let Some(answer) = table::charge_known(&&self.host.table, &request) {
-                return is_allowed(answer);
-            }
-            if !is_allowed(self.take(&self.request(limit))) {
-                return false;
-            }
-        }
-        is_allowed(self.take(&request))
-    }
-
-    /// A claim may ask to be repeated.
-    fn take(&self, request: &Request<'_>) -> Attempt {
-        loop {
-            match table::charge(&&self.host.table, request) {
-                Attempt::Again => {}
-                done => return done,
-            }
-        }
-    }
-}
-
-const fn is_allowed(answer: Attempt) -> bool {
-    matches!(answer, Attempt::Done { allowed: true, .. })
 }

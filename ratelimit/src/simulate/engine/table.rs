@@ -27,7 +27,8 @@ impl FixedTable {
         Self { slots: vec![[Cell::new(0), Cell::new(0)]; sets * SLOTS], limits }
     }
 
-    fn set(&self, bits: u64) -> Set<'_> {
+    /// The set with the number in these bits.
+    pub fn set(&self, bits: u64) -> Set<'_> {
         let sets = self.slots.len() / SLOTS;
         let first = (bits as usize & (sets - 1)) * SLOTS;
         Set(&self.slots[first..first + SLOTS])
@@ -49,7 +50,7 @@ impl<'t> table::Table for &'t FixedTable {
 }
 
 /// Eight slots.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Set<'t>(&'t [[Cell<u64>; 2]]);
 
 impl<'t> table::Set for Set<'t> {

@@ -41,7 +41,12 @@ mod tests {
 
     #[test]
     fn words_that_are_no_trie_end() {
-        for root in [Step::node(0, 0, 1), Step::node(2, 0, 1), Step::prefix(100), Step::node(1_000, 70, 16)] {
+        for root in [
+            Step::node(0, 0, 1),
+            Step::node(2, 0, 1),
+            Step::prefix(100, [0; 2], 8, false),
+            Step::node(1_000, 70, 16),
+        ] {
             let loops = Step::node(2, 0, 1).0;
             assert!(allowed(&[root.0, 0, loops, loops]).is_empty());
         }

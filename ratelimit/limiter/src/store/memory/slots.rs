@@ -30,12 +30,12 @@ impl<'g> table::Set for Set<'g> {
 
     /// Looks at all eight: where a key lies can't be predicted, and a wrong guess takes longer.
     #[inline]
-    fn find(self, word: u64) -> Option<Slot<'g>> {
+    fn find(self, word: u64) -> Option<usize> {
         let mut found = SLOTS;
         for (index, slot) in self.words.0.iter().enumerate().rev() {
             found = select_unpredictable(slot.key.load(Ordering::SeqCst) == word, index, found);
         }
-        if found == SLOTS { None } else { Some(table::Set::slot(self, found)) }
+        if found == SLOTS { None } else { Some(found) }
     }
 }
 

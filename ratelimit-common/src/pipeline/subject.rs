@@ -1,0 +1,115 @@
+//! What the rules are asked about: a packet without its bytes.
+
+use super::Hooks;
+use crate::{
+    packet::{Address, Packet, Ports},
+    table::Request,
+    time::{Nanos, Now},
+    wire::{Rule, TAKES_BYTES, TAKES_ONE},
+};
+
+/// How large a frame is: bytes, and in the upper half how many packets were joined to it, where several may be. One word,
+/// because the kernel has little stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Size(pub u64);
+
+impl Size {
+    /// The bits of the bytes.
+    pub const BYTES: u64 = u32::MAX as u64;
+
+    /// Its bytes on the wire; if several packets were joined, without the headers of all but the first.
+    #[must_use]
+    #[inline(always)]
+    pub const fn bytes(self) -> u64 {
+        self.0 & Self::BYTES
+    }
+
+    /// As how many packets it counts, if a frame may stand for several.
+    #[must_use]
+    #[inline(always)]
+    pub const fn joined(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+/// One packet. Only numbers, so that it can be passed to functions that are verified by themselves.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Subject {
+    /// Where it comes from, as in [`Address::bits`].
+    pub source: [u64; 2],
+    /// Where it goes to.
+    pub destination: [u64; 2],
+    /// IP version, ports and protocol.
+    pub ports: Ports,
+    /// When it is judged.
+    pub now: Now,
+    /// How large it is.
+    pub size: Size,
+}
+
+impl Subject {
+    /// A packet of which nothing is known but its size.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of_size(size: Size) -> Self {
+        Self { source: [0; 2], destination: [0; 2], ports: Ports(0), now: Now(Nanos(0)), size }
+    }
+
+    /// Notes what the packet says, and the source that it counts as.
+    #[inline(always)]
+    pub const fn describe(&mut self, packet: &Packet, source: &Address) {
+        self.source = source.bits;
+        self.destination = packet.destination.bits;
+        self.ports = packet.ports();
+    }
+
+    /// Where it comes from.
+    #[must_use]
+    #[inline(always)]
+    pub const fn address(&self) -> Address {
+        Address { bits: self.source, family: self.ports.family() }
+    }
+
+    /// What it asks of a rule.
+    #[inline(always)]
+    pub fn request<'l, H: Hooks>(&self, hooks: H, rule: &'l Rule) -> Request<'l> {
+        let mask = hooks.key_mask(rule, self.ports.family());
+        let key = mask.key(&hooks.globals().secret, self.source, self.destination, self.ports);
+        Request { key, limit: &rule.limit, now: self.now, cost: self.cost(hooks, rule) }
+    }
+
+    /// What it costs under a rule.
+    #[inline(always)]
+    pub fn cost<H: Hooks>(&self, hooks: H, rule: &Rule) -> u32 {
+        match rule.takes {
+            TAKES_BYTES => self.size.bytes() as u32,
+            TAKES_ONE => 1,
+            _ if hooks.globals().joins == 0 => 1,
+            // More than the capacity would never pass.
+            _ => self.size.joined().min(rule.limit.capacity()) as u32,
+        }
+    }
+}
+
+/// What is known of a packet that does not go the short way to its end. In one place, because the kernel has little stack.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Found {
+    /// The packet.
+    pub subject: Subject,
+    /// The bits of the rules that match and have not had their turn.
+    pub left: u64,
+    /// The bits of the rules that denied it, whether they drop or observe.
+    pub denied: u64,
+}
+
+impl Found {
+    /// Nothing but the packet's size.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of_size(size: Size) -> Self {
+        Self { subject: Subject::of_size(size), left: 0, denied: 0 }
+    }
+}

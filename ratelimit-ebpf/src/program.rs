@@ -1,0 +1,163 @@
+//! What the stages in [`ratelimit_common::pipeline`] need of the program: its maps, its clock, its counters.
+
+use ratelimit_common::{
+    classify::{Dimension, Tables},
+    lists::Listed,
+    packet::{Address, Flag},
+    pipeline::{
+        Found, Hooks, Size, Subject,
+        bucket::{Answer, Try},
+        several::{self, Settled},
+        stages,
+    },
+    time::Now,
+    wire::{Globals, KeyMask, Rule},
+};
+
+use crate::{
+    bans, bench, bucket,
+    classify::{self, Maps},
+    clock, dry_run,
+    globals::{self, globals},
+    lists, stats,
+    table::{Set, set},
+    verified::verified_once,
+    walk,
+};
+
+/// The maps, the clock and the counters of the program.
+#[derive(Clone, Copy)]
+pub struct Program;
+
+impl Tables for Program {
+    #[inline(always)]
+    fn asks(&self, dimension: Dimension) -> bool {
+        Maps.asks(dimension)
+    }
+
+    #[inline(always)]
+    fn row(&self, dimension: Dimension, row: u64) -> u64 {
+        Maps.row(dimension, row)
+    }
+
+    #[inline(always)]
+    fn source(&self, address: &Address) -> u64 {
+        classify::of_source(address)
+    }
+
+    #[inline(always)]
+    fn destination(&self, address: &Address) -> u64 {
+        classify::of_destination(address)
+    }
+}
+
+impl Hooks for Program {
+    type Set = Set;
+
+    #[inline(always)]
+    fn globals<'h>(self) -> &'h Globals {
+        globals()
+    }
+
+    #[inline(always)]
+    fn rule<'h>(self, index: u64) -> &'h Rule {
+        globals::rule(index)
+    }
+
+    #[inline(always)]
+    fn first_rule<'h>(self) -> &'h Rule {
+        globals::first_rule()
+    }
+
+    #[inline(always)]
+    fn key_mask(self, rule: &Rule, family: Flag) -> &KeyMask {
+        globals::key_mask(rule, family)
+    }
+
+    #[inline(always)]
+    fn index_of(self, bit: u64) -> u64 {
+        walk::index_of(bit)
+    }
+
+    #[inline(always)]
+    fn set(self, bits: u64) -> Option<Set> {
+        set(bits & globals().set_mask)
+    }
+
+    #[inline(always)]
+    fn now(self) -> Now {
+        clock::now()
+    }
+
+    #[inline(always)]
+    fn counts_as(self, own: &Address) -> Address {
+        Address { bits: bench::source(own.bits), family: own.family }
+    }
+
+    #[inline(always)]
+    fn listed(self, source: &Address) -> Listed {
+        lists::find(source)
+    }
+
+    #[inline(always)]
+    fn is_banned(self, source: &Address) -> bool {
+        bans::contains(source)
+    }
+
+    #[inline(always)]
+    fn repeat<T, F: Fn(&mut T) -> bool + Copy>(self, most: u32, carried: &mut T, turn: F) {
+        walk::repeat(most, carried, turn);
+    }
+
+    #[inline(always)]
+    fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer {
+        bucket::attempt(what, subject, index)
+    }
+
+    #[inline(always)]
+    fn charge_several(self, found: &mut Found) -> Settled {
+        charge_several(found)
+    }
+
+    #[inline(always)]
+    fn is_one_too_many(self, subject: &Subject, index: u64) -> bool {
+        is_one_too_many(subject, index)
+    }
+
+    #[inline(always)]
+    fn ban(self, subject: &Subject, index: u64) {
+        bans::ban(subject, index);
+    }
+
+    #[inline(always)]
+    fn count_rule(self, counters: u64, dropped: bool, size: Size) {
+        stats::count_rule(counters, dropped, size);
+    }
+
+    #[inline(always)]
+    fn discount_rule(self, counters: u64, size: Size) {
+        stats::discount_rule(counters, size);
+    }
+
+    #[inline(always)]
+    fn on_exhausted_tries(self) {
+        stats::count_table(|counters| counters.exhausted_tries += 1);
+    }
+
+    #[inline(always)]
+    fn note_denied(self, rules: u64) {
+        dry_run::note_denied(rules);
+    }
+}
+
+verified_once! {
+    fn charge_several(found: &mut Found) -> Settled {
+        several::charge(Program, found)
+    } else Settled::UNUSUAL;
+}
+
+verified_once! {
+    fn is_one_too_many(subject: &Subject, index: u64) -> bool {
+        stages::is_one_too_many(Program, subject, index)
+    } else false;
+}
