@@ -1,0 +1,250 @@
+//! The short way of a packet and the long one are one: random rules, packets, buckets and times, with another processor that
+//! comes in between, give the same outcome, the same counters and the same buckets.
+
+#[path = "ways/world.rs"]
+mod world;
+
+use std::num::NonZeroU64;
+
+use ratelimit_common::{
+    classify::Dimension,
+    limit::{Algorithm, Limit, LimitSpec, Place, Rate, Refill},
+    packet,
+    pipeline::{Found, Outcome, Size, short, stages},
+    table::{LEAST_SETS, Secret},
+    time::{Nanos, Now},
+    wire::{Globals, KeyMask, Reason, Rule, TAKES_BYTES, TAKES_ONE, TAKES_PACKETS},
+};
+use world::{Way, World};
+
+const GENERATIONS: usize = 200;
+const PACKETS: usize = 100;
+
+#[test]
+fn the_short_way_and_the_long_one_say_the_same() {
+    let mut random = Random(7);
+    for generation in 0..GENERATIONS {
+        let (globals, rules) = rules(&mut random);
+        // Some are about to wrap the ticks.
+        let start =
+            random.one_of(&[1, 1 << 40, (1 << 57) - (1 << 51), (1 << 57) + 5]) + random.below(1 << 30);
+        let worlds =
+            [Way::Short, Way::Long].map(|way| World::new(way, globals, rules.clone(), Now(Nanos(start))));
+        for packet in 0..PACKETS {
+            let frame = frame(&mut random);
+            let scale = random.below(33);
+            let now = Now(Nanos(worlds[0].now.get().0.0 + random.below(1 << scale)));
+            let other_at = if random.below(4) == 0 { 1 + random.below(6) as u32 } else { 0 };
+            let outcomes = worlds.each_ref().map(|world| {
+                world.now.set(now);
+                world.other_at.set(other_at);
+                let outcome = judge(world, &frame);
+                (outcome.reason(), outcome.denied_by())
+            });
+            let [short, long] = &worlds;
+            let what = format!("generation {generation}, packet {packet}, {frame:x?}");
+            assert_eq!(outcomes[0], outcomes[1], "{what}");
+            assert_eq!(*short.counters.borrow(), *long.counters.borrow(), "{what}");
+            assert_eq!(*short.banned.borrow(), *long.banned.borrow(), "{what}");
+        }
+        assert!(worlds[0].slots == worlds[1].slots, "generation {generation}");
+    }
+}
+
+/// As the program does.
+fn judge(world: &World, frame: &[u8]) -> Outcome {
+    let mut found = Found::of_size(Size(frame.len() as u64));
+    let mut early = Outcome::UNUSUAL;
+    if world.way == Way::Short {
+        early = short::judge::<false, _, _>(world, frame, |subject, left| {
+            (found.subject, found.left) = (subject, left);
+            Outcome::ask_rules(0)
+        });
+    }
+    if early == Outcome::UNUSUAL {
+        let Ok(packet) = packet::parse(frame) else { return Outcome::of(Reason::NotIp) };
+        let matching = || match world.globals.classifies {
+            0 => world.globals.rules,
+            _ => ratelimit_common::classify::matching(&world, &packet, frame.len() as u64),
+        };
+        early = stages::examine(world, &packet, &mut found, matching);
+    }
+    if early.asks_rules() { stages::judge(world, early, &mut found) } else { early }
+}
+
+/// Splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+fn limit(random: &mut Random) -> Limit {
+    let algorithm = random.one_of(&[
+        Algorithm::TokenBucket,
+        Algorithm::TokenBucket,
+        Algorithm::TokenBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindowCounter,
+    ]);
+    let amount = random.one_of(&[1, 2, 5, 100, 2_000]);
+    let per = Nanos(random.one_of(&[Nanos::SECOND.0, 60 * Nanos::SECOND.0, 1_000_000]));
+    let mut spec =
+        LimitSpec::new(algorithm, Rate { amount: NonZeroU64::new(amount).expect("not zero"), per });
+    if algorithm == Algorithm::TokenBucket && random.below(4) == 0 {
+        spec.refill = Refill::Interval;
+    }
+    spec.count_denied = random.below(4) == 0;
+    spec.build(Place::Kernel).expect("a limit")
+}
+
+/// Up to twelve rules; behind them, for some, limits of their new sources and of their denied packets.
+fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
+    let secret = Secret::new([random.next(), random.next(), random.next(), random.next()]);
+    let count = random.one_of(&[1, 1, 2, 3, 8, 9, 12]);
+    let all = (1 << count) - 1;
+    let mut rules: Vec<Rule> = (0..count).map(|index| rule(random, &secret, index)).collect();
+    for index in 0..count as usize {
+        let extra = rules.len();
+        let number = extra as u64 + 1;
+        if random.below(5) == 0 {
+            let masks = [KeyMask { keyed: secret.keyed(Rule::tag_of(number, 0)), ..KeyMask::default() }; 2];
+            let takes = TAKES_ONE;
+            rules.push(Rule { masks, number, takes, new_sources: 0, ban_length: 0, ..rules[index] });
+            rules[index].new_sources = extra as u32;
+        } else if random.below(5) == 0 {
+            let masks = [0, 1].map(|family| KeyMask {
+                keyed: secret.keyed(Rule::tag_of(number, family)),
+                ..rules[index].masks[family as usize]
+            });
+            rules.push(Rule { masks, number, ban_length: 0, ..rules[index] });
+            (rules[index].ban, rules[index].ban_length) = (extra as u32, 1);
+        }
+    }
+    let some = random.next() & all;
+    let enforced = random.one_of(&[all, all, some]);
+    let counting = rules.iter().take(count as usize).enumerate();
+    let counts_denied =
+        counting.fold(0, |set, (bit, rule)| set | u64::from(rule.limit.counts_denied()) << bit) & enforced;
+    let dimensions = random.one_of(&[
+        0,
+        0,
+        Dimension::DestinationPort.bit(),
+        Dimension::Protocol.bit() | Dimension::Vlan.bit() | Dimension::TcpFlags.bit(),
+        Dimension::Kind.bit() | Dimension::Length.bit(),
+    ]);
+    let globals = Globals {
+        epoch: 0,
+        set_mask: LEAST_SETS - 1,
+        secret,
+        rules: all,
+        enforced,
+        counts_denied,
+        any_address: [all; 2],
+        listed: [1; 2],
+        dimensions,
+        sources: [random.below(3) as u32 / 2; 2],
+        destinations: [0; 2],
+        drop_malformed: random.below(2) as u32,
+        observes_groups: 1,
+        dry_run: 0,
+        random_sources: 0,
+        classifies: u32::from(dimensions != 0 || random.below(4) == 0),
+        reads_whole: 1,
+        bans: 1,
+        is_on_trial: 0,
+        samples: 0,
+        link: 0,
+        joins: 0,
+        is_by_arrival: 0,
+        way: 0,
+    };
+    (globals, rules)
+}
+
+fn rule(random: &mut Random, secret: &Secret, index: u64) -> Rule {
+    let bits = random.one_of(&[32, 32, 24, 40]);
+    let number = index + 1;
+    let masks = [0, 1].map(|family| KeyMask {
+        source: [u64::MAX << (64 - bits), 0],
+        keyed: secret.keyed(Rule::tag_of(number, family)),
+        ..KeyMask::default()
+    });
+    Rule {
+        limit: limit(random),
+        masks,
+        number,
+        counters: number,
+        group: 1 << index,
+        is_first: 1,
+        takes: random.one_of(&[TAKES_PACKETS, TAKES_PACKETS, TAKES_BYTES]),
+        new_sources: 0,
+        ban: 0,
+        ban_length: 0,
+        ban_bits: [32, 64],
+    }
+}
+
+/// Few sources, so that buckets are met again; one in eight frames is changed or cut at random.
+fn frame(random: &mut Random) -> Vec<u8> {
+    let host = random.one_of(&[1, 2, 3, 4, 250, 251]);
+    let is_tcp = random.below(2) == 0;
+    let ports = [
+        random.below(3) as u8,
+        1,
+        random.below(3) as u8,
+        53,
+        0,
+        16,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0x50,
+        2,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    let protocol = if is_tcp { 6 } else { 17 };
+    let mut frame = vec![0; 12];
+    if random.below(5) == 0 {
+        frame.extend([0x81, 0, 0, 7]);
+    }
+    if random.below(3) == 0 {
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, protocol, 64]);
+        frame.extend([0xfd, 0, 0, host, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+        frame.extend([0xfd; 16]);
+    } else {
+        frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
+        frame.extend([10, 1, 0, host, 10, 2, 0, random.below(2) as u8]);
+    }
+    frame.extend(ports);
+    match random.below(16) {
+        0 => {
+            let at = 12 + random.below(frame.len() as u64 - 12) as usize;
+            frame[at] = random.next() as u8;
+        }
+        1 => frame.truncate(12 + random.below(frame.len() as u64 - 12) as usize),
+        _ => {}
+    }
+    frame
+}

@@ -1,0 +1,229 @@
+//! Rules, buckets and counters in plain memory, and another processor that comes in between now and then.
+
+use std::cell::{Cell, RefCell};
+
+use ratelimit_common::{
+    classify::{Dimension, Tables},
+    limit::Limit,
+    lists::Listed,
+    packet::{Address, Flag},
+    pipeline::{
+        Found, Hooks, Size, Subject,
+        bucket::{self, Answer, Try},
+        several::{self, Settled},
+    },
+    table::{self, Home, Key, LEAST_SETS, SLOTS, Tag},
+    time::Now,
+    wire::{Globals, KeyMask, RULE_NUMBERS, Rule},
+};
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Short,
+    Long,
+}
+
+pub struct World {
+    pub way: Way,
+    pub globals: Globals,
+    pub rules: Vec<Rule>,
+    pub now: Cell<Now>,
+    pub slots: Vec<[Cell<u64>; 2]>,
+    /// What each rule has passed and dropped.
+    pub counters: RefCell<Vec<[i64; 2]>>,
+    pub banned: RefCell<Vec<[u64; 2]>>,
+    /// At which exchange of a state, counted down, another processor is at the same bucket first.
+    pub other_at: Cell<u32>,
+}
+
+impl World {
+    pub fn new(way: Way, globals: Globals, rules: Vec<Rule>, now: Now) -> Self {
+        let slots = (0..LEAST_SETS as usize * SLOTS).map(|_| [Cell::new(0), Cell::new(0)]).collect();
+        let counters = RefCell::new(vec![[0; 2]; RULE_NUMBERS]);
+        let (banned, other_at) = (RefCell::default(), Cell::new(0));
+        Self { way, globals, rules, now: Cell::new(now), slots, counters, banned, other_at }
+    }
+
+    /// Whether the other processor has been at a bucket, of which `state` is what it found.
+    fn is_other_first(&self, [key, state]: &[Cell<u64>; 2]) -> bool {
+        let left = self.other_at.get();
+        self.other_at.set(left.saturating_sub(1));
+        let limit = Key::of_slot(key.get(), 0).and_then(|key| (&self).limit_of(key.tag()));
+        let Some(limit) = limit.filter(|_| left == 1) else { return false };
+        let before = state.get();
+        state.set(table::decide(limit, before, self.now.get(), 1).1);
+        state.get() != before
+    }
+}
+
+trait Limits {
+    fn limit_of(&self, tag: Tag) -> Option<&Limit>;
+}
+
+impl Limits for &World {
+    fn limit_of(&self, tag: Tag) -> Option<&Limit> {
+        self.rules.iter().find(|rule| rule.number == Rule::number_of(tag)).map(|rule| &rule.limit)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct Set<'w>(&'w World, usize);
+
+#[derive(Clone, Copy)]
+pub struct Slot<'w>(&'w World, &'w [Cell<u64>; 2]);
+
+impl<'w> table::Set for Set<'w> {
+    type Slot = Slot<'w>;
+
+    fn slot(self, index: usize) -> Slot<'w> {
+        Slot(self.0, &self.0.slots[self.1 * SLOTS + index])
+    }
+}
+
+impl table::Slot for Slot<'_> {
+    fn key(self) -> u64 {
+        self.1[0].get()
+    }
+
+    fn state(self) -> u64 {
+        self.1[1].get()
+    }
+
+    fn swap_key(self, key: u64) {
+        self.1[0].set(key);
+    }
+
+    fn replace_state(self, current: u64, new: u64) -> bool {
+        let is_current = !self.0.is_other_first(self.1) && self.state() == current;
+        if is_current {
+            self.1[1].set(new);
+        }
+        is_current
+    }
+
+    fn release_state(self, new: u64) {
+        self.1[1].set(new);
+    }
+}
+
+impl<'w> table::Table for &'w World {
+    type Set = Set<'w>;
+
+    fn home(&self, key: &Key) -> Option<Home<Set<'w>>> {
+        let set = |bits: u64| Set(self, bits as usize % LEAST_SETS as usize);
+        Some(Home { first: set(key.first()), second: set(key.second()), stamp: 0 })
+    }
+
+    fn limit(&self, tag: Tag) -> Option<&Limit> {
+        self.limit_of(tag)
+    }
+
+    fn on_live_eviction(&self) {}
+}
+
+/// Half of the rules in each row, by a hash.
+impl Tables for &World {
+    fn asks(&self, dimension: Dimension) -> bool {
+        self.globals.dimensions & dimension.bit() != 0
+    }
+
+    fn row(&self, dimension: Dimension, row: u64) -> u64 {
+        spread(row << 8 | dimension as u64) & self.globals.rules
+    }
+
+    fn source(&self, address: &Address) -> u64 {
+        if self.globals.sources == [0; 2] {
+            self.globals.rules
+        } else {
+            spread(address.bits[0]) & self.globals.rules
+        }
+    }
+
+    fn destination(&self, _: &Address) -> u64 {
+        self.globals.rules
+    }
+}
+
+/// About three quarters of all bits are set.
+fn spread(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed | mixed.rotate_left(23)
+}
+
+impl<'w> Hooks for &'w World {
+    type Set = Set<'w>;
+
+    fn globals<'h>(self) -> &'h Globals
+    where
+        Self: 'h,
+    {
+        &self.globals
+    }
+
+    fn rule<'h>(self, index: u64) -> &'h Rule
+    where
+        Self: 'h,
+    {
+        &self.rules[index as usize]
+    }
+
+    fn key_mask(self, rule: &Rule, family: Flag) -> &KeyMask {
+        &rule.masks[family as usize]
+    }
+
+    fn index_of(self, bit: u64) -> u64 {
+        bit.trailing_zeros().into()
+    }
+
+    fn set(self, bits: u64) -> Option<Set<'w>> {
+        Some(Set(self, bits as usize % LEAST_SETS as usize))
+    }
+
+    fn now(self) -> Now {
+        self.now.get()
+    }
+
+    fn listed(self, source: &Address) -> Listed {
+        match source.bits[0] >> 32 & 0xff {
+            250 => Listed::Allowed,
+            251 => Listed::Denied,
+            _ => Listed::No,
+        }
+    }
+
+    fn is_banned(self, source: &Address) -> bool {
+        self.banned.borrow().contains(&source.bits)
+    }
+
+    fn repeat<T, F: Fn(&mut T) -> bool + Copy>(self, most: u32, carried: &mut T, turn: F) {
+        let _ = (0..most).all(|_| turn(carried));
+    }
+
+    fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer {
+        bucket::attempt(self, &self, what, subject, index)
+    }
+
+    fn charge_several(self, found: &mut Found) -> Settled {
+        if self.way == Way::Long { Settled::UNUSUAL } else { several::charge(self, found) }
+    }
+
+    fn ban(self, subject: &Subject, _: u64) {
+        self.banned.borrow_mut().push(subject.source);
+    }
+
+    fn count_rule(self, counters: u64, dropped: bool, _: Size) {
+        self.counters.borrow_mut()[counters as usize][usize::from(dropped)] += 1;
+    }
+
+    fn discount_rule(self, counters: u64, _: Size) {
+        self.counters.borrow_mut()[counters as usize][0] -= 1;
+    }
+
+    fn on_exhausted_tries(self) {
+        panic!("nobody comes in between so often");
+    }
+
+    fn note_denied(self, _: u64) {}
+}
