@@ -16,6 +16,7 @@ mod bits;
 mod choose;
 mod elsewhere;
 mod key;
+#[cfg(feature = "network")]
 mod known;
 #[cfg(all(test, loom))]
 mod loom;
@@ -23,11 +24,12 @@ mod position;
 mod split;
 
 use self::key::SECOND;
+#[cfg(feature = "network")]
+pub use self::known::{Known, Place};
 pub use self::{
     choose::{nearest_to_fresh, share_used, survey},
     elsewhere::{holders_in, is_elsewhere},
     key::{Key, Keyed, LEAST_SETS, Secret, Tag},
-    known::{Known, Place},
     position::Position,
     split::split,
 };
