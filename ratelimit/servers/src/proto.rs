@@ -1,8 +1,9 @@
-//! The types of Envoy's rate limit protocol, made of `proto/` when the crate is built.
+//! The types of Envoy's rate limit protocol, made of the files in `proto/` at the top of the crate: `tests/generated.rs` makes
+//! them, and checks that they are fresh.
 #![expect(missing_docs, unused_qualifications, clippy::all, reason = "generated")]
 
 /// The files' descriptors, as reflection serves them.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ratelimit-protos.bin"));
+pub const DESCRIPTORS: &[u8] = include_bytes!("proto/generated/ratelimit-protos.bin");
 
 /// Requests as they come: what is text in the public messages is bytes here, since a string of protobuf's that is no
 /// text would make the whole message unreadable.
@@ -14,7 +15,7 @@ pub(super) mod wire {
             pub mod common {
                 pub mod ratelimit {
                     pub mod v3 {
-                        include!(concat!(env!("OUT_DIR"), "/wire/envoy.extensions.common.ratelimit.v3.rs"));
+                        include!("proto/generated/wire/envoy.extensions.common.ratelimit.v3.rs");
                     }
                 }
             }
@@ -22,7 +23,7 @@ pub(super) mod wire {
         pub mod service {
             pub mod ratelimit {
                 pub mod v3 {
-                    include!(concat!(env!("OUT_DIR"), "/wire/envoy.service.ratelimit.v3.rs"));
+                    include!("proto/generated/wire/envoy.service.ratelimit.v3.rs");
                 }
             }
         }
@@ -33,7 +34,7 @@ pub mod envoy {
     pub mod config {
         pub mod core {
             pub mod v3 {
-                tonic::include_proto!("envoy.config.core.v3");
+                include!("proto/generated/envoy.config.core.v3.rs");
             }
         }
     }
@@ -41,7 +42,7 @@ pub mod envoy {
         pub mod common {
             pub mod ratelimit {
                 pub mod v3 {
-                    tonic::include_proto!("envoy.extensions.common.ratelimit.v3");
+                    include!("proto/generated/envoy.extensions.common.ratelimit.v3.rs");
                 }
             }
         }
@@ -49,13 +50,13 @@ pub mod envoy {
     pub mod service {
         pub mod ratelimit {
             pub mod v3 {
-                tonic::include_proto!("envoy.service.ratelimit.v3");
+                include!("proto/generated/envoy.service.ratelimit.v3.rs");
             }
         }
     }
     pub mod r#type {
         pub mod v3 {
-            tonic::include_proto!("envoy.r#type.v3");
+            include!("proto/generated/envoy.r#type.v3.rs");
         }
     }
 }
