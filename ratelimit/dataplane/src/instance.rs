@@ -1,11 +1,14 @@
 //! One instance of the XDP program: its constants, the room in the maps of its generation, and what they are filled with.
 
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::{
+    io::ErrorKind,
+    os::fd::{AsFd as _, AsRawFd as _},
+};
 
 use aya::{
     Ebpf, EbpfLoader,
     maps::{LpmTrie, Map, lpm_trie::Key},
-    programs::Xdp,
+    programs::{ProgramError, Xdp},
 };
 use memmap2::MmapOptions;
 use ratelimit_common::{
@@ -60,6 +63,21 @@ impl Constants {
 /// Loads an object, without the program in it.
 pub(super) fn load(mut loader: EbpfLoader<'_>, object: &[u8]) -> Result<Ebpf, Error> {
     loader.load(object).map_err(|error| Error::load(&error))
+}
+
+/// How often the program is loaded anew after a signal: as often as libbpf does it.
+const TRIES: u32 = 5;
+
+/// Loads the program itself. If a signal comes while the kernel verifies it, the kernel gives up and wants to be asked again.
+pub(super) fn into_kernel(ebpf: &mut Ebpf) -> Result<(), Error> {
+    let program = program_of(ebpf)?;
+    for _ in 1..TRIES {
+        match program.load() {
+            Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {}
+            done => return done.map_err(|error| Error::load(&error)),
+        }
+    }
+    program.load().map_err(|error| Error::load(&error))
 }
 
 pub(super) fn program_of(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {

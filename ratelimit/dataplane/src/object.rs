@@ -24,7 +24,7 @@ use ratelimit_common::{
 
 use super::{
     Count, Error, EventStatus, Log, Sketch, check_kernel, counters,
-    instance::{Constants, OBJECT, PROGRAM, fill, load, program_of, set_rooms},
+    instance::{Constants, OBJECT, PROGRAM, fill, into_kernel, load, program_of, set_rooms},
     kernel::Wire,
     kind::Kind,
     pins::{Pins, io_error},
@@ -152,7 +152,7 @@ impl Generation {
         }
         let mut ebpf = load(loader, object)?;
         fill(&mut ebpf, compiled)?;
-        program_of(&mut ebpf)?.load().map_err(|error| Error::load(&error))?;
+        into_kernel(&mut ebpf)?;
         Ok(Self { kind, ebpf, others: Vec::new(), constants, shared: shared.map(Path::to_owned) })
     }
 
@@ -208,7 +208,7 @@ impl Generation {
             // The others are the constants, which are what differs.
         }
         let mut ebpf = load(loader, OBJECT)?;
-        program_of(&mut ebpf)?.load().map_err(|error| Error::load(&error))?;
+        into_kernel(&mut ebpf)?;
         Ok(ebpf)
     }
 
