@@ -19,7 +19,8 @@ pub mod validate;
 use std::{fmt::Display, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use self::{
     failure::Failure,
@@ -135,25 +136,31 @@ impl Cli {
 
 /// The library that watches files says at info that the kernel has forgotten a directory which is gone, as after each swap of
 /// a ConfigMap.
-const QUIET: (&str, &str) = ("notify", "notify=error");
+const QUIET: (&str, LevelFilter) = ("notify", LevelFilter::ERROR);
 
 /// To the standard error, as `RUST_LOG` says, else from level info on. What can't be written is lost: the limits matter
 /// more than the log.
 fn start_logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let is_asked_for = std::env::var("RUST_LOG").is_ok_and(|asked| asked.contains(QUIET.0));
-    let quiet = QUIET.1.parse().ok().filter(|_| !is_asked_for);
-    let filter = quiet.into_iter().fold(filter, EnvFilter::add_directive);
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    // It fails only if something in this process logs already.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(terminal)
         .with_target(false)
         // It would say that it can't write to the standard error to the standard error, and panic.
-        .log_internal_errors(false)
-        .try_init();
+        .log_internal_errors(false);
+    let levels = levels(&std::env::var("RUST_LOG").unwrap_or_default());
+    // It fails only if something in this process logs already.
+    let _ = tracing_subscriber::registry().with(levels).with(lines).try_init();
+}
+
+/// What is logged: as asked for by `LEVEL` and `TARGET=LEVEL`, separated by commas; level info if nothing is, or if it can't
+/// be read.
+fn levels(asked: &str) -> Targets {
+    let parts: Vec<&str> = asked.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let given = Some(parts.join(",")).filter(|given| !given.is_empty());
+    let levels = given.and_then(|given| given.parse().ok());
+    let levels = levels.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    if asked.contains(QUIET.0) { levels } else { levels.with_target(QUIET.0, QUIET.1) }
 }
 
 /// Writes an answer in the form that was asked for.
@@ -167,7 +174,36 @@ fn answer_with(output: Output, text: &dyn Display, json: &serde_json::Value) -> 
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
+
+    #[test]
+    fn levels_are_those_that_are_asked_for() {
+        let is_logged =
+            |asked: &str, target: &str, level| levels(asked).would_enable(target, &level) as usize;
+        for (asked, expected) in [
+            // Of the daemon at debug, info and error, of the verifier at trace, of the watcher at info.
+            ("", [0, 1, 1, 0, 0]),
+            (" ,", [0, 1, 1, 0, 0]),
+            ("nonsense=level", [0, 1, 1, 0, 0]),
+            ("error", [0, 0, 1, 0, 0]),
+            ("off", [0, 0, 0, 0, 0]),
+            ("debug", [1, 1, 1, 0, 0]),
+            ("info, verifier=trace,", [0, 1, 1, 1, 0]),
+            ("ratelimit=debug", [1, 1, 1, 0, 0]),
+            ("notify=info", [0, 0, 0, 0, 1]),
+        ] {
+            let found = [
+                is_logged(asked, "ratelimit::daemon", Level::DEBUG),
+                is_logged(asked, "ratelimit::daemon", Level::INFO),
+                is_logged(asked, "ratelimit::daemon", Level::ERROR),
+                is_logged(asked, "verifier", Level::TRACE),
+                is_logged(asked, "notify::inotify", Level::INFO),
+            ];
+            assert_eq!(found, expected, "{asked}");
+        }
+    }
 
     #[test]
     fn times_are_read_or_refused_with_a_reason() {

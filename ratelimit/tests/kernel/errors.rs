@@ -13,6 +13,7 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use object::{Object as _, ObjectSection as _};
 use ratelimit::dataplane::{Feature, OBJECT, check_kernel, refuse_without};
 use serde_json::Value;
+use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt as _};
 
 use crate::{
     daemon::{Daemon, command, config, config_at, output, text},
@@ -290,8 +291,8 @@ fn of_a_program_that_is_refused_the_verifiers_last_words_are_shown() {
 
         // All of it, down to single instructions, is logged if somebody wants it.
         let log = Arc::new(fs::File::create("/run/log").unwrap());
-        let subscriber =
-            tracing_subscriber::fmt().with_env_filter("info,verifier=trace").with_writer(log).finish();
+        let levels: Targets = "info,verifier=trace".parse().unwrap();
+        let subscriber = tracing_subscriber::registry().with(levels).with(fmt::layer().with_writer(log));
         tracing::subscriber::with_default(subscriber, || offline::load_object(&object).unwrap_err());
         let logged = fs::read_to_string("/run/log").unwrap();
         assert!(logged.contains("(bf) r0 = r9") && logged.contains("R9 !read_ok"), "{logged}");
