@@ -117,7 +117,8 @@ fn build(workspace: &Path, target_dir: &Path, toolchain: &Toolchain, linker: &Pa
         .arg("--target-dir")
         .arg(target_dir)
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags()?)
-        // That is what the linker does.
+        // The linker optimizes all crates as one.
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env(format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_")), linker);
 

@@ -1,20 +1,37 @@
-//! The kernel tier: the tests that load programs and send packets, run as root in namespaces of their own.
+//! The kernel tier: the tests that load programs and send packets, run as root in namespaces of their own; and the soak
+//! tier, which is those of them that find the more the longer they go on.
 //!
 //! They see a network, a bpffs and a `/run` that vanish with the last of their processes, so that nothing can be left on
 //! the machine, however they end.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use crate::command;
-use crate::test::tier::{Outcome, run_tests};
+use crate::test::tier::{ALLOWS_TIMED, Outcome, TIMED, run_tests};
+use crate::vm::selection;
 
 /// The shell stays as the first process of its namespace, and reaps the daemons that tests leave behind.
 const ENTER: &str = "mount -t sysfs sysfs /sys && mount -t bpf bpf /sys/fs/bpf && mount -t tmpfs tmpfs /run && \
     mkdir /run/tmp && export TMPDIR=/run/tmp && ip link set lo up && \"$@\"; exit $?";
+
+/// Tests that need all processors for themselves, or what all threads of a process share: what is logged.
+const ALONE: &[&str] =
+    &["concurrency", "errors::of_a_program_that_is_refused_the_verifiers_last_words_are_shown"];
+
+/// Tests that repeat one thing: a few times in the kernel tier, and hundreds of times in the soak tier.
+const SOAKS: &[&str] = &[
+    "kills::a_daemon_can_be_killed_at_any_time",
+    "reload::each_packet_is_judged_by_one_of_two_configurations_and_none_is_lost",
+];
+
+/// What tells them to.
+const SOAK: &str = "RATELIMIT_SOAK=1";
 
 /// What `cargo test` builds of the kernel tests.
 pub struct TestProgram {
@@ -24,14 +41,41 @@ pub struct TestProgram {
     pub binary: PathBuf,
 }
 
-/// Builds the tests, and runs those whose names contain the filter.
+/// Builds the tests, and runs those whose names contain the filter: several at once, since each has namespaces of its own
+/// and most of them wait for something.
 pub fn run(filter: Option<&str>) -> Result<Outcome> {
     let program = build()?;
+    let (alone, together) = names(&program, ALONE, filter)?;
+    let threads = 2 * thread::available_parallelism().map_or(1, NonZero::get);
+    let outcome = run_those(&program, &[], &together, threads)?;
+    Ok(outcome.and(run_those(&program, &[], &alone, 1)?))
+}
+
+/// Builds the tests, and runs the soaks among those whose names contain the filter, at their full length.
+pub fn soak(filter: Option<&str>) -> Result<Outcome> {
+    let program = build()?;
+    let (soaks, _) = names(&program, SOAKS, filter)?;
+    run_those(&program, &[SOAK], &soaks, 1)
+}
+
+/// The names of the tests that contain the filter: those in a list, and the others.
+fn names(program: &TestProgram, list: &[&str], filter: Option<&str>) -> Result<(Vec<String>, Vec<String>)> {
+    let mut all = selection::all(program, list)?;
+    all.retain(|name| filter.is_none_or(|filter| name.contains(filter)));
+    Ok(all.into_iter().partition(|name| selection::is_of_any(list, name)))
+}
+
+/// Runs tests by their names, with these variables, so many at once.
+fn run_those(program: &TestProgram, variables: &[&str], names: &[String], threads: usize) -> Result<Outcome> {
+    if names.is_empty() {
+        return Ok(Outcome::LeftOut);
+    }
     if let Some(reason) = no_namespaces_reason() {
         return Ok(Outcome::NotRun(reason.to_owned()));
     }
     let mut tests = in_namespaces();
-    tests.arg(program.tests).arg("--test-threads=1").args(filter);
+    tests.arg("env").arg(ALLOWS_TIMED).args(variables);
+    tests.arg(&program.tests).arg(format!("--test-threads={threads}")).args(TIMED).arg("--exact").args(names);
     // Where cargo starts tests.
     tests.current_dir(command::workspace().join("ratelimit"));
     run_tests(&mut tests)

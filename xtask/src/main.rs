@@ -35,6 +35,9 @@ enum Task {
         /// Builds target/debug/ratelimit instead.
         #[arg(long)]
         debug: bool,
+        /// Builds target/dist/ratelimit instead, for packages: all crates are optimized as one, which takes long.
+        #[arg(long, conflicts_with = "debug")]
+        dist: bool,
     },
     /// Builds, then starts `ratelimit run` as root with these arguments.
     Run {
@@ -51,6 +54,9 @@ enum Task {
         /// Runs only kernel tests, in a virtual machine with this kernel of Debian's; with a filter, any of them.
         #[arg(long, value_enum, value_name = "VERSION")]
         kernel: Option<vm::Kernel>,
+        /// Runs only the tests that repeat one thing, reloads and killed daemons, hundreds of times.
+        #[arg(long, conflicts_with = "kernel")]
+        soak: bool,
     },
     /// Measures, and says on which machine.
     Bench {
@@ -70,10 +76,17 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Setup => setup::all(),
-        Task::Build { debug } => build::run(debug),
+        Task::Build { debug, dist } => build::run(match (debug, dist) {
+            (true, _) => build::Profile::Dev,
+            (_, true) => build::Profile::Dist,
+            _ => build::Profile::Release,
+        }),
         Task::Run { arguments } => run::run(&arguments),
         Task::Demo(inner) => demo::run(&inner),
-        Task::Test { filter, kernel } => test::run(filter.as_deref(), kernel),
+        Task::Test { filter, kernel, soak } => {
+            let all = if soak { test::What::Soak } else { test::What::All };
+            test::run(filter.as_deref(), kernel.map_or(all, test::What::Kernel))
+        }
         Task::Bench { what } => bench::run(what),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy => tidy::run(),

@@ -1,13 +1,13 @@
-//! `test`: every check and test of the repository, one tier after the other. A failing tier does not stop the next one;
-//! what can't run on this machine is listed, and is a failure where `CI` is set.
+//! `test`: every check and test of the repository, one tier after the other, and a virtual machine beside those that run
+//! tests. A failing tier does not stop the next one; what can't run on this machine is listed, and is a failure where `CI`
+//! is set.
 
 use std::env;
-use std::ffi::OsStr;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use report::{Report, Summary};
-use tier::{Outcome, Tier, run_command, run_tests};
+use tier::{ALLOWS_TIMED, Outcome, TIMED, Tier, run_command, run_tests};
 
 use crate::vm::{self, Choice, Kernel};
 use crate::{clients, command, kernel, setup, tidy};
@@ -15,30 +15,44 @@ use crate::{clients, command, kernel, setup, tidy};
 mod report;
 pub mod tier;
 
-const TIERS: &[Tier] = &[
+const CHECKS: &[Tier] = &[
     Tier { name: "tidy", check: |filter| unfiltered(filter, || tidy::run().map(|()| Outcome::Passed(None))) },
     Tier { name: "format", check: |filter| unfiltered(filter, format) },
     Tier { name: "clippy", check: |filter| unfiltered(filter, clippy) },
+];
+
+const TESTS: &[Tier] = &[
     Tier { name: "tests", check: cargo_test },
     Tier { name: "models", check: models },
     Tier { name: "clients", check: clients::run },
     Tier { name: "kernel", check: kernel::run },
-    Tier { name: OLDEST.tier(), check: |filter| vm::run(OLDEST, Choice::Selected(filter)) },
 ];
 
 /// The oldest kernel that is promised. Newer ones are tested on demand.
 const OLDEST: Kernel = Kernel::Linux6_1;
 
-/// Runs every tier, or that of a kernel, or of these only the tests whose names contain the filter; and sums up.
-pub fn run(filter: Option<&str>, kernel: Option<Kernel>) -> Result<()> {
+/// What is to be run.
+#[derive(Clone, Copy)]
+pub enum What {
+    /// Every tier.
+    All,
+    /// That of a kernel.
+    Kernel(Kernel),
+    /// The long form of tests that repeat one thing.
+    Soak,
+}
+
+/// Runs it, or of it only the tests whose names contain the filter; and sums up.
+pub fn run(filter: Option<&str>, what: What) -> Result<()> {
     setup::for_tests()?;
-    setup::for_kernel(kernel.unwrap_or(OLDEST));
-    let reports = match kernel {
-        None => TIERS.iter().map(|tier| report(tier.name, || (tier.check)(filter))).collect(),
-        Some(kernel) => {
+    let reports = match what {
+        What::All => all(filter),
+        What::Kernel(kernel) => {
+            setup::for_kernel(kernel);
             let choice = filter.map_or(Choice::Selected(None), Choice::Any);
-            vec![report(kernel.tier(), || vm::run(kernel, choice))]
+            vec![report(kernel.tier(), || vm::start(kernel, choice)?.outcome())]
         }
+        What::Soak => vec![report("soak", || kernel::soak(filter))],
     };
     let is_ci = env::var_os("CI").is_some_and(|value| !value.is_empty());
     let summary = Summary::new(reports, is_ci);
@@ -47,6 +61,19 @@ pub fn run(filter: Option<&str>, kernel: Option<Kernel>) -> Result<()> {
         bail!("not every tier passed");
     }
     Ok(())
+}
+
+/// An emulated processor needs one of the machine's for as long as all other tests take.
+fn all(filter: Option<&str>) -> Vec<Report> {
+    setup::for_kernel(OLDEST);
+    let tiers =
+        |tiers: &'static [Tier]| tiers.iter().map(move |tier| report(tier.name, || (tier.check)(filter)));
+    let mut reports: Vec<Report> = tiers(CHECKS).collect();
+    println!("\n== {}, beside the others ==", OLDEST.tier());
+    let guest = vm::start(OLDEST, Choice::Selected(filter));
+    reports.extend(tiers(TESTS));
+    reports.push(report(OLDEST.tier(), || guest?.outcome()));
+    reports
 }
 
 fn report(tier: &'static str, check: impl FnOnce() -> Result<Outcome>) -> Report {
@@ -82,7 +109,13 @@ fn clippy() -> Result<Outcome> {
 }
 
 fn cargo_test(filter: Option<&str>) -> Result<Outcome> {
-    run_tests(command::cargo().args(["test", "--no-fail-fast"]).args(filter))
+    let mut programs = command::cargo();
+    programs.args(["test", "--no-fail-fast", "--lib", "--bins", "--examples", "--tests"]);
+    programs.arg("--config").arg(format!("target.'cfg(all())'.runner = ['env', '{ALLOWS_TIMED}']"));
+    let programs = run_tests(programs.args(filter).arg("--").args(TIMED))?;
+    let mut documentation = command::cargo();
+    documentation.args(["test", "--no-fail-fast", "--doc"]);
+    Ok(programs.and(run_tests(documentation.args(filter))?))
 }
 
 /// The loom model tests: every interleaving of a few threads. They are slow without optimization.
@@ -96,6 +129,6 @@ fn models(filter: Option<&str>) -> Result<Outcome> {
     cargo.env("RUSTFLAGS", "--cfg loom").env_remove("CARGO_ENCODED_RUSTFLAGS");
     // Its own directory: other flags for the same packages would rebuild everything, there and back.
     cargo.env("CARGO_TARGET_DIR", command::target_dir()?.join("loom").as_os_str());
-    cargo.args(["test", "--release", "--package", "ratelimit-common", "--lib"]).arg(OsStr::new(filter));
+    cargo.args(["test", "--profile", "models", "--package", "ratelimit-common", "--lib"]).arg(filter);
     run_tests(&mut cargo)
 }

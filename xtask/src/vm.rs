@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use guest::Guest;
 
 use crate::test::tier::Outcome;
 use crate::{command, kernel};
@@ -15,7 +16,7 @@ mod guest;
 mod image;
 mod libraries;
 pub mod packages;
-mod selection;
+pub mod selection;
 
 /// A kernel of Debian's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,19 +73,37 @@ pub enum Choice<'f> {
     Any(&'f str),
 }
 
-/// The tier of one kernel, or what somebody asks for of it.
-pub fn run(kernel: Kernel, choice: Choice<'_>) -> Result<Outcome> {
+/// The tier of a kernel, which other tiers need not wait for.
+pub enum Started {
+    /// A guest runs its tests.
+    Running(Guest),
+    /// There is nothing to wait for.
+    Ended(Outcome),
+}
+
+impl Started {
+    /// Waits for its end.
+    pub fn outcome(self) -> Result<Outcome> {
+        match self {
+            Self::Running(guest) => guest.wait(),
+            Self::Ended(outcome) => Ok(outcome),
+        }
+    }
+}
+
+/// Starts the tier of one kernel, or what somebody asks for of it.
+pub fn start(kernel: Kernel, choice: Choice<'_>) -> Result<Started> {
     if let Some(reason) = not_here(kernel)? {
-        return Ok(Outcome::NotRun(reason));
+        return Ok(Started::Ended(Outcome::NotRun(reason)));
     }
     let program = kernel::build()?;
     let names = selection::choose(&program, choice)?;
     if names.is_empty() {
-        return Ok(Outcome::LeftOut);
+        return Ok(Started::Ended(Outcome::LeftOut));
     }
     let files = packages::files(kernel)?.context("the kernel's files are gone")?;
     let initramfs = image::build(&files, &program, &names, &kernel.directory()?)?;
-    guest::run(&files.image, &initramfs, &kernel.directory()?)
+    Guest::start(&files.image, &initramfs, &kernel.directory()?).map(Started::Running)
 }
 
 /// Programs that make and run a guest, and Debian's packages of them.

@@ -1,11 +1,7 @@
 //! The wall clock is set while packets are limited, and while no daemon runs. It is the tests' own: the machine's is
 //! everybody's.
 
-use std::{
-    net::UdpSocket,
-    path::Path,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::{cell::Cell, net::UdpSocket, path::Path};
 
 use nix::time::{ClockId, clock_gettime};
 use ratelimit::{
@@ -25,8 +21,10 @@ const CLIENT: &str = "10.1.0.2";
 const HOUR: u64 = Nanos::from_secs(3_600).0;
 const DAY: u64 = 24 * HOUR;
 
-/// What the wall clock is ahead of the even one, as a wrapped number. Tests of this tier run one after the other.
-static AHEAD: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    /// What the wall clock of a test is ahead of the even one, as a wrapped number.
+    static AHEAD: Cell<u64> = const { Cell::new(0) };
+}
 
 fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap();
@@ -34,12 +32,12 @@ fn monotonic() -> u64 {
 }
 
 fn wall() -> Result<Nanos, Error> {
-    Ok(Nanos(monotonic().wrapping_add(AHEAD.load(Relaxed))))
+    Ok(Nanos(monotonic().wrapping_add(AHEAD.get())))
 }
 
 /// Sets it to so many hours after a midnight.
 fn begin_at(hour: u64) {
-    AHEAD.store((19_676 * DAY + hour * HOUR).wrapping_sub(monotonic()), Relaxed);
+    AHEAD.set((19_676 * DAY + hour * HOUR).wrapping_sub(monotonic()));
 }
 
 /// One rule for all packets, in force.
@@ -119,7 +117,7 @@ fn a_reload_after_the_clock_was_set_back_gives_no_new_day() {
             begin_at(hour);
             let mut limited = Limited::new(limit);
             assert_eq!(limited.passes(15), 10);
-            AHEAD.fetch_sub(6 * HOUR, Relaxed);
+            AHEAD.set(AHEAD.get().wrapping_sub(6 * HOUR));
             assert!(limited.has_moved_windows());
             limited.reload();
             assert!(!limited.has_moved_windows());
@@ -127,7 +125,7 @@ fn a_reload_after_the_clock_was_set_back_gives_no_new_day() {
             // Nor does a second one, or another daemon.
             limited.reload();
             assert_eq!((limited.passes(15), limited.hours_left()), (0, 30 - hour), "{limit} at {hour}");
-            AHEAD.fetch_sub(2 * HOUR, Relaxed);
+            AHEAD.set(AHEAD.get().wrapping_sub(2 * HOUR));
             limited.start();
             assert_eq!((limited.passes(15), limited.hours_left()), (0, 32 - hour), "{limit} at {hour}");
             limited.start();
@@ -143,11 +141,11 @@ fn new_days_begin_at_once_after_the_clock_was_set_forward() {
             begin_at(18);
             let mut limited = Limited::new(limit);
             assert_eq!(limited.passes(15), 10);
-            AHEAD.fetch_add(Nanos::SECOND.0 / 2, Relaxed);
+            AHEAD.set(AHEAD.get().wrapping_add(Nanos::SECOND.0 / 2));
             assert!(!limited.has_moved_windows());
             limited.reload();
             assert_eq!(limited.passes(15), 0, "{limit}");
-            AHEAD.fetch_add(2 * DAY, Relaxed);
+            AHEAD.set(AHEAD.get().wrapping_add(2 * DAY));
             assert!(limited.has_moved_windows());
             limited.reload();
             assert_eq!((limited.passes(15), limited.hours_left()), (10, 6), "{limit}");
@@ -165,7 +163,7 @@ fn a_clock_that_was_set_moves_no_token_bucket_no_ban_and_no_trial() {
         assert_eq!(limited.passes(15), 10);
         daemon::run(&["ban", "10.9.0.1", "--for", "1h"]);
         for by in [2 * DAY, (3 * DAY).wrapping_neg()] {
-            AHEAD.fetch_add(by, Relaxed);
+            AHEAD.set(AHEAD.get().wrapping_add(by));
             // Nothing has windows, so nothing has to be done.
             assert!(!limited.has_moved_windows());
             limited.reload();

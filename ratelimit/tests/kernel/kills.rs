@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::{
     daemon::{Daemon, command, config, reason, run, status},
+    guest,
     leftovers::{assert_gone, in_kernel},
     limits::all_arrivals,
     net::{Link, SERVER_V4, isolated, receiver},
@@ -22,7 +23,8 @@ use crate::{
 
 /// How often a daemon is killed: RATELIMIT_KILLS, else as often as there is time for.
 fn kills() -> u64 {
-    std::env::var("RATELIMIT_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+    let asked = std::env::var("RATELIMIT_KILLS").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or_else(|| guest::repetitions(12, 40).into())
 }
 
 const CLIENT: &str = "10.1.0.2";

@@ -29,7 +29,7 @@ const CLIENT: &str = "10.1.0.2";
 
 /// How often it is reloaded; an emulated processor takes seconds for each time.
 fn reloads() -> u32 {
-    if guest::is_guest() { 4 } else { 200 }
+    if guest::is_guest() { 4 } else { guest::repetitions(40, 200) }
 }
 
 /// Datagrams sent at once, before they are received.
@@ -250,8 +250,7 @@ fn a_trial_that_nobody_confirms_lets_everything_pass_without_a_daemon() {
         let link = Link::new(&[CLIENT]);
         let config = config(&["deny: [10.1.0.3]"], &["{name: every, rate: 1/h, burst: 10}"]);
         // So long that all below happens in time.
-        let trial = if guest::is_guest() { "20s" } else { "2s" };
-        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", trial, "--config"]).arg(&config));
+        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", "20s", "--config"]).arg(&config));
         daemon.wait_for("on trial");
         let client = link.sender(CLIENT);
         send(&client, 20);
@@ -282,7 +281,7 @@ fn a_confirmed_trial_stays_in_force() {
     isolated(|| {
         let link = Link::new(&[CLIENT]);
         let config = config(&[], &["{name: every, rate: 1/h, burst: 10}"]);
-        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", "3s", "--config"]).arg(&config));
+        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", "60s", "--config"]).arg(&config));
         daemon.wait_for("on trial");
         assert_eq!(run(&["confirm"]), "confirmed: the rules stay\n");
         assert_eq!(run(&["confirm"]), "nothing is on trial; the rules stay\n");
@@ -305,7 +304,7 @@ fn a_reload_is_on_trial_if_asked_and_so_is_what_comes_meanwhile() {
         assert_eq!(run(&["confirm"]), "confirmed: the rules stay\n");
         assert!(!run(&["reload"]).contains("trial"));
         // What has been confirmed says nothing about the next trial.
-        run(&["reload", "--revert-after", "6s"]);
+        run(&["reload", "--revert-after", "20s"]);
         config(&["deny: [10.1.0.2]"], &["{name: every, rate: 1/h, burst: 10}"]);
         daemon.wait_for("a file has changed");
         send(&link.sender(CLIENT), 5);

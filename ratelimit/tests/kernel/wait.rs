@@ -1,9 +1,15 @@
 //! Waiting for what will be, but not for long.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 /// How long anything may take on a busy machine, or in a virtual one that runs on it.
 pub const LONGEST: Duration = Duration::from_secs(120);
+
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Asks until there is an answer.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
@@ -13,6 +19,6 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
             return answer;
         }
         assert!(Instant::now() < deadline, "in {LONGEST:?} not so: {what}");
-        std::thread::yield_now();
+        thread::sleep(PAUSE); // tidy: sleep, asking all the time takes the processor from what it waits for
     }
 }

@@ -1,8 +1,10 @@
-//! What a tier is, how it can end, and how its commands are run and their tests counted.
+//! What a tier is, how it can end, and how its commands are run and their tests counted and timed.
 
+use std::fmt;
 use std::io::{BufRead as _, BufReader};
 use std::ops::AddAssign;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -48,6 +50,25 @@ impl AddAssign for Counts {
     }
 }
 
+impl Outcome {
+    /// How two parts of a tier ended, seen as one.
+    pub fn and(self, other: Self) -> Self {
+        let counts = |one: Option<Counts>, other: Option<Counts>| {
+            let mut both = one.unwrap_or_default();
+            both += other.unwrap_or_default();
+            Some(both)
+        };
+        match (self, other) {
+            (Self::NotRun(reason), _) | (_, Self::NotRun(reason)) => Self::NotRun(reason),
+            (Self::LeftOut, one) | (one, Self::LeftOut) => one,
+            (Self::Passed(one), Self::Passed(other)) => Self::Passed(counts(one, other)),
+            (Self::Passed(one) | Self::Failed(one), Self::Passed(other) | Self::Failed(other)) => {
+                Self::Failed(counts(one, other))
+            }
+        }
+    }
+}
+
 /// Runs a command that only succeeds or fails.
 pub fn run_command(command: &mut Command) -> Result<Outcome> {
     command::run(command)?;
@@ -59,22 +80,71 @@ pub fn run_tests(command: &mut Command) -> Result<Outcome> {
     command::announce(command);
     command.stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("starting {}", command::render(command)))?;
-    let mut counts = Counts::default();
+    let mut heard = Heard::default();
     for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(|output| output.split(b'\n')) {
         let line = line.context("reading the tests' output")?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
-        if let Some(result) = parse_result(&line) {
-            counts += result;
-        }
+        heard.hear(&line);
     }
     let status = child.wait().context("waiting for the tests")?;
-    Ok(if status.success() { Outcome::Passed(Some(counts)) } else { Outcome::Failed(Some(counts)) })
+    print!("{heard}");
+    let counts = Some(heard.counts);
+    Ok(if status.success() { Outcome::Passed(counts) } else { Outcome::Failed(counts) })
+}
+
+/// Makes a test program say how long each test took. The option is not stable, and the compiler in use may be, so it
+/// has to be told that this is meant; nothing is compiled with it.
+pub const TIMED: [&str; 2] = ["-Zunstable-options", "--report-time"];
+/// What the program's environment needs for it.
+pub const ALLOWS_TIMED: &str = "RUSTC_BOOTSTRAP=1";
+
+/// What test programs have said: how many tests there were, and how long each took.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// How many.
+    pub counts: Counts,
+    times: Vec<(Duration, String)>,
+}
+
+impl Heard {
+    /// How many of the slowest tests are shown.
+    const SHOWN: usize = 10;
+
+    /// Takes in a line.
+    pub fn hear(&mut self, line: &str) {
+        self.times.extend(parse_time(line));
+        if let Some(result) = parse_result(line) {
+            self.counts += result;
+        }
+    }
+}
+
+impl fmt::Display for Heard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut slowest: Vec<_> = self.times.iter().collect();
+        slowest.sort_by(|one, other| other.cmp(one));
+        if slowest.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "the slowest tests, in seconds:")?;
+        slowest
+            .iter()
+            .take(Self::SHOWN)
+            .try_for_each(|(time, name)| writeln!(f, "{:>8.1}  {name}", time.as_secs_f64()))
+    }
+}
+
+/// Reads the line of one test that was timed: `test a::b ... ok <0.012s>`.
+fn parse_time(line: &str) -> Option<(Duration, String)> {
+    let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let seconds = rest.rsplit_once('<')?.1.strip_suffix("s>")?.parse().ok()?;
+    Some((Duration::try_from_secs_f64(seconds).ok()?, name.to_owned()))
 }
 
 /// Reads the line that closes a test program's output:
 /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.02s`.
-pub fn parse_result(line: &str) -> Option<Counts> {
+fn parse_result(line: &str) -> Option<Counts> {
     let mut fields = line.strip_prefix("test result: ")?.split_once(". ")?.1.split("; ");
     let mut next = |name: &str| fields.next()?.strip_suffix(name)?.trim_end().parse().ok();
     Some(Counts { passed: next("passed")?, failed: next("failed")?, ignored: next("ignored")? })
@@ -95,6 +165,28 @@ mod tests {
         {
             assert_eq!(parse_result(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_tier_of_two_parts_has_failed_if_one_has() {
+        let counts = |passed, failed| Some(Counts { passed, failed, ignored: 0 });
+        let (good, bad) = (Outcome::Passed(counts(2, 0)), Outcome::Failed(counts(3, 1)));
+        assert_eq!(good.clone().and(good.clone()), Outcome::Passed(counts(4, 0)));
+        assert_eq!(good.clone().and(bad.clone()), Outcome::Failed(counts(5, 1)));
+        assert_eq!(bad.clone().and(good.clone()), Outcome::Failed(counts(5, 1)));
+        assert_eq!(good.clone().and(Outcome::LeftOut), good);
+        let not_run = Outcome::NotRun("needs root".to_owned());
+        assert_eq!(bad.and(not_run.clone()), not_run);
+    }
+
+    #[test]
+    fn the_slowest_tests_come_first() {
+        let mut heard = Heard::default();
+        let lines =
+            ["test a ... ok <0.012s>", "test b::c ... FAILED <71.500s>", "test d ... ok", "a line <5s>"];
+        lines.iter().for_each(|line| heard.hear(line));
+        assert_eq!(heard.to_string(), "the slowest tests, in seconds:\n    71.5  b::c\n     0.0  a\n");
+        assert_eq!(Heard::default().to_string(), "");
     }
 
     #[test]

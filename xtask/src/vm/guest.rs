@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 
 use super::image::STATUS;
 use crate::command;
-use crate::test::tier::{Counts, Outcome, parse_result};
+use crate::test::tier::{Heard, Outcome};
 
 /// A guest that takes longer hangs: all kernel tests take an hour or two on a busy machine.
 const LIMIT: Duration = Duration::from_secs(3 * 3600);
@@ -24,25 +24,38 @@ const SILENCE: Duration = Duration::from_secs(1200);
 
 const MEMORY: &str = "1G";
 
-/// Boots a kernel with an initramfs, and returns how its tests ended.
-pub fn run(image: &Path, initramfs: &Path, directory: &Path) -> Result<Outcome> {
-    let console = directory.join("console.log");
-    let mut machine = machine(image, initramfs, &console);
-    command::announce(&machine);
-    let mut child = machine.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting QEMU")?;
-    let lines = lines_of(&mut child);
-    let ended = listen(&lines);
-    // It has switched itself off, or is to be.
-    let _ = child.kill();
-    child.wait().context("waiting for QEMU")?;
-    Ok(match ended {
-        Ended { status: Some(0), counts } => Outcome::Passed(Some(counts)),
-        Ended { status: Some(_), counts } => Outcome::Failed(Some(counts)),
-        Ended { status: None, counts } => {
-            show_end_of(&console);
-            Outcome::Failed(Some(counts))
+/// A guest that runs.
+pub struct Guest {
+    child: Child,
+    lines: Receiver<String>,
+    console: PathBuf,
+}
+
+impl Guest {
+    /// Boots a kernel with an initramfs. What its tests print is kept until somebody waits for them.
+    pub fn start(image: &Path, initramfs: &Path, directory: &Path) -> Result<Self> {
+        let console = directory.join("console.log");
+        let mut machine = machine(image, initramfs, &console);
+        command::announce(&machine);
+        let mut child =
+            machine.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting QEMU")?;
+        let lines = lines_of(&mut child);
+        Ok(Self { child, lines, console })
+    }
+
+    /// Waits for its tests, and returns how they ended.
+    pub fn wait(mut self) -> Result<Outcome> {
+        let Ended { status, heard } = listen(&self.lines);
+        // It has switched itself off, or is to be.
+        let _ = self.child.kill();
+        self.child.wait().context("waiting for QEMU")?;
+        print!("{heard}");
+        if status.is_none() {
+            show_end_of(&self.console);
         }
-    })
+        let counts = Some(heard.counts);
+        Ok(if status == Some(0) { Outcome::Passed(counts) } else { Outcome::Failed(counts) })
+    }
 }
 
 /// One processor: two take turns at the same translated code, and are slower and less steady.
@@ -87,7 +100,7 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ended {
     status: Option<i32>,
-    counts: Counts,
+    heard: Heard,
 }
 
 fn listen(lines: &Receiver<String>) -> Ended {
@@ -108,9 +121,7 @@ fn listen(lines: &Receiver<String>) -> Ended {
 impl Ended {
     fn hear(&mut self, line: &str) {
         println!("{line}");
-        if let Some(result) = parse_result(line) {
-            self.counts += result;
-        }
+        self.heard.hear(line);
         if let Some(status) = line.strip_prefix(STATUS) {
             self.status = status.parse().ok();
         }
@@ -134,8 +145,9 @@ mod tests {
     //! What is made of a guest's lines.
 
     use super::*;
+    use crate::test::tier::Counts;
 
-    fn heard(said: &[&str]) -> Ended {
+    fn ended(said: &[&str]) -> Ended {
         let (sender, lines) = channel();
         said.iter().for_each(|line| sender.send((*line).to_owned()).unwrap_or_default());
         drop(sender);
@@ -144,11 +156,15 @@ mod tests {
 
     #[test]
     fn a_guest_that_says_no_status_has_not_ended_well() {
-        let counts = Counts { passed: 3, failed: 1, ignored: 0 };
+        let of = |passed, failed| Counts { passed, failed, ignored: 0 };
+        let counts = |said: &[&str]| {
+            let Ended { status, heard } = ended(said);
+            (status, heard.counts)
+        };
         let result = "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 2 filtered out";
         let status = format!("{STATUS}101");
-        assert_eq!(heard(&["test a ... ok", result, &status]), Ended { status: Some(101), counts });
-        assert_eq!(heard(&["test a ... ok", result]), Ended { status: None, counts });
-        assert_eq!(heard(&[&format!("{STATUS}0")]), Ended { status: Some(0), counts: Counts::default() });
+        assert_eq!(counts(&["test a ... ok", result, &status]), (Some(101), of(3, 1)));
+        assert_eq!(counts(&["test a ... ok", result]), (None, of(3, 1)));
+        assert_eq!(counts(&[&format!("{STATUS}0")]), (Some(0), of(0, 0)));
     }
 }

@@ -12,6 +12,7 @@ use super::libraries;
 use super::packages::Files;
 use crate::command;
 use crate::kernel::TestProgram;
+use crate::test::tier::{ALLOWS_TIMED, TIMED};
 
 /// Begins the line in which a guest says with what status its tests ended.
 pub const STATUS: &str = "guest: the tests ended with status ";
@@ -151,9 +152,10 @@ impl Root {
         }
         let quoted = tests.iter().fold(String::new(), |all, name| all + " " + name);
         let run = format!(
-            "cd {} && {} --test-threads=1 --exact{quoted}\n",
+            "cd {} && {ALLOWS_TIMED} {} --test-threads=1 {} --exact{quoted}\n",
             package.display(),
-            program.tests.display()
+            program.tests.display(),
+            TIMED.join(" ")
         );
         self.write("/tests", &run, 0o755)
     }

@@ -40,29 +40,34 @@ const SELECTED: &[&str] = &[
 
 /// The names of the tests that are to run.
 pub fn choose(program: &TestProgram, choice: Choice<'_>) -> Result<Vec<String>> {
-    let listed = command::quietly(Command::new(&program.tests).args(["--list", "--format=terse"]))?;
-    let all: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-    if let Some(unknown) = unknown(&all) {
-        bail!("no kernel test is called {unknown}, but xtask/src/vm/selection.rs selects it");
-    }
-    let is_chosen = |name: &&str| match choice {
-        Choice::Selected(filter) => is_selected(name) && filter.is_none_or(|filter| name.contains(filter)),
+    let is_chosen = |name: &String| match choice {
+        Choice::Selected(filter) => {
+            is_of_any(SELECTED, name) && filter.is_none_or(|filter| name.contains(filter))
+        }
         Choice::Any(filter) => name.contains(filter),
     };
-    Ok(all.into_iter().filter(is_chosen).map(str::to_owned).collect())
+    Ok(all(program, SELECTED)?.into_iter().filter(is_chosen).collect())
 }
 
-fn is_selected(name: &str) -> bool {
-    SELECTED.iter().any(|selected| is_of(selected, name))
+/// The names of all tests of a program, which has to have those that are in a list: what is there no more would be left
+/// out in silence.
+pub fn all(program: &TestProgram, listed: &[&str]) -> Result<Vec<String>> {
+    let printed = command::quietly(Command::new(&program.tests).args(["--list", "--format=terse"]))?;
+    let all: Vec<String> =
+        printed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect();
+    if let Some(unknown) = listed.iter().find(|listed| !all.iter().any(|name| is_of(listed, name))) {
+        bail!("no kernel test is called {unknown}, but xtask lists it");
+    }
+    Ok(all)
 }
 
-fn is_of(selected: &str, name: &str) -> bool {
-    name.strip_prefix(selected).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+/// Whether a list has a test, or its module.
+pub fn is_of_any(listed: &[&str], name: &str) -> bool {
+    listed.iter().any(|listed| is_of(listed, name))
 }
 
-/// What is selected but not there any more, since it would be left out in silence.
-fn unknown(all: &[&str]) -> Option<&'static str> {
-    SELECTED.iter().copied().find(|selected| !all.iter().any(|name| is_of(selected, name)))
+fn is_of(listed: &str, name: &str) -> bool {
+    name.strip_prefix(listed).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 #[cfg(test)]
