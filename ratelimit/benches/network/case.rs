@@ -54,6 +54,9 @@ struct Counted {
     waits: u64,
 }
 
+/// More than any filter needs.
+const MOST_FLOODS: u32 = 50;
+
 /// Who waits more often than once for so many packets is faster than the sender. Each wait takes processor time, a few microseconds
 /// as a rule, so the figure is more than the filter takes.
 const PACKETS_A_WAIT: f64 = 500.0;
@@ -71,13 +74,30 @@ impl Case {
             filter.install(receiver.name(), limit)
         });
         let installed = installed.with_context(|| format!("installing: {}", filter.name()))?;
-        // Not measured: every source gets its bucket, and all but one packet of each are over the limit from here on.
-        // The receiver loses many, so it takes several floods to bring them all.
-        for _ in 0..=sources / 5_000 {
-            generator.flood().context("sending")?;
-        }
         let (nanos, waits) = (Vec::new(), Vec::new());
-        Ok(Self { filter, traffic, sources, receiver, generator, nanos, waits, _installed: installed })
+        let mut case =
+            Self { filter, traffic, sources, receiver, generator, nanos, waits, _installed: installed };
+        case.bring_all_sources()?;
+        Ok(case)
+    }
+
+    /// Every source gets its bucket, and all but one packet of each are over the limit from here on. The receiver loses many, the
+    /// more so the slower it is, so it takes several floods.
+    fn bring_all_sources(&mut self) -> Result<()> {
+        for _ in 0..MOST_FLOODS {
+            let before = self.counted()?;
+            self.generator.flood().context("sending")?;
+            let after = self.counted()?;
+            let received = after.received - before.received;
+            let is_done = match self.traffic {
+                Traffic::Dropped => (after.passed - before.passed) * 500 < received,
+                _ => after.received > 10 * u64::from(self.sources),
+            };
+            if is_done {
+                break;
+            }
+        }
+        Ok(())
     }
 
     pub fn measure(&mut self) -> Result<()> {
