@@ -43,7 +43,7 @@ pub struct Case {
     nanos: Vec<f64>,
     /// How often the receiver waited for packets, for each of them.
     waits: Vec<f64>,
-    _installed: Installed,
+    installed: Installed,
 }
 
 /// What the receiver has done so far.
@@ -75,8 +75,7 @@ impl Case {
         });
         let installed = installed.with_context(|| format!("installing: {}", filter.name()))?;
         let (nanos, waits) = (Vec::new(), Vec::new());
-        let mut case =
-            Self { filter, traffic, sources, receiver, generator, nanos, waits, _installed: installed };
+        let mut case = Self { filter, traffic, sources, receiver, generator, nanos, waits, installed };
         case.bring_all_sources()?;
         Ok(case)
     }
@@ -91,7 +90,7 @@ impl Case {
             let received = after.received - before.received;
             let is_done = match self.traffic {
                 Traffic::Dropped => (after.passed - before.passed) * 500 < received,
-                _ => after.received > 10 * u64::from(self.sources),
+                _ => after.received > 4 * u64::from(self.sources),
             };
             if is_done {
                 break;
@@ -101,6 +100,7 @@ impl Case {
     }
 
     pub fn measure(&mut self) -> Result<()> {
+        self.installed.check()?;
         let before = self.counted()?;
         self.generator.flood().context("sending")?;
         let after = self.counted()?;

@@ -1,13 +1,13 @@
 //! What is compared: programs and rules that limit each source, and what there is to compare those with.
 
 use std::{
-    fs,
+    fs, io,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
     path::Path,
     process::{Child, Command, Stdio},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use ratelimit::{
     config,
     dataplane::{Claim, Dataplane, Wanted},
@@ -58,11 +58,23 @@ pub enum Limit {
 pub enum Installed {
     Nothing,
     Program { _program: Option<Compiled>, _link: OwnedFd },
-    Ratelimit { _dataplane: Box<Dataplane>, _top: Option<Running> },
+    Ratelimit { _dataplane: Box<Dataplane>, top: Option<Running> },
 }
 
 /// A process that ends with this.
 pub struct Running(Child);
+
+impl Installed {
+    /// Fails if a process that belongs to it has ended.
+    pub fn check(&mut self) -> Result<()> {
+        if let Self::Ratelimit { top: Some(Running(child)), .. } = self
+            && let Some(status) = child.try_wait().context("asking after ratelimit top")?
+        {
+            bail!("ratelimit top has ended: {status}");
+        }
+        Ok(())
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -199,7 +211,7 @@ fn ratelimit(filter: Filter, name: &str, limit: Limit) -> Result<Installed> {
     };
     let dataplane = claim.start(&wanted, Path::new("/run/none.sock"))?;
     let top = if filter == Filter::WithTop { Some(top(name)?) } else { None };
-    Ok(Installed::Ratelimit { _dataplane: Box::new(dataplane), _top: top })
+    Ok(Installed::Ratelimit { _dataplane: Box::new(dataplane), top })
 }
 
 /// One rule for all packets; or many on ports, of which the last is that of the packets.
@@ -214,12 +226,15 @@ fn rules(count: u16, limit: Limit) -> String {
     (0..count).map(rule).collect()
 }
 
-/// Its samples are read and shown each second.
+/// Its samples are read and shown each second. What it prints goes to this process, so that it ends with it, however that ends.
 fn top(instance: &str) -> Result<Running> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
-    command.args(["top", "--output", "json", "--instance", instance]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(Running(command.spawn().context("starting ratelimit top")?))
+    command.args(["top", "--output", "json", "--count", "1000000", "--instance", instance]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = command.spawn().context("starting ratelimit top")?;
+    let mut printed = child.stdout.take().context("what ratelimit top prints")?;
+    std::thread::spawn(move || io::copy(&mut printed, &mut io::sink()));
+    Ok(Running(child))
 }
 
 fn nft(family: &str, hook: &str, limit: Limit) -> Result<()> {

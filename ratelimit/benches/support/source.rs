@@ -58,7 +58,9 @@ fn refused(file: &str, definitions: &[String], said: &str) -> anyhow::Error {
 }
 
 /// What has been compiled, by file and definitions.
-static OBJECTS: Mutex<BTreeMap<(String, Vec<String>), Vec<u8>>> = Mutex::new(BTreeMap::new());
+static OBJECTS: Mutex<BTreeMap<Source, Vec<u8>>> = Mutex::new(BTreeMap::new());
+
+type Source = (String, Vec<String>);
 
 fn compile(file: &str, definitions: &[String]) -> Result<Vec<u8>> {
     let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);

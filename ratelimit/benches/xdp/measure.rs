@@ -204,7 +204,7 @@ fn load_all(row: &'static Row, lists: &Lists) -> Result<Vec<Case>> {
 fn rungs(row: &Row) -> &'static [(&'static str, u32)] {
     let definitions = row.floor.unwrap_or_default();
     let is_whole = |definition: &&str| definition.starts_with("RULES=") || *definition == "NO_RULES";
-    if definitions.iter().any(|definition| is_whole(&definition)) {
+    if definitions.iter().any(is_whole) {
         &TOP
     } else if row.sources > MANY {
         &RUNGS_OF_MANY
