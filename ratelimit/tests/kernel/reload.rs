@@ -281,7 +281,7 @@ fn a_confirmed_trial_stays_in_force() {
     isolated(|| {
         let link = Link::new(&[CLIENT]);
         let config = config(&[], &["{name: every, rate: 1/h, burst: 10}"]);
-        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", "60s", "--config"]).arg(&config));
+        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", "20s", "--config"]).arg(&config));
         daemon.wait_for("on trial");
         assert_eq!(run(&["confirm"]), "confirmed: the rules stay\n");
         assert_eq!(run(&["confirm"]), "nothing is on trial; the rules stay\n");
