@@ -9,6 +9,7 @@ mod build;
 mod clients;
 mod command;
 mod demo;
+mod embedding;
 mod fuzz;
 mod kernel;
 mod run;

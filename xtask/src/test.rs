@@ -10,7 +10,7 @@ use report::{Report, Summary};
 use tier::{ALLOWS_TIMED, Outcome, TIMED, Tier, run_command, run_tests};
 
 use crate::vm::{self, Choice, Kernel};
-use crate::{clients, command, kernel, setup, tidy};
+use crate::{clients, command, embedding, kernel, setup, tidy};
 
 mod report;
 pub mod tier;
@@ -24,6 +24,7 @@ const CHECKS: &[Tier] = &[
 const TESTS: &[Tier] = &[
     Tier { name: "tests", check: cargo_test },
     Tier { name: "models", check: models },
+    Tier { name: "embedding", check: |filter| unfiltered(filter, embedding::run) },
     Tier { name: "clients", check: clients::run },
     Tier { name: "kernel", check: kernel::run },
 ];
