@@ -5,21 +5,42 @@ mod application;
 mod rule_file;
 mod rules;
 
-use self::LeftOut::{Is, Required, Said};
+use std::fmt;
+
+use self::LeftOut::{Is, IsNumber, Required, Said};
+use crate::policy::{Range, TableSize};
 
 /// A key of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Where it is, from the top of the file; `[]` stands for each item of a list.
     pub path: &'static str,
-    /// What its value is. Words in backquotes are all that it may be.
-    pub kind: &'static str,
+    /// What its value is.
+    pub kind: Kind,
     /// What it is if it is left out.
     pub default: LeftOut,
     /// What it does.
     pub meaning: &'static str,
     /// The key in use: keys of a rule if it is one's, else of `network` if it is there, else of the file.
     pub example: &'static str,
+}
+
+/// What the value of a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In words. Those in backquotes are all that it may be.
+    Said(&'static str),
+    /// A number in a range of the policy's type.
+    Number(Range),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(text) => f.write_str(text),
+            Self::Number(range) => range.fmt(f),
+        }
+    }
 }
 
 /// What a key is if it is left out.
@@ -29,6 +50,8 @@ pub enum LeftOut {
     Required,
     /// The same as with this value.
     Is(&'static str),
+    /// The same as with this number, which is the policy's default.
+    IsNumber(u64),
     /// Something that is no value of it.
     Said(&'static str),
 }
@@ -75,7 +98,29 @@ const fn key(
     meaning: &'static str,
     example: &'static str,
 ) -> Key {
-    Key { path, kind, default, meaning, example }
+    Key { path, kind: Kind::Said(kind), default, meaning, example }
+}
+
+/// A key whose value is a number, with the range and the default of the policy's type.
+const fn number(
+    path: &'static str,
+    range: Range,
+    default: LeftOut,
+    meaning: &'static str,
+    example: &'static str,
+) -> Key {
+    Key { path, kind: Kind::Number(range), default, meaning, example }
+}
+
+/// A prefix length, likewise.
+const fn prefix_length(
+    path: &'static str,
+    most: u8,
+    default: u8,
+    meaning: &'static str,
+    example: &'static str,
+) -> Key {
+    number(path, Range::new(1, most as u64), IsNumber(default as u64), meaning, example)
 }
 
 const TOP: [Key; 6] = [
@@ -172,10 +217,10 @@ const NETWORK: [Key; 10] = [
         "Sources of which every packet is dropped, unless `allow` names them.",
         "deny: [203.0.113.0/24, {file: networks.txt}]",
     ),
-    key(
+    number(
         "network.table_size",
-        "number from 32768 to 134217728",
-        Is("1048576"),
+        TableSize::RANGE,
+        IsNumber(TableSize::DEFAULT.slots() as u64),
         "How many buckets there are, rounded up to a power of two. Each takes 16 bytes. A bucket is in use while its \
          key has sent something that the limit has not forgiven yet; up to half of them in use, nothing is lost.",
         "table_size: 4M",

@@ -25,7 +25,7 @@ use super::{
     words::parse_word,
 };
 use crate::policy::{
-    Application, Interface, Interfaces, List, Mode, Network, OnExit, OnMalformed, Policy, TableSize,
+    Application, Interface, Interfaces, List, Mode, Network, OnExit, OnMalformed, Policy, Range, TableSize,
     application::{ListenAddress, Listener},
     duplicates,
 };
@@ -154,7 +154,7 @@ fn table_size(text: &Text, report: &mut Report) -> Option<TableSize> {
     };
     let size = TableSize::at_least(buckets);
     if size.is_none() {
-        let (least, most) = (TableSize::LEAST, TableSize::MOST);
+        let Range { least, most } = TableSize::RANGE;
         report.error(&text.at, format!("{buckets} buckets; must be {least} to {most}"));
     }
     size

@@ -66,6 +66,11 @@ impl Default for NearLimitRatio {
     }
 }
 
+impl StoreSettings {
+    /// How many keys there is room for unless somebody says otherwise.
+    pub const DEFAULT_MAX_KEYS: u64 = DEFAULT_MAX_KEYS;
+}
+
 impl Default for StoreSettings {
     fn default() -> Self {
         Self { max_keys: DEFAULT_MAX_KEYS, state_file: None }

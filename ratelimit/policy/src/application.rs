@@ -7,6 +7,8 @@ mod template;
 
 use std::{path::PathBuf, sync::Arc};
 
+use crate::Range;
+
 pub use listen::{Listen, ListenAddress, Listener, Tls};
 pub use ratelimit_limiter::{
     AnswerHeaders,
@@ -56,6 +58,9 @@ pub struct RuleSources {
     pub merge_domains: bool,
 }
 
+/// How many keys a store can have room for: twelve gigabytes at worst.
+pub const MAX_KEYS: Range = Range::new(1, 100_000_000);
+
 /// What those need that answer, with the rules in force.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answering {
@@ -80,6 +85,9 @@ pub enum OnStoreError {
 }
 
 impl Application {
+    /// How many proxies there can be in front: more addresses in a header than anybody has proxies.
+    pub const TRUSTED_HOPS: Range = Range::new(0, 100);
+
     /// An application layer with these rules and everything else at its default, for programs that bring their own rules.
     #[must_use]
     pub fn of_rules(rules: RuleSet) -> Self {

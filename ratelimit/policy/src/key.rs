@@ -124,6 +124,10 @@ impl PrefixLengths {
     pub const MOST_IPV4: u8 = 32;
     /// Bits of an IPv6 address at most.
     pub const MOST_IPV6: u8 = 128;
+    /// Those of an IPv4 address that count unless somebody says otherwise: all.
+    pub const DEFAULT_IPV4: u8 = 32;
+    /// Those of an IPv6 address: one client usually has a /64 to itself.
+    pub const DEFAULT_IPV6: u8 = 64;
 
     /// `None` if there is no length for a family, or if one is 0 (which would be one bucket for all), longer than the
     /// address or there twice.
@@ -153,7 +157,7 @@ impl PrefixLengths {
 impl Default for PrefixLengths {
     /// A host, which in IPv6 has a whole /64 to take addresses from.
     fn default() -> Self {
-        Self { ipv4: vec![32.into()], ipv6: vec![64.into()] }
+        Self { ipv4: vec![Self::DEFAULT_IPV4.into()], ipv6: vec![Self::DEFAULT_IPV6.into()] }
     }
 }
 

@@ -15,6 +15,7 @@ pub mod match_text;
 mod matches;
 mod name;
 pub mod numbers;
+mod range;
 mod sets;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -26,6 +27,7 @@ pub use limit::{PacketLimit, PacketLimitError, Unit};
 pub use lists::{List, ListPart};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
+pub use range::Range;
 pub use ratelimit_limiter::prefix::{Prefix, PrefixError, RangeError};
 use ratelimit_limiter::text;
 pub use sets::{Interfaces, Part, PrefixList, Rules, SetError, duplicates};
@@ -141,15 +143,15 @@ pub enum Action {
 pub struct TableSize(u32);
 
 impl TableSize {
-    /// 4,096 sets of 8.
-    pub const LEAST: u64 = 1 << 15;
-    /// Two gigabytes.
-    pub const MOST: u64 = 1 << 27;
+    /// From 4,096 sets of 8 to two gigabytes.
+    pub const RANGE: Range = Range::new(1 << 15, 1 << 27);
+    /// 16 MiB.
+    pub const DEFAULT: Self = Self(1 << 20);
 
     /// The next power of two; `None` if `buckets` are out of range.
     #[must_use]
     pub fn at_least(buckets: u64) -> Option<Self> {
-        let in_range = (Self::LEAST..=Self::MOST).contains(&buckets);
+        let in_range = Self::RANGE.contains(buckets);
         in_range.then(|| buckets.next_power_of_two()).and_then(|slots| u32::try_from(slots).ok()).map(Self)
     }
 
@@ -161,9 +163,8 @@ impl TableSize {
 }
 
 impl Default for TableSize {
-    /// 16 MiB.
     fn default() -> Self {
-        Self(1 << 20)
+        Self::DEFAULT
     }
 }
 

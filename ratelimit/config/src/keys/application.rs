@@ -2,8 +2,12 @@
 
 use super::{
     Key,
-    LeftOut::{Is, Required, Said},
-    key,
+    LeftOut::{Is, IsNumber, Required, Said},
+    key, number, prefix_length,
+};
+use crate::policy::{
+    PrefixLengths,
+    application::{Application, Auth, MAX_KEYS, StoreSettings},
 };
 
 /// In the order of the reference.
@@ -44,10 +48,10 @@ pub const KEYS: &[Key] = &[
         "Above which share of a limit metrics count a request as near it.",
         "near_limit_ratio: 0.9",
     ),
-    key(
+    number(
         "application.trusted_hops",
-        "number from 0 to 100",
-        Is("0"),
+        Application::TRUSTED_HOPS,
+        IsNumber(0),
         "How many proxies stand in front of who asks over HTTP. Each adds the address of who spoke to it to \
          `X-Forwarded-For`, so the client is counted from the right; what is further left, anybody could have written. \
          From 1 on, clients for whom the proxies name no address are `unknown`, all together.",
@@ -112,10 +116,10 @@ pub const KEYS: &[Key] = &[
          socket `{client_address}` needs `trusted_hops`. Braces that are meant are written twice.",
         "auth: {domain: edge, descriptors: [{client: \"{client_address}\"}, {user: \"{header:x-user}\", method: \"{method}\"}]}",
     ),
-    key(
+    number(
         "application.auth.deny_status",
-        "number from 400 to 599",
-        Is("403"),
+        Auth::DENY_STATUSES,
+        IsNumber(Auth::DEFAULT_DENY_STATUS as u64),
         "The status of a denied request. The `auth_request` of nginx knows no others than 401 and 403; Traefik and Caddy pass \
          on any.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_status: 429}",
@@ -127,17 +131,17 @@ pub const KEYS: &[Key] = &[
         "How many bits of a client's address `{client_address}` has.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], client: {ipv6: 56}}",
     ),
-    key(
+    prefix_length(
         "application.auth.client.ipv4",
-        "1 to 32",
-        Is("32"),
+        PrefixLengths::MOST_IPV4,
+        PrefixLengths::DEFAULT_IPV4,
         "Bits of an IPv4 address; of all of them, the address stands by itself, of fewer, the network.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], client: {ipv4: 24}}",
     ),
-    key(
+    prefix_length(
         "application.auth.client.ipv6",
-        "1 to 128",
-        Is("64"),
+        PrefixLengths::MOST_IPV6,
+        PrefixLengths::DEFAULT_IPV6,
         "Bits of an IPv6 address. One client usually has a whole /64 to itself.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], client: {ipv6: 48}}",
     ),
@@ -155,10 +159,10 @@ pub const KEYS: &[Key] = &[
         "The store in memory.",
         "store: {memory: {max_keys: 5M}}",
     ),
-    key(
+    number(
         "application.store.memory.max_keys",
-        "number from 1 to 100000000",
-        Is("1000000"),
+        MAX_KEYS,
+        IsNumber(StoreSettings::DEFAULT_MAX_KEYS),
         "How many keys there must be room for, counted once for each limit. When there are far more, those with the most left \
          are forgotten. Memory is used as keys come, up to 48 bytes a key. A `sliding_window_log` takes more: about 200 bytes a \
          key, and 8 bytes x `requests_per_unit` for the times of its requests. All logs together have room for 32 x `max_keys` \

@@ -2,9 +2,10 @@
 
 use super::{
     Key,
-    LeftOut::{Is, Required, Said},
+    LeftOut::{Is, IsNumber, Required, Said},
     key,
 };
+use crate::policy::PrefixLengths;
 
 /// In the order of the reference.
 pub const KEYS: &[Key] = &[
@@ -139,7 +140,7 @@ pub const KEYS: &[Key] = &[
     key(
         "network.rules[].key.source.ipv4",
         "1 to 32, or a mapping of such lengths with a factor each, 1 to 1000000",
-        Is("32"),
+        IsNumber(PrefixLengths::DEFAULT_IPV4 as u64),
         "Bits of an IPv4 address. With several lengths each has buckets of its own, in which the rate and the burst are \
          multiplied by its factor, and a packet passes if all of them have room: below, each address may send at the rate, \
          and each /24 at 32 times the rate. A shorter length can't have a smaller factor than a longer one.",
@@ -148,7 +149,7 @@ pub const KEYS: &[Key] = &[
     key(
         "network.rules[].key.source.ipv6",
         "1 to 128, or a mapping of such lengths with a factor each, 1 to 1000000",
-        Is("64"),
+        IsNumber(PrefixLengths::DEFAULT_IPV6 as u64),
         "Bits of an IPv6 address.",
         "key: {source: {ipv6: {64: 1, 56: 8, 48: 64}}}",
     ),

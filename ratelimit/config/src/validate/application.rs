@@ -12,9 +12,12 @@ use crate::{
     count::parse_count,
     error::{Report, quoted},
     fields::Text,
-    policy::application::{
-        AnswerHeaders, Application, Auth, DescriptorTemplate, Fact, Listen, ListenAddress, Listener,
-        NearLimitRatio, OnStoreError, RuleSources, StoreSettings, Template, Tls,
+    policy::{
+        PrefixLengths, Range,
+        application::{
+            AnswerHeaders, Application, Auth, DescriptorTemplate, Fact, Listen, ListenAddress, Listener,
+            MAX_KEYS, NearLimitRatio, OnStoreError, RuleSources, StoreSettings, Template, Tls,
+        },
     },
     raw::{RawApplication, RawAuth, RawListener, RawStore, RawTls},
     rule_file,
@@ -26,11 +29,6 @@ const STORES: [(&str, ()); 1] = [("memory", ())];
 const ON_STORE_ERRORS: [(&str, OnStoreError); 3] =
     [("allow", OnStoreError::Allow), ("deny", OnStoreError::Deny), ("local", OnStoreError::Local)];
 
-/// Keys of the store at most: twelve gigabytes at worst.
-const MOST_KEYS: u64 = 100_000_000;
-
-const MOST_HOPS: u64 = 100;
-
 /// Descriptors that `auth` makes at most, and entries of each.
 const MOST_TEMPLATES: usize = 32;
 
@@ -41,7 +39,7 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
     let (merge_domains, shadow_mode, quota_mode) =
         (flag("merge_domains"), flag("shadow_mode"), flag("quota_mode"));
     let near_limit_ratio = text("near_limit_ratio").and_then(|text| ratio(text, report));
-    let trusted_hops = text("trusted_hops").and_then(|text| number(text, 0, MOST_HOPS, report));
+    let trusted_hops = text("trusted_hops").and_then(|text| number(text, Application::TRUSTED_HOPS, report));
     let on_store_error = word(text("on_store_error"), &ON_STORE_ERRORS, report);
     let auth = raw.auth.as_ref().map(|auth| validate_auth(auth, report));
     let patterns: Vec<(PathBuf, &Text)> = raw
@@ -175,15 +173,15 @@ fn ratio(text: &Text, report: &mut Report) -> Option<NearLimitRatio> {
     ratio
 }
 
-fn number(text: &Text, least: u64, most: u64, report: &mut Report) -> Option<u64> {
+fn number(text: &Text, range: Range, report: &mut Report) -> Option<u64> {
     let number = match parse_count(&text.text) {
         Ok(number) => Some(number.get()),
         Err(_) if text.text == "0" => Some(0),
         Err(_) => None,
     };
-    let number = number.filter(|number| (least..=most).contains(number));
+    let number = number.filter(|number| range.contains(*number));
     if number.is_none() {
-        report.error(&text.at, format!("{} is not a number from {least} to {most}", quoted(&text.text)));
+        report.error(&text.at, format!("{} is not a {range}", quoted(&text.text)));
     }
     number
 }
@@ -214,17 +212,20 @@ fn validate_auth(raw: &RawAuth, report: &mut Report) -> Option<Auth> {
         report.error(&domain.at, "empty domain; name the one whose rules are asked, such as `domain: edge`");
     }
     let descriptors = templates.iter().map(|entries| validate_template(entries, report)).collect();
-    let deny_status = raw.deny_status.as_ref().and_then(|text| number(text, 400, 599, report));
-    let bits = |text: &Option<Text>, most, report: &mut Report| {
-        text.as_ref().and_then(|text| number(text, 1, most, report)).map(|bits| bits as u8)
+    let deny_status = raw.deny_status.as_ref().and_then(|text| number(text, Auth::DENY_STATUSES, report));
+    let bits = |text: &Option<Text>, most: u8, report: &mut Report| {
+        text.as_ref().and_then(|text| number(text, Range::new(1, most.into()), report)).map(|bits| bits as u8)
     };
-    let (ipv4, ipv6) = (bits(&raw.ipv4, 32, report), bits(&raw.ipv6, 128, report));
+    let (ipv4, ipv6) = (
+        bits(&raw.ipv4, PrefixLengths::MOST_IPV4, report),
+        bits(&raw.ipv6, PrefixLengths::MOST_IPV6, report),
+    );
     Some(Auth {
         domain: raw.domain.as_ref()?.text.clone(),
         descriptors,
-        deny_status: deny_status.map_or(403, |status| status as u16),
-        ipv4: ipv4.unwrap_or(32),
-        ipv6: ipv6.unwrap_or(64),
+        deny_status: deny_status.map_or(Auth::DEFAULT_DENY_STATUS, |status| status as u16),
+        ipv4: ipv4.unwrap_or(PrefixLengths::DEFAULT_IPV4),
+        ipv6: ipv6.unwrap_or(PrefixLengths::DEFAULT_IPV6),
     })
 }
 
@@ -240,7 +241,7 @@ fn validate_template(entries: &[(Text, Text)], report: &mut Report) -> Descripto
 
 fn store(raw: &RawStore, directory: &Path, report: &mut Report) -> StoreSettings {
     word(raw.word.as_ref(), &STORES, report);
-    let max_keys = raw.max_keys.as_ref().and_then(|text| number(text, 1, MOST_KEYS, report));
+    let max_keys = raw.max_keys.as_ref().and_then(|text| number(text, MAX_KEYS, report));
     let state_file = raw.state_file.as_ref().and_then(|text| path(text, directory, report));
     let defaults = StoreSettings::default();
     StoreSettings { max_keys: max_keys.unwrap_or(defaults.max_keys), state_file }

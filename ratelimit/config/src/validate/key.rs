@@ -55,8 +55,10 @@ pub fn validate<'r>(raw: &'r RawKey, report: &mut Report) -> Option<Judged<'r>> 
         }
         RawKey::Lengths { at, word, ipv4, ipv6 } => {
             let mut factors = Vec::new();
-            let ipv4 = lengths(ipv4, 32, PrefixLengths::MOST_IPV4, &mut factors, report);
-            let ipv6 = lengths(ipv6, 64, PrefixLengths::MOST_IPV6, &mut factors, report);
+            let ipv4 =
+                lengths(ipv4, PrefixLengths::DEFAULT_IPV4, PrefixLengths::MOST_IPV4, &mut factors, report);
+            let ipv6 =
+                lengths(ipv6, PrefixLengths::DEFAULT_IPV6, PrefixLengths::MOST_IPV6, &mut factors, report);
             let lengths = PrefixLengths::new(ipv4?, ipv6?)?;
             let key = match *word {
                 "source" => Key::Source(lengths),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::PathBuf};
 
 use ratelimit_config::{
-    keys::{self, Key, LeftOut},
+    keys::{self, Key, Kind, LeftOut},
     numbers::{ICMP_TYPES, PROTOCOLS},
 };
 
@@ -82,6 +82,7 @@ fn keys_section(keys: impl Iterator<Item = &'static Key>, sections: &[(&str, &st
         let default = match key.default {
             LeftOut::Required => "none, it must be given".to_owned(),
             LeftOut::Is(value) => format!("`{value}`"),
+            LeftOut::IsNumber(value) => format!("`{value}`"),
             LeftOut::Said(text) => text.to_owned(),
         };
         let meaning = wrapped(key.meaning, "");
@@ -194,6 +195,10 @@ fn every_default_is_what_the_key_is_without_it() {
             LeftOut::Is(value) => {
                 assert_eq!(policy(&with(key.path, Some(value))), without.unwrap().policy, "{}", key.path);
             }
+            LeftOut::IsNumber(value) => {
+                let with = policy(&with(key.path, Some(&value.to_string())));
+                assert_eq!(with, without.unwrap().policy, "{}", key.path);
+            }
             // A key has one of these, and flags one of those.
             LeftOut::Said(_) if key.path.contains(".key.") || key.path.contains(".tcp_flags.") => {}
             LeftOut::Said(_) => assert!(without.is_ok(), "{}: {without:?}", key.path),
@@ -206,7 +211,8 @@ fn the_words_of_a_key_are_those_that_are_accepted() {
     let is_word =
         |text: &&str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     for key in keys::all() {
-        let words: BTreeSet<&str> = quoted(key.kind).filter(is_word).collect();
+        let kind = key.kind.to_string();
+        let words: BTreeSet<&str> = quoted(&kind).filter(is_word).collect();
         if words.is_empty() {
             continue;
         }
@@ -219,6 +225,20 @@ fn the_words_of_a_key_are_those_that_are_accepted() {
         let accepted = accepted.split(", ").filter(|word| check(with(key.path, Some(word))).is_ok());
         assert_eq!(accepted.collect::<BTreeSet<_>>(), words, "{}", key.path);
     }
+}
+
+#[test]
+fn the_range_of_a_number_is_what_the_reader_accepts() {
+    let mut count = 0;
+    for key in keys::all() {
+        let Kind::Number(range) = key.kind else { continue };
+        let is_accepted = |number: u64| check(with(key.path, Some(&number.to_string()))).is_ok();
+        assert!(is_accepted(range.least) && is_accepted(range.most), "{}", key.path);
+        assert!(!is_accepted(range.most + 1), "{}", key.path);
+        assert!(range.least == 0 || !is_accepted(range.least - 1), "{}", key.path);
+        count += 1;
+    }
+    assert!(count >= 6, "{count}");
 }
 
 #[test]

@@ -72,7 +72,8 @@ fn the_words_of_a_key_are_those_that_are_accepted() {
     for (name, more) in [("unit", "decade"), ("algorithm", "queue"), ("on_limit", "wait")] {
         let path = format!("descriptors[].rate_limit.{name}");
         let key = keys::of_rule_files().find(|key| key.path == path).unwrap();
-        let words: Vec<&str> = key.kind.split('`').skip(1).step_by(2).collect();
+        let kind = key.kind.to_string();
+        let words: Vec<&str> = kind.split('`').skip(1).step_by(2).collect();
         assert!(!words.is_empty());
         for word in &words {
             read(&in_limit(name, word)).unwrap();

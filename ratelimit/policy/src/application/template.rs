@@ -3,7 +3,7 @@
 use std::{borrow::Cow, net::IpAddr, str::FromStr};
 
 use super::target;
-use crate::Prefix;
+use crate::{Prefix, Range};
 
 /// The address of all clients together that can't be told apart.
 pub const UNKNOWN_CLIENT: &str = "unknown";
@@ -21,6 +21,13 @@ pub struct Auth {
     pub ipv4: u8,
     /// How many bits of a client's IPv6 address count.
     pub ipv6: u8,
+}
+
+impl Auth {
+    /// What the status of a denied request may be.
+    pub const DENY_STATUSES: Range = Range::new(400, 599);
+    /// What it is unless somebody says otherwise.
+    pub const DEFAULT_DENY_STATUS: u16 = 403;
 }
 
 /// A descriptor to make, entry by entry: at least one.
