@@ -1,5 +1,5 @@
-// One rule, or several of which all must allow a packet before any is charged. The clock is read once the set's address is
-// known, so that the set is fetched meanwhile.
+// One rule, or several of which all must allow a packet before any is charged. The clock is read once the set's address
+// is known, so that the set is fetched meanwhile.
 
 INLINE u64 now_in_ticks(void)
 {

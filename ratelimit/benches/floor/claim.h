@@ -1,8 +1,8 @@
-// The long way of a key that is not in its first set, or that another processor is at: in its second set, or in a slot that
-// it takes from another key.
+// The long way of a key that is not in its first set, or that another processor is at: in its second set, or in a slot
+// that it takes from another key.
 
-// Takes a slot: BUSY first, so that nobody charges it; then the key; the search tells whether another processor has taken one
-// for the same key meanwhile; then the state.
+// Takes a slot: BUSY first, so that nobody charges it; then the key; the search tells whether another processor has
+// taken one for the same key meanwhile; then the state.
 INLINE int take(struct set *sets[2], u64 place, const u64 words[2], const struct rule *rule, u64 now, u64 cost)
 {
 	u64 which = place >> 3 & 1, after;

@@ -1,10 +1,10 @@
-// The floor: what a packet must cost in an XDP rate limiter with this project's guarantees. It does what the product does for
-// the commonest packets and nothing else; of the long way for all others only what benchmarks meet is there.
+// The floor: what a packet must cost in an XDP rate limiter with this project's guarantees. It does what the product
+// does for the commonest packets and nothing else; of the long way for all others only what benchmarks meet is there.
 //
-// A rung is the program up to one stage, with all before it: -DRUNG=n. With -DSOURCES=n the source of each packet is drawn at
-// random from as many. The other definitions make the floor of one configuration: DENIED, BYTES, WINDOW, LISTS, BANS, PORTS=n
-// (the n-th of 64 rules matches), RULES=n (n rules that all match), LENGTHS (two prefix lengths, with RULES=2), NO_RULES. -DDROP is
-// for wires: whatever is decided, the packet is dropped.
+// A rung is the program up to one stage, with all before it: -DRUNG=n. With -DSOURCES=n the source of each packet is
+// drawn at random from as many. The other definitions make the floor of one configuration: DENIED, BYTES, WINDOW,
+// LISTS, BANS, PORTS=n (the n-th of 64 rules matches), RULES=n (n rules that all match), LENGTHS (two prefix lengths,
+// with RULES=2), NO_RULES. -DDROP is for wires: whatever is decided, the packet is dropped.
 
 #define CLOCK 0
 #define PARSE 1

@@ -1,5 +1,5 @@
-// Parsing: up to two VLAN tags, the source address, and the destination port where rules ask for it. Whatever is out of the
-// ordinary (options, extension headers, fragments) is left out: it would take no time of those that have none.
+// Parsing: up to two VLAN tags, the source address, and the destination port where rules ask for it. Whatever is out of
+// the ordinary (options, extension headers, fragments) is left out: it would take no time of those that have none.
 
 struct packet {
 	u64 source;

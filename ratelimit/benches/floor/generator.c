@@ -1,5 +1,5 @@
-// The traffic: gives each packet a source, and of a mix a size and a port too, and puts it on a wire. -DMIX: of twelve packets
-// seven have 64 bytes, four 594, one 1,514.
+// The traffic: gives each packet a source, and of a mix a size and a port too, and puts it on a wire. -DMIX: of twelve
+// packets seven have 64 bytes, four 594, one 1,514.
 #include "kernel.h"
 
 // From how many sources packets come, at most 65,536, and the wire: set before it is loaded.

@@ -26,13 +26,13 @@ struct rule {
 #define COST(bytes) 1
 #endif
 
-// Until when ticks do not wrap, whatever a bucket holds: set beforehand, as it is a constant of the limit. After that the long
-// way would be taken.
+// Until when ticks do not wrap, whatever a bucket holds: set beforehand, as it is a constant of the limit. After that
+// the long way would be taken.
 #define PLAIN_UNTIL (1ull << 56)
 
 #ifdef WINDOW
-// The high bits are the window's end, the low ones the count. A state whose end lies ahead is that of the present window, so
-// nothing is divided until it has ended.
+// The high bits are the window's end, the low ones the count. A state whose end lies ahead is that of the present
+// window, so nothing is divided until it has ended.
 #define COUNT_BITS 27
 #define WINDOW_LENGTH TICKS(1000000000)
 

@@ -1,5 +1,5 @@
-// The table: an array of sets of eight slots, each a key and a state. The state is the lock: it is exchanged only for what was
-// seen, together with the key, before; a slot that is being taken is BUSY.
+// The table: an array of sets of eight slots, each a key and a state. The state is the lock: it is exchanged only for
+// what was seen, together with the key, before; a slot that is being taken is BUSY.
 
 #define SETS 131072
 #define SLOTS 8
@@ -41,8 +41,8 @@ INLINE u64 second_of(struct key key)
 	return key.number ^ ((key.word * 0x9e3779b97f4a7c15ull >> 32) | 1);
 }
 
-// Where the slot of a key lies in its set, in bytes; of no slot, beyond the set. To the verifier it is one of eight whatever
-// was compared, so that what follows is verified once.
+// Where the slot of a key lies in its set, in bytes; of no slot, beyond the set. To the verifier it is one of eight
+// whatever was compared, so that what follows is verified once.
 INLINE u64 find(const struct set *set, u64 word)
 {
 #pragma unroll

@@ -57,8 +57,8 @@ struct Counted {
 /// More than any filter needs.
 const MOST_FLOODS: u32 = 50;
 
-/// Who waits more often than once for so many packets is faster than the sender. Each wait takes processor time, a few microseconds
-/// as a rule, so the figure is more than the filter takes.
+/// Who waits more often than once for so many packets is faster than the sender. Each wait takes processor time, a few
+/// microseconds as a rule, so the figure is more than the filter takes.
 const PACKETS_A_WAIT: f64 = 500.0;
 
 impl Case {
@@ -80,8 +80,8 @@ impl Case {
         Ok(case)
     }
 
-    /// Every source gets its bucket, and all but one packet of each are over the limit from here on. The receiver loses many, the
-    /// more so the slower it is, so it takes several floods.
+    /// Every source gets its bucket, and all but one packet of each are over the limit from here on. The receiver loses
+    /// many, the more so the slower it is, so it takes several floods.
     fn bring_all_sources(&mut self) -> Result<()> {
         for _ in 0..MOST_FLOODS {
             let before = self.counted()?;

@@ -1,7 +1,7 @@
 //! A figure of many rounds, and its error.
 
-/// A percentile of rounds, and half of what it would differ by if the rounds were made again: the percentile lies as far from its
-/// place among the sorted rounds as a binomial count spreads, in two of three cases.
+/// A percentile of rounds, and half of what it would differ by if the rounds were made again: the percentile lies as
+/// far from its place among the sorted rounds as a binomial count spreads, in two of three cases.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
     pub value: f64,

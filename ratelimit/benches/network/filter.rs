@@ -226,7 +226,8 @@ fn rules(count: u16, limit: Limit) -> String {
     (0..count).map(rule).collect()
 }
 
-/// Its samples are read and shown each second. What it prints goes to this process, so that it ends with it, however that ends.
+/// Its samples are read and shown each second. What it prints goes to this process, so that it ends with it, however
+/// that ends.
 fn top(instance: &str) -> Result<Running> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
     command.args(["top", "--output", "json", "--count", "1000000", "--instance", instance]);

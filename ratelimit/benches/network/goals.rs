@@ -8,7 +8,8 @@ use crate::{
     report::nanos,
 };
 
-/// Shares of the program that only parses and reads the clock, at 1, 1,000 and 50,000 sources: what must be, and is to be.
+/// Shares of the program that only parses and reads the clock, at 1, 1,000 and 50,000 sources: what must be, and is to
+/// be.
 const SHARES: [(u16, f64, f64); 3] = [(1, 0.85, 0.9), (1_000, 0.85, 0.9), (50_000, 0.68, 0.75)];
 /// How many times what nftables' faster hook judges.
 const TIMES_NFTABLES: [(u16, f64, f64); 3] = [(1, 2.0, 2.4), (1_000, 2.1, 2.55), (50_000, 2.2, 3.2)];

@@ -1,7 +1,7 @@
 //! The machine inside the machine: this process's own namespaces, the wires to the receivers, and which core does what.
 //!
-//! Namespaces and wires belong to nobody but this process, so they vanish with it, however it ends. Nothing is cleaned up
-//! here, and nothing outside is touched.
+//! Namespaces and wires belong to nobody but this process, so they vanish with it, however it ends. Nothing is cleaned
+//! up here, and nothing outside is touched.
 
 use std::{
     fs::{self, File},
@@ -177,7 +177,8 @@ impl Receiver {
             .with_context(|| format!("no number of waits in {path}"))
     }
 
-    /// How long its thread has worked. What others do on its core meanwhile does not count, nor does waiting for packets.
+    /// How long its thread has worked. What others do on its core meanwhile does not count, nor does waiting for
+    /// packets.
     pub fn worked(&self) -> Result<Duration> {
         Ok(self.clock.now().context("reading a thread's clock")?.into())
     }

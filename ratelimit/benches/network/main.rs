@@ -1,10 +1,10 @@
-//! What a packet costs over a wire, dropped or passed, beside the least that it can cost, nftables and hashlimit; and what TCP
-//! loses: `cargo xtask bench network`, as root.
+//! What a packet costs over a wire, dropped or passed, beside the least that it can cost, nftables and hashlimit; and
+//! what TCP loses: `cargo xtask bench network`, as root.
 //!
 //! One core sends over a veth pair as fast as it can, another takes in what it has time for; the filter is on the
 //! receiver's end. Each case has a wire and a network namespace of its own. All cases take turns, several times. With
-//! arguments only the cases are measured whose names contain one: `passing, ratelimit, 1000 sources`, `TCP, XDP, the floor`;
-//! `--rounds=N` is how often.
+//! arguments only the cases are measured whose names contain one: `passing, ratelimit, 1000 sources`, `TCP, XDP, the
+//! floor`; `--rounds=N` is how often.
 
 #[path = "../support/bpf.rs"]
 mod bpf;

@@ -23,7 +23,7 @@ pub fn method(cores: Cores, rounds: usize) -> Result<String> {
     Ok(format!(
         "{}, {}\n\
          nanoseconds of the receiver's processor time a packet: p10 of {rounds} rounds, +- its standard error\n\
-         all cases by turns, each time {PACKETS} packets (IPv4, UDP, sources at random), 64 bytes if nothing else is said\n\
+         all cases by turns, each time {PACKETS} packets (IPv4, UDP, sources at random), 64 bytes each unless said\n\
          sent over veth by BPF_PROG_TEST_RUN with live frames on processor {}{siblings}\n\
          taken in by a NAPI thread on processor {}, whose processor time counts\n\
          limit of a source: 1 an hour; for packets that pass 1,000,000 a second, burst 1,000\n\
@@ -131,7 +131,9 @@ fn tcp_table(streams: &[tcp::Case]) -> String {
     if streams.is_empty() {
         return String::new();
     }
-    let mut text = "\nOne TCP stream that passes: goodput (median), and processor time of sender, receiver and interface\n".to_owned();
+    let mut text =
+        "\nOne TCP stream that passes: goodput (median); processor time of sender, receiver, interface\n"
+            .to_owned();
     put(&mut text, format_args!("{:30}{:>6}{:>18}{:>18}", "", "GRO", "Gbit/s", "ns a kB"));
     for stream in streams {
         let (goodput, nanos) = (stream.goodput(), stream.nanos());

@@ -1,7 +1,8 @@
-//! TCP through a filter that lets it pass: how much arrives a second, and what it takes of the processors, with GRO and without.
+//! TCP through a filter that lets it pass: how much arrives a second, and what it takes of the processors, with GRO and
+//! without.
 //!
-//! Sender and receiver are threads of this process, on the two cores. What the network's work takes is charged to the thread that
-//! it interrupts, mostly the sender, or to the interface's own thread: so the three are added up.
+//! Sender and receiver are threads of this process, on the two cores. What the network's work takes is charged to the
+//! thread that it interrupts, mostly the sender, or to the interface's own thread: so the three are added up.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,6 +1,6 @@
-//! Small XDP programs in C (`benches/floor`): the floor, which does what a limiter must do and nothing else, and what sends
-//! packets to it. clang compiles them when they are wanted, so the floor has another compiler and another language than the
-//! product.
+//! Small XDP programs in C (`benches/floor`): the floor, which does what a limiter must do and nothing else, and what
+//! sends packets to it. clang compiles them when they are wanted, so the floor has another compiler and another
+//! language than the product.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -92,5 +92,7 @@ fn compiler() -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let found =
         env::split_paths(&path).map(|directory| directory.join("clang")).find(|clang| clang.is_file());
-    found.context("clang is missing, which compiles the floor: `cargo xtask setup` installs it; $CLANG names another one")
+    found.context(
+        "clang, which compiles the floor, is missing: `cargo xtask setup` installs it; $CLANG names another",
+    )
 }

@@ -1,5 +1,5 @@
-//! Emulates a loaded program on one packet, and counts the instructions that it executes, by stage. A machine would run a few
-//! of them at once; but what is executed can be counted where a time can only be measured.
+//! Emulates a loaded program on one packet, and counts the instructions that it executes, by stage. A machine would run
+//! a few of them at once; but what is executed can be counted where a time can only be measured.
 
 use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 

@@ -1,7 +1,7 @@
 //! What a packet costs in the XDP program, beside the least that it can cost: `cargo xtask bench xdp`, as root.
 //!
-//! Each row is a configuration with a floor of its own (`benches/floor`); the report ends with the goals that are missed. With
-//! arguments only the rows are measured whose names contain one; with `--quick` once and in few rounds.
+//! Each row is a configuration with a floor of its own (`benches/floor`); the report ends with the goals that are
+//! missed. With arguments only the rows are measured whose names contain one; with `--quick` once and in few rounds.
 
 #[path = "../support/bpf.rs"]
 mod bpf;

@@ -1,6 +1,6 @@
-//! How a row is measured. Product, floor and references take turns in short bursts of BPF_PROG_TEST_RUN, of which the thread's
-//! processor time counts; the tenth percentile is what a burst takes that nothing disturbs. Where code and maps lie moves
-//! results by some nanoseconds, so all of it is done for several loads, and their mean counts.
+//! How a row is measured. Product, floor and references take turns in short bursts of BPF_PROG_TEST_RUN, of which the
+//! thread's processor time counts; the tenth percentile is what a burst takes that nothing disturbs. Where code and
+//! maps lie moves results by some nanoseconds, so all of it is done for several loads, and their mean counts.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 

@@ -1,5 +1,5 @@
-//! A loaded program as the kernel runs it: its instructions after verification, which file each comes from, the names of
-//! helpers, and its maps.
+//! A loaded program as the kernel runs it: its instructions after verification, which file each comes from, the names
+//! of helpers, and its maps.
 
 use std::{
     collections::HashMap,
@@ -114,7 +114,8 @@ fn stages<'l>(count: usize, lines: impl Iterator<Item = &'l [u32]>, strings: &[u
     stages
 }
 
-/// A path as a stage: the file's name or, in a package, that of the outermost module. What the libraries have is one stage each.
+/// A path as a stage: the file's name or, in a package, that of the outermost module. What the libraries have is one
+/// stage each.
 fn stage(path: &str) -> String {
     let library = [("library/core", "core"), ("/aya-ebpf", "aya")];
     if let Some((_, name)) = library.iter().find(|(part, _)| path.contains(part)) {
