@@ -26,7 +26,7 @@ pub struct RuleCounters {
     cut: AtomicU64,
 }
 
-/// What [`RuleCounters`] counted so far.
+/// What was counted of a rule so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleCounts {
     /// All hits.
@@ -54,7 +54,7 @@ pub struct DomainCounters {
     pub(super) shadowed: AtomicU64,
 }
 
-/// What [`DomainCounters`] counted so far.
+/// What was counted of a domain so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DomainCounts {

@@ -1,7 +1,7 @@
 //! Where buckets are kept: the seam between the limiter and a store.
 //!
 //! A [`Store`] keeps states and gives them out; what they mean for a request is decided outside of it, by
-//! [`transaction`](crate::transaction). One limit alone is charged where its bucket is. [`MemoryStore`] is the store of
+//! `transaction`. One limit alone is charged where its bucket is. [`MemoryStore`] is the store of
 //! one process.
 
 mod limits;
