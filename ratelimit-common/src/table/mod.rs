@@ -15,6 +15,7 @@
 mod bits;
 mod choose;
 mod elsewhere;
+mod exchange;
 mod key;
 #[cfg(feature = "network")]
 mod known;
@@ -29,6 +30,7 @@ pub use self::known::{Known, Place};
 pub use self::{
     choose::{nearest_to_fresh, share_used, survey},
     elsewhere::{holders_in, is_elsewhere},
+    exchange::exchange,
     key::{Key, Keyed, LEAST_SETS, Secret, Tag},
     position::Position,
     split::split,
@@ -268,27 +270,6 @@ pub fn update<T: Table>(table: &T, key: &Key, change: impl Fn(u64) -> u64) -> bo
     let Some(state) = read(slot, word) else { return false };
     let after = change(state);
     after == state || change_slot(slot, word, state, after)
-}
-
-/// Replaces the state of a bucket if it is `before`, and says whether it was; `None` to try again. A key without a bucket has
-/// any idle state.
-#[inline(always)]
-pub fn exchange<T: Table>(table: &T, key: &Key, now: Now, before: u64, after: u64) -> Option<bool> {
-    let home = table.home(key)?;
-    let Some((slot, word)) = find(&home, key.word) else {
-        if algorithm::is_idle(before, now) {
-            return claim(table, &home, key, now, after).then_some(true);
-        }
-        return table.holds(home.stamp).then_some(false);
-    };
-    if read(slot, word)? != before {
-        return Some(false);
-    }
-    // As [`charge`] does, unless it gives back, which is for this key alone.
-    let takes = after > before;
-    let is_done =
-        if takes { slot.replace_state(before, after) } else { change_slot(slot, word, before, after) };
-    is_done.then_some(true)
 }
 
 /// Held while the key is read again: it may have become another key's since, in the same state.

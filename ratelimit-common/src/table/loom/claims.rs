@@ -54,6 +54,15 @@ fn one_slot_for_both() {
     claimed_by_two(&[Free(9)], &[]);
 }
 
+#[test]
+fn who_exchanges_a_state_claims_as_who_charges() {
+    explore(3, move |loads| {
+        let world = World::new(loads, bucket(1), &[Free(9)], &[Free(9), Free(8)]);
+        run(&world, [charge, |world| world.exchange(new_key())]);
+        assert_one_admitted(&world);
+    });
+}
+
 fn claimed_by_three(set_0: &'static [Start], other: &'static [Start]) {
     explore(2, move |loads| {
         let world = World::new(loads, bucket(1), set_0, other);

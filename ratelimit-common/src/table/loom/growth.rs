@@ -40,6 +40,15 @@ fn a_bucket_that_moves_is_charged() {
 }
 
 #[test]
+fn a_bucket_that_moves_is_exchanged() {
+    explore(2, |loads| {
+        let world = World::new(loads, bucket(3), &[Live(mover(), 1), Free(9)], &[Free(9)]);
+        run(&world, [split, charge_mover, |world| world.exchange(mover())]);
+        assert_eq!((world.admitted(mover()), world.taken(mover())), (2, Some(3)));
+    });
+}
+
+#[test]
 fn a_bucket_that_stays_is_charged() {
     explore(2, |loads| {
         let world = World::new(loads, bucket(3), &[Live(stayer(), 1), Free(9)], &[Free(9)]);

@@ -50,6 +50,7 @@ enum Job {
     Charge(Key),
     ChargeKnown(Key),
     ChargeLater(Key),
+    Exchange(Key),
     GiveBack(Key),
 }
 
@@ -84,6 +85,11 @@ impl World {
     /// The same, found again by its place.
     pub(super) fn charge_later(&self, key: Key) {
         self.begin(Job::ChargeLater(key));
+    }
+
+    /// The same by one that reads the state, decides, and then exchanges it.
+    pub(super) fn exchange(&self, key: Key) {
+        self.begin(Job::Exchange(key));
     }
 
     /// Gives back a unit of `key`.
@@ -129,6 +135,17 @@ impl World {
             Job::GiveBack(key) => table::undo(&self, &self.request(key), NOW),
             Job::ChargeKnown(key) if self.charge_in_place(key, false) => true,
             Job::ChargeLater(key) if self.charge_in_place(key, true) => true,
+            Job::Exchange(key) => {
+                let Attempt::Done { before, .. } = table::peek(&self, &self.request(key)) else {
+                    return false;
+                };
+                let (allowed, after) = table::decide(&self.limit, before, NOW, 1);
+                if allowed && table::exchange(&self, &key, NOW, before, after) != Some(true) {
+                    return false;
+                }
+                self.admitted.lock().unwrap().extend(allowed.then_some(key));
+                true
+            }
             Job::Charge(key) | Job::ChargeKnown(key) | Job::ChargeLater(key) => {
                 match table::charge(&self, &self.request(key)) {
                     Attempt::Again => false,

@@ -33,8 +33,9 @@ impl<S: Store> Transaction<'_, S> {
             charged: smallvec![false; parts.len()],
         };
         let mut backoff = Backoff::default();
+        let mut decided = Decided::none(&self.terms);
         loop {
-            let decided = decide(&self.terms, parts, snapshot);
+            decide(&self.terms, parts, snapshot, &mut decided);
             if self.commit(parts, &decided, snapshot, &mut stored, &present).is_ok() {
                 self.keep_crossings(&decided);
                 return decided;

@@ -44,11 +44,14 @@ pub(super) enum Crossing {
     Noted { key: u64, reset_after: Nanos },
 }
 
-/// Decides about a request.
-pub(crate) fn decide<'l>(terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot) -> Decided<'l> {
-    let mut deciding = Deciding { terms, parts, snapshot, decided: Decided::unasked(terms, parts, snapshot) };
+/// Decides about a request. What was decided before goes; it is filled in place, since it is large.
+pub(crate) fn decide<'l>(terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot, decided: &mut Decided<'l>) {
+    decided.begin(snapshot);
+    decided.outcomes.clear();
+    let mut deciding = Deciding { terms, parts, snapshot, decided };
     for index in 0..parts.len() {
-        deciding.decided.outcomes[index] = deciding.first(index);
+        let outcome = deciding.first(index);
+        deciding.decided.outcomes.push(outcome);
     }
     if !deciding.is_denied() && !deciding.charge_all() {
         deciding.give_back(false);
@@ -56,14 +59,13 @@ pub(crate) fn decide<'l>(terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot)
         deciding.give_back(true);
     }
     deciding.decided.admitted = !deciding.is_denied();
-    deciding.decided
 }
 
 struct Deciding<'d, 'l> {
     terms: &'d Terms,
     parts: &'d [Part<'l>],
     snapshot: &'d Snapshot,
-    decided: Decided<'l>,
+    decided: &'d mut Decided<'l>,
 }
 
 impl<'d, 'l> Deciding<'d, 'l> {
@@ -109,8 +111,7 @@ impl<'d, 'l> Deciding<'d, 'l> {
 
     /// Takes back what was charged in vain: begins anew, and does what is done all the same.
     fn give_back(&mut self, refunded: bool) {
-        let mut outcomes = std::mem::take(&mut self.decided.outcomes);
-        self.decided = Decided::unasked(self.terms, self.parts, self.snapshot);
+        self.decided.begin(self.snapshot);
         for index in self.of(&[Act::Charge, Act::Report, Act::Refund]) {
             self.first(index);
         }
@@ -118,11 +119,10 @@ impl<'d, 'l> Deciding<'d, 'l> {
             self.refund(index);
         }
         for index in self.of(&[Act::ChargeIfAdmitted]) {
-            if outcomes[index].charged {
-                outcomes[index] = self.ask(index);
+            if self.decided.outcomes[index].charged {
+                self.decided.outcomes[index] = self.ask(index);
             }
         }
-        self.decided.outcomes = outcomes;
     }
 
     /// Whether the request is denied: by a limit that decides, or by all quotas.
@@ -239,11 +239,17 @@ impl<'l> Decided<'l> {
     pub(super) fn of_one(terms: &Terms, part: &Part<'l>, answer: Answer<'l>) -> Self {
         let over = part.is_over(&answer);
         let charged = part.act == Act::Charge || !over;
-        let outcome = Outcome { answer: Some(answer), over, charged, ..Outcome::CLOSED };
-        let admitted = terms.passes_all || !is_over(terms, &[*part], std::slice::from_ref(&outcome));
+        let mut decided = Self::none(terms);
+        decided.outcomes.push(Outcome { answer: Some(answer), over, charged, ..Outcome::CLOSED });
+        decided.admitted = terms.passes_all || !is_over(terms, &[*part], &decided.outcomes);
+        decided
+    }
+
+    /// Before anything is decided.
+    pub(super) fn none(terms: &Terms) -> Self {
         Self {
-            outcomes: smallvec![outcome],
-            admitted,
+            outcomes: SmallVec::new(),
+            admitted: false,
             buckets: SmallVec::new(),
             crossings: SmallVec::new(),
             of_part: SmallVec::new(),
@@ -251,14 +257,13 @@ impl<'l> Decided<'l> {
         }
     }
 
-    fn unasked(terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot) -> Self {
-        Self {
-            outcomes: parts.iter().map(|_| Outcome::CLOSED).collect(),
-            admitted: false,
-            buckets: snapshot.buckets.clone(),
-            crossings: SmallVec::new(),
-            of_part: snapshot.of_part.clone(),
-            now: terms.now,
+    /// With the buckets as they were gathered.
+    fn begin(&mut self, snapshot: &Snapshot) {
+        self.buckets.clear();
+        self.buckets.extend(snapshot.buckets.iter().cloned());
+        self.crossings.clear();
+        if self.of_part.is_empty() {
+            self.of_part.extend_from_slice(&snapshot.of_part);
         }
     }
 

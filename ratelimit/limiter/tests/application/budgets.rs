@@ -1,12 +1,14 @@
 //! Limits with `overrun`: asked before, charged afterwards, owed and paid.
 
+use std::sync::Arc;
+
 use ratelimit_limiter::{
     Nanos,
-    application::{Code, Descriptor, MOST_HITS, Request},
+    application::{Code, Descriptor, MOST_HITS, Request, Service, ServicePolicy},
     clock::Clock as _,
 };
 
-use crate::{Lab, hits, lab, lab_of_limit, refund, request, shown};
+use crate::{Lab, hits, lab, lab_of, lab_of_limit, refund, request, rules, shown};
 
 /// Each algorithm, with a thousand in an hour.
 const KINDS: [&str; 5] =
@@ -139,6 +141,47 @@ descriptors:
     let left: Vec<u64> = asked.statuses.iter().map(|status| status.remaining).collect();
     assert_eq!(left, [0; 10]);
     assert_eq!(lab.ask(&hits("window", 0)).code, Code::OverLimit);
+}
+
+/// A request that takes from one budget twice needs a unit for each part, after what the part before it takes.
+#[test]
+fn waits_are_exact_for_a_budget_that_is_asked_twice() {
+    for kind in KINDS {
+        let denied = || {
+            let lab = lab_of_limit(&limit(kind));
+            lab.to_window(HOUR);
+            lab.ask(&hits("user=1", 1_200));
+            let mut twice = request(&["user=1", "user=1"]);
+            twice.descriptors[0].hits_addend = Some(50);
+            let response = lab.ask(&twice);
+            assert_eq!(response.code, Code::OverLimit, "{kind}");
+            let wait = response.deciding().unwrap().retry_after.unwrap();
+            (lab, twice, wait)
+        };
+        for (early, code) in [(1, Code::OverLimit), (0, Code::Ok)] {
+            let (lab, twice, wait) = denied();
+            lab.clock.advance(Nanos(wait.0 - early));
+            assert_eq!(lab.ask(&twice).code, code, "{kind} {early} ns before {wait:?}");
+        }
+    }
+}
+
+#[test]
+fn a_debt_survives_a_restart() {
+    for kind in KINDS {
+        let directory = tempfile::tempdir().unwrap();
+        let text = format!("domain: d\ndescriptors: [{{key: user, rate_limit: {{{}}}}}]", limit(kind));
+        let mut policy = ServicePolicy::of_rules(rules(&text));
+        policy.store.state_file = Some(directory.path().join("state"));
+        let lab = lab_of(&policy);
+        lab.ask(&hits("user=1", 3_000));
+        lab.service.save().unwrap();
+        let wait = |lab: &Lab| lab.ask(&hits("user=1", 0)).statuses[0].retry_after;
+        let before = wait(&lab);
+        let service = Service::with_clock(&policy, Arc::new(lab.clock.clone())).unwrap();
+        assert_eq!(wait(&Lab { service, clock: lab.clock }), before, "{kind}");
+        assert!(before.is_some_and(|wait| wait > HOUR), "{kind}: {before:?}");
+    }
 }
 
 /// Numbers that look random and are the same in each run (xorshift).
