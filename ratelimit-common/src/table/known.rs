@@ -1,6 +1,6 @@
 //! Buckets that are there, which is most of the time: found once, then charged in place.
 
-use super::{Key, SLOTS, Set, Slot as _, find_index_in, read};
+use super::{Key, SLOTS, Set, Slot as _, find::find_index_in, read};
 use crate::verifier::opaque;
 
 /// A bucket that was found: where it lies, and what its slot holds as its key.

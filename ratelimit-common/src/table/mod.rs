@@ -16,6 +16,7 @@ mod bits;
 mod choose;
 mod elsewhere;
 mod exchange;
+mod find;
 mod key;
 #[cfg(feature = "network")]
 mod known;
@@ -24,7 +25,6 @@ mod loom;
 mod position;
 mod split;
 
-use self::key::SECOND;
 #[cfg(feature = "network")]
 pub use self::known::{Known, Place};
 pub use self::{
@@ -35,6 +35,7 @@ pub use self::{
     position::Position,
     split::split,
 };
+use self::{find::find, key::SECOND};
 use crate::{algorithm, limit::Limit, time::Now, verifier::opaque};
 
 /// Slots in a set: with 16 bytes each, two cache lines.
@@ -281,49 +282,6 @@ fn change_slot<S: Slot>(slot: S, word: u64, before: u64, after: u64) -> bool {
     let is_same = slot.key() == word;
     slot.release_state(if is_same { after } else { before });
     is_same
-}
-
-/// The slot of a key, and the key as the slot holds it.
-#[inline(always)]
-fn find<S: Set>(home: &Home<S>, word: u64) -> Option<(S::Slot, u64)> {
-    if let Some(slot) = find_in(home.first, word) {
-        return Some((slot, word));
-    }
-    find_in(home.second, word | SECOND).map(|slot| (slot, word | SECOND))
-}
-
-/// The slot of a set whose key is `word`.
-#[inline(always)]
-fn find_in<S: Set>(set: S, word: u64) -> Option<S::Slot> {
-    find_index_in(set, word).map(|index| set.slot(index))
-}
-
-/// The index of the slot of a set whose key is `word`.
-#[cfg(not(target_arch = "bpf"))]
-#[inline(always)]
-fn find_index_in<S: Set>(set: S, word: u64) -> Option<usize> {
-    set.find(word)
-}
-
-/// The index of the slot of a set whose key is `word`.
-#[cfg(target_arch = "bpf")]
-#[inline(always)]
-fn find_index_in<S: Set>(set: S, word: u64) -> Option<usize> {
-    for index in 0..SLOTS {
-        let key = set.slot(index).key();
-        if key == word {
-            return Some(some_index(index, key ^ word));
-        }
-    }
-    None
-}
-
-/// The same index, by way of a zero that neither the compiler nor the verifier knows: what follows is then verified once,
-/// not once for each slot.
-#[cfg(target_arch = "bpf")]
-#[inline(always)]
-fn some_index(index: usize, zero: u64) -> usize {
-    (index + opaque(zero) as usize) % SLOTS
 }
 
 /// The state of a slot, if it still belongs to `word` and nobody is taking it.
