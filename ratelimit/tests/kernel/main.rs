@@ -57,6 +57,7 @@ mod unprivileged;
 mod vectors;
 mod verified;
 mod virtio;
+#[path = "../support/wait.rs"]
 mod wait;
 mod ways;
 mod whom;

@@ -17,6 +17,7 @@ use crate::{
     grpc::{channel, descriptor, request},
     http2::{ACK, HEADERS, HEALTHCHECK, PING, PREFACE, frame},
     support::{Fixture, PATIENCE, question},
+    wait,
 };
 
 /// One request on a connection that is to stay open; `None` if the server closed it without an answer. `Some(false)` is an
@@ -70,9 +71,7 @@ fn no_request_is_left_without_an_answer() {
                 }
             });
         }
-        while answered.load(SeqCst) < 200 {
-            std::thread::yield_now();
-        }
+        wait::until("200 answers", || (answered.load(SeqCst) >= 200).then_some(()));
         stopping.store(true, SeqCst);
         runtime.block_on(fixture.servers.drain());
     });
@@ -101,7 +100,7 @@ async fn grpc_clients_get_what_they_asked_for() {
         .collect();
     let service = fixture.service.clone();
     while service.domain_counts().iter().all(|(_, counts)| counts.allowed < 200) {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(2)).await; // tidy: sleep, asking all the time takes the processor
     }
     tokio::time::timeout(PATIENCE, fixture.servers.drain()).await.unwrap();
     for task in asking {
@@ -137,9 +136,7 @@ fn clients_that_wait_for_nothing_do_not_hold_up_the_end() {
     let mut satisfied = TcpStream::connect(fixture.http()).unwrap();
     satisfied.write_all(&[PREFACE, HEALTHCHECK].concat()).unwrap();
     while frame(&mut satisfied).0 != HEADERS {}
-    while fixture.servers.stats().open() < 3 {
-        std::thread::yield_now();
-    }
+    wait::until("three connections", || (fixture.servers.stats().open() >= 3).then_some(()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let start = Instant::now();
     runtime.block_on(fixture.servers.drain());
@@ -156,9 +153,7 @@ fn a_request_whose_headers_are_on_their_way_is_answered_at_the_end() {
         for _ in 0..before {
             assert_eq!(ask(&mut stream), Some(true));
         }
-        while fixture.servers.stats().open() == 0 {
-            std::thread::yield_now();
-        }
+        wait::until("a connection", || (fixture.servers.stats().open() > 0).then_some(()));
         stream.get_mut().write_all(b"POS").unwrap();
         let stop = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -183,9 +178,7 @@ fn a_first_request_over_http2_that_is_on_its_way_is_answered_at_the_end() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let (begin, rest) = HEALTHCHECK.split_at(12);
     stream.write_all(&[PREFACE, begin].concat()).unwrap();
-    while fixture.servers.stats().open() == 0 {
-        std::thread::yield_now();
-    }
+    wait::until("a connection", || (fixture.servers.stats().open() > 0).then_some(()));
     let stop = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(fixture.servers.drain());

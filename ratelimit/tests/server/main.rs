@@ -21,3 +21,5 @@ mod tls;
 mod tower;
 mod unix;
 mod unjudged;
+#[path = "../support/wait.rs"]
+mod wait;

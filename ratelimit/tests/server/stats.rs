@@ -5,7 +5,7 @@ use std::{net::TcpStream, sync::Arc};
 use prometheus_client::{encoding::prometheus_text, registry::Registry};
 use ratelimit::metrics::Requests;
 
-use crate::support::Fixture;
+use crate::{support::Fixture, wait};
 
 #[test]
 fn answers_and_connections_are_counted() {
@@ -22,9 +22,7 @@ fn answers_and_connections_are_counted() {
     fixture.check("user", "b");
     assert!(stats.open() >= 5, "{}", stats.open());
     drop(idle);
-    while stats.open() > 0 {
-        std::thread::yield_now();
-    }
+    wait::until("all connections are closed", || (stats.open() == 0).then_some(()));
     assert_eq!(stats.refused(), 0);
 }
 

@@ -17,7 +17,10 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use crate::support::{Answer, Fixture, PATIENCE, RULES, request};
+use crate::{
+    support::{Answer, Fixture, PATIENCE, RULES, request},
+    wait,
+};
 
 pub type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -108,9 +111,7 @@ fn handshakes_do_not_hold_up_the_end() {
     let lines = listen(directory.path(), false);
     let fixture = Fixture::in_directory(directory, &lines);
     let silent = TcpStream::connect(fixture.http()).unwrap();
-    while fixture.servers.stats().open() == 0 {
-        thread::yield_now();
-    }
+    wait::until("a connection", || (fixture.servers.stats().open() > 0).then_some(()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let start = Instant::now();
     runtime.block_on(fixture.servers.drain());

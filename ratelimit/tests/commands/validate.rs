@@ -1,5 +1,4 @@
 //! `ratelimit validate`, the program: what it reads, and what it prints.
-#![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
 
 use std::{
     fs::File,

@@ -1,5 +1,4 @@
 //! `ratelimit simulate --access-log`, the program: requests of a log through rules, by the log's clock.
-#![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
 
 use std::{
     fs,

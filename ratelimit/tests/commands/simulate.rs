@@ -1,8 +1,7 @@
 //! `ratelimit simulate`, the program: the golden decisions, its formats, its summaries and its errors.
-#![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
 
 #[expect(dead_code, reason = "what is owed shows in how long requests are denied")]
-#[path = "../../ratelimit-common/tests/support/vectors.rs"]
+#[path = "../../../ratelimit-common/tests/support/vectors.rs"]
 mod golden;
 
 use std::{
@@ -64,7 +63,7 @@ fn decimal(time: Nanos, shift: u64) -> String {
 
 #[test]
 fn every_vector_holds_in_text_and_json_and_at_unix_times() {
-    let overrun = include_str!("../../ratelimit-common/tests/overrun.yaml");
+    let overrun = include_str!("../../../ratelimit-common/tests/overrun.yaml");
     for vector in golden::all().unwrap().into_iter().chain(golden::read(overrun).unwrap()) {
         for shift in [0, SHIFT] {
             let line = |event: &Event| format!("{} key {}\n", decimal(event.at, shift), event.cost);

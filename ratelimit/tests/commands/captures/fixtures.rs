@@ -5,7 +5,7 @@ use std::{io::Cursor, process::Command};
 use ratelimit::simulate::{Capture, CaptureError};
 use serde_json::{Value, json};
 
-use crate::captures::frames;
+use super::recorded::frames;
 
 /// Seconds, fraction, length on the wire, bytes.
 type Record<'r> = (u32, u32, u32, &'r [u8]);

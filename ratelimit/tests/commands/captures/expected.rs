@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use ratelimit::simulate::{CapturedFrame, Engine as _, Host, Verdict, compile_for};
 use ratelimit_common::{packet, time::Nanos};
 
-use crate::{captures, traffic};
+use super::{recorded, traffic};
 
 /// Frames of which the parser says something else on purpose, and why.
 const DIFFERENCES: [(&str, &[u64], &str); 12] = [
@@ -34,7 +34,7 @@ const DIFFERENCES: [(&str, &[u64], &str); 12] = [
 
 #[test]
 fn captures_are_read_as_a_dissector_reads_them() {
-    let Some(folder) = captures::shared_captures() else { return };
+    let Some(folder) = recorded::shared_captures() else { return };
     let rows = fs::read_to_string(folder.join("expected.tsv")).unwrap();
     let mut host = Host::new(compile_for(&traffic::network(Vec::new()), Nanos(0)));
     let (mut file, mut frames, mut compared, mut differed) = (String::new(), Vec::new(), 0, 0);
@@ -42,7 +42,7 @@ fn captures_are_read_as_a_dissector_reads_them() {
         let columns: Vec<&str> = row.split('\t').collect();
         if columns[0] != file {
             columns[0].clone_into(&mut file);
-            frames = captures::read(&folder.join(&file));
+            frames = recorded::read(&folder.join(&file));
         }
         let number: u64 = columns[1].parse().unwrap();
         let frame: &CapturedFrame = &frames[number as usize - 1];
@@ -88,7 +88,7 @@ fn describe(verdict: &Verdict) -> [String; 9] {
 
 #[test]
 fn every_listed_difference_names_a_file_that_is_there() {
-    let Some(folder) = captures::shared_captures() else { return };
+    let Some(folder) = recorded::shared_captures() else { return };
     for (files, ..) in DIFFERENCES {
         for file in files.split(", ") {
             assert!(PathBuf::from(&folder).join(file).exists(), "{file}");

@@ -3,7 +3,7 @@
 use ratelimit::simulate::{Engine as _, Host, compile_for};
 use ratelimit_common::time::Nanos;
 
-use crate::traffic::{Random, plain_loop, random_frame, random_network};
+use super::traffic::{Random, plain_loop, random_frame, random_network};
 
 #[test]
 fn compiled_tables_and_a_plain_loop_find_the_same_rules() {
