@@ -69,13 +69,27 @@ pub(super) fn settle(limit: &Limit, entries: &mut impl Entries, now: Now) {
     }
     entries.owe(entries.owed() - lacking);
     let paid = Debt::of(limit, entries).paid(now);
-    for _ in 0..paid {
+    let len = (entries.len() as u64).max(1);
+    turn(limit, entries, paid / len);
+    for _ in 0..paid % len {
         let newest = entries.get(entries.len() - 1);
         let entered = Nanos(entries.get(0).0.saturating_add(limit.window.get())).max(newest);
         entries.pop_oldest();
         entries.push(entered, limit.capacity);
     }
     entries.owe(entries.owed() - paid);
+}
+
+/// Replaces each entry by the one that has its place when all others have left so many times, as above, at once.
+fn turn(limit: &Limit, entries: &mut impl Entries, turns: u64) {
+    let Some(last) = entries.len().checked_sub(1).filter(|_| turns > 0) else { return };
+    let after = |time: Nanos, windows: u64| time.0.saturating_add(limit.window.get().saturating_mul(windows));
+    let earliest = after(entries.get(last), turns - 1);
+    for _ in 0..=last {
+        let entered = after(entries.get(0), turns).max(earliest);
+        entries.pop_oldest();
+        entries.push(Nanos(entered), limit.capacity);
+    }
 }
 
 /// Charges the whole cost, up to what can be owed; allowed if one unit was left before.

@@ -5,6 +5,7 @@
 //! one process.
 
 mod limits;
+mod log;
 pub mod memory;
 mod state;
 mod tags;
@@ -17,8 +18,9 @@ use ratelimit_common::{algorithm, limit::Limit, table::Tag, time::Now};
 pub(crate) use self::memory::backoff::Backoff;
 pub use self::{
     limits::Limits,
+    log::Log,
     memory::MemoryStore,
-    state::{Log, State, WideRecord},
+    state::{State, WideRecord},
     zero::Zero,
 };
 

@@ -1,18 +1,16 @@
 //! The state of one bucket outside its store: what a decision is made of, and what it changes.
 
-use std::{collections::VecDeque, sync::Arc};
-
 use ratelimit_common::{
     algorithm::{
         self, Decision,
         sliding_window_counter::WideState,
-        sliding_window_log::{self, Entries},
+        sliding_window_log::{self, Entries as _},
     },
     limit::{Kind, Limit},
-    time::{Nanos, Now},
+    time::Now,
 };
 
-use super::Answer;
+use super::{Answer, Log};
 
 /// The state of one bucket.
 #[derive(Clone, Debug)]
@@ -54,6 +52,16 @@ impl State {
                 Answer::word_uncharged(limit, now, cost, (decision.allowed, *word))
             }
             Self::Wide(record) => Answer::known(record.ask(limit, now, cost)),
+        }
+    }
+
+    /// Lets what is owed enter a log, as far as it has been paid. That takes nothing, and changes no decision.
+    pub(crate) fn settle(&mut self, limit: &Limit, now: Now) {
+        if let Self::Wide(WideRecord::Log(log)) = self
+            && limit.overruns()
+            && log.owed() > 0
+        {
+            sliding_window_log::decide(limit, log, now, 0);
         }
     }
 
@@ -154,69 +162,5 @@ impl WideRecord {
             return decision;
         }
         self.clone().charge(limit, now, cost)
-    }
-}
-
-/// The times of a log, oldest first, and the units that are owed beside them. A copy shares the times until one of the two
-/// changes.
-#[derive(Clone, Debug, Default)]
-pub struct Log {
-    times: Arc<VecDeque<Nanos>>,
-    owed: u64,
-}
-
-/// Log entries that memory is taken for at once, at least.
-const LEAST_MORE: usize = 4;
-
-impl Log {
-    /// A log of these times, oldest first.
-    pub(super) fn of(times: Vec<Nanos>, owed: u64) -> Self {
-        Self { times: Arc::new(times.into()), owed }
-    }
-
-    /// Its times, oldest first.
-    pub(super) fn times(&self) -> impl Iterator<Item = Nanos> {
-        self.times.iter().copied()
-    }
-
-    fn is(&self, other: &Self) -> bool {
-        self.owed == other.owed && Arc::ptr_eq(&self.times, &other.times)
-    }
-}
-
-impl Entries for Log {
-    fn len(&self) -> usize {
-        self.times.len()
-    }
-
-    fn get(&self, index: usize) -> Nanos {
-        self.times.get(index).copied().unwrap_or_default()
-    }
-
-    fn pop_oldest(&mut self) {
-        Arc::make_mut(&mut self.times).pop_front();
-    }
-
-    /// Memory grows by a quarter, and to no more than is ever needed: by itself it would double.
-    fn push(&mut self, time: Nanos, most: u64) {
-        let times = Arc::make_mut(&mut self.times);
-        let len = times.len();
-        if len == times.capacity() {
-            let left = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(len);
-            times.reserve_exact((len / 4).max(LEAST_MORE).min(left));
-        }
-        times.push_back(time);
-    }
-
-    fn remove(&mut self, index: usize) {
-        Arc::make_mut(&mut self.times).remove(index);
-    }
-
-    fn owed(&self) -> u64 {
-        self.owed
-    }
-
-    fn owe(&mut self, units: u64) {
-        self.owed = units;
     }
 }

@@ -79,7 +79,13 @@ impl<'d, 'l> Deciding<'d, 'l> {
             Act::Refund => self.refund(index),
             // Whether it is over shows when it has been refunded.
             Act::RefundIfAdmitted => Outcome { over: false, ..self.ask(index) },
-            Act::Ask | Act::ChargeIfAdmitted => self.ask(index),
+            Act::Ask => {
+                // Who asks again and again must not bring about all the work of a debt each time.
+                let now = self.terms.now;
+                self.held(index).state.settle(part.limit, now);
+                self.ask(index)
+            }
+            Act::ChargeIfAdmitted => self.ask(index),
         }
     }
 
@@ -112,7 +118,7 @@ impl<'d, 'l> Deciding<'d, 'l> {
     /// Takes back what was charged in vain: begins anew, and does what is done all the same.
     fn give_back(&mut self, refunded: bool) {
         self.decided.begin(self.snapshot);
-        for index in self.of(&[Act::Charge, Act::Report, Act::Refund]) {
+        for index in self.of(&[Act::Ask, Act::Charge, Act::Report, Act::Refund]) {
             self.first(index);
         }
         for index in self.of(&[Act::RefundIfAdmitted]).filter(|_| refunded) {

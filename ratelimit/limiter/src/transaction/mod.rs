@@ -137,3 +137,46 @@ impl Held {
         self.ask(limit, now, before.saturating_add(cost))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ratelimit_common::{
+        algorithm::sliding_window_log::Entries as _,
+        limit::{Algorithm, LimitSpec, Place, Rate},
+        time::Nanos,
+    };
+
+    use super::*;
+    use crate::store::{Enrolment, MemoryStore, WideRecord};
+
+    #[test]
+    fn a_debt_that_is_paid_is_settled_by_who_only_asks() {
+        let rate = Rate { amount: 10.try_into().unwrap(), per: Nanos::SECOND };
+        let spec = LimitSpec { overrun: true, ..LimitSpec::new(Algorithm::SlidingWindowLog, rate) };
+        let limit = spec.build(Place::UserSpace).unwrap();
+        let store = MemoryStore::new(100).unwrap();
+        let (accounts, limits) = store.enroll(&[Enrolment { name: "log", limit: &limit }]);
+        let owed_after = |seconds: u64, act: Act, cost: u32| {
+            let part = Part {
+                account: accounts[0],
+                hash: store.hash("key"),
+                limit: &limit,
+                cost,
+                act,
+                say: Say::Decides,
+                over: Over::Denied,
+                soft: None,
+            };
+            let now = Now(Nanos::from_secs(seconds));
+            let terms = Terms { now, passes_all: false, has_open_quota: false };
+            let transaction = Transaction { store: &store, limits: &limits, crossings: None, terms };
+            let admitted = transaction.judge(&[part], || now).admitted;
+            let State::Wide(WideRecord::Log(log)) = store.read(&limits, &part.charge(now)) else { panic!() };
+            (admitted, log.len(), log.owed())
+        };
+        assert_eq!(owed_after(100, Act::Charge, 110), (true, 10, 100));
+        assert_eq!(owed_after(105, Act::Ask, 0), (false, 10, 50));
+        assert_eq!(owed_after(110, Act::Ask, 0), (false, 10, 0));
+        assert_eq!(owed_after(111, Act::Ask, 0), (true, 10, 0));
+    }
+}

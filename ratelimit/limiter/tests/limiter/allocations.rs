@@ -5,14 +5,15 @@ use std::{
     cell::Cell,
 };
 
-use crate::{limiter, rule};
+use crate::{SECOND, limiter, rule};
 
-/// Counts what the current thread allocates, and the bytes that it holds.
+/// Counts what the current thread allocates, the bytes that it holds, and all that it ever took.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     static BYTES: Cell<i64> = const { Cell::new(0) };
+    static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: all is left to the system's allocator.
@@ -20,6 +21,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + layout.size().cast_signed() as i64);
+        TAKEN.set(TAKEN.get() + layout.size() as u64);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
@@ -75,4 +77,22 @@ fn a_log_takes_eight_bytes_a_request_and_no_more_than_its_limit_needs() {
     }
     let bytes = BYTES.get() - before;
     assert!(bytes <= 80_000 + rest, "{bytes} bytes for 10,000");
+}
+
+#[test]
+fn a_decision_under_several_limits_does_not_copy_whole_logs() {
+    let rules = ["sliding_window_log,rate=10000/h", "sliding_window_log,rate=9999/h"];
+    let (limiter, clock) = limiter(rules.map(|text| rule(text, text)), 1000);
+    for _ in 0..9_999 {
+        clock.advance(SECOND);
+        assert!(limiter.check("key", 1).allowed());
+    }
+    // The windows are not full any more: each adds the newest time, and forgets the oldest.
+    for _ in 0..10 {
+        let before = TAKEN.get();
+        clock.advance(SECOND);
+        assert!(limiter.check("key", 1).allowed());
+        let bytes = TAKEN.get() - before;
+        assert!(bytes <= 40_000, "{bytes} bytes, of logs of 80,000 bytes each");
+    }
 }

@@ -47,7 +47,7 @@ impl Bucket {
     /// One that was saved; its limit is not known here, so until it is charged it counts as used up.
     pub(super) fn restored(SavedWide { idle_at, state, .. }: SavedWide) -> Self {
         let record = match state {
-            SavedState::Log { times, owed } => WideRecord::Log(Log::of(times, owed)),
+            SavedState::Log { times, owed } => WideRecord::Log(Log::of(&times, owed)),
             SavedState::Counter(parts) => WideRecord::Counter(WideState::of_parts(parts)),
         };
         Self { idle_at, share: FULL_SHARE, record }
