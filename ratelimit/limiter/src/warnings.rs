@@ -15,6 +15,17 @@ pub fn labels_are_full(domain: &str, rule: &str, labels: usize) {
     );
 }
 
+/// A limit is asked as a budget is, and is none.
+pub fn is_no_budget(domain: &str, rule: &str) {
+    let (domain, rule) = (Shown(beginning(domain)), Shown(beginning(rule)));
+    #[cfg(feature = "tracing")]
+    tracing::warn!(
+        %domain, %rule,
+        "this rule is asked with a cost of 0, and its limit can't be overrun: if costs are reported afterwards, one that is \
+         larger than what is left is dropped. Give the limit `overrun: true` if it is a budget"
+    );
+}
+
 /// A state file is of no use.
 pub fn state_is_not_read(path: &Path, error: &dyn Display) {
     let (path, error) = (Shown(path.display()), Shown(error));

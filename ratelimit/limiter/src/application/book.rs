@@ -7,7 +7,10 @@
 use std::{
     collections::HashMap,
     hash::{Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use foldhash::fast::FixedState;
@@ -19,7 +22,7 @@ use super::{
     response::RuleIdentity,
     values::{self, ValueCounters},
 };
-use crate::policy::RequestRate;
+use crate::{policy::RequestRate, warnings};
 
 type Table<V> = HashMap<Box<str>, V, FixedState>;
 
@@ -70,6 +73,8 @@ pub(super) struct Rule {
     pub(super) rate: Option<RequestRate>,
     pub(super) shadow: bool,
     pub(super) quota: bool,
+    /// Whether it has been asked with a cost of 0 and can't be overrun.
+    pub(super) is_no_budget: AtomicBool,
     /// For each entry on the way, how it tells requests apart.
     pub(super) steps: Vec<Step>,
     pub(super) detailed: bool,
@@ -93,6 +98,18 @@ impl Step {
     /// Whether requests count under labels that their values make, in a rule that may be detailed.
     pub(super) const fn tells(&self, detailed: bool) -> bool {
         self.shared.is_none() && (detailed || self.value_to_metric)
+    }
+}
+
+impl Rule {
+    /// Notes that it was asked with a cost of 0, and says it once if costs that are reported afterwards would be dropped.
+    #[cold]
+    pub(super) fn asked_for_nothing(&self) {
+        let Some(bucket) = &self.bucket else { return };
+        let is_dropped = !bucket.overruns() && !bucket.limit.counts_denied() && !bucket.is_closed();
+        if is_dropped && !self.is_no_budget.load(Relaxed) && !self.is_no_budget.swap(true, Relaxed) {
+            warnings::is_no_budget(&self.identity.domain, &self.identity.key);
+        }
     }
 }
 

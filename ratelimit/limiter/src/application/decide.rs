@@ -165,6 +165,9 @@ impl<'s> Bench<'s> {
                 add(&domain.overrides);
                 continue;
             };
+            if ask.hits == 0 && !ask.reports {
+                rule.asked_for_nothing();
+            }
             let Some(values) = &rule.values else {
                 add(&rule.counters);
                 continue;

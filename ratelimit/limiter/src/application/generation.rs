@@ -3,7 +3,12 @@
 //! Window counts are the business of domain and entries alone, so a request finds them again whichever rule applies to it.
 //! Other buckets belong to their rules, since after a limit has shrunk they have to be clamped by it.
 
-use std::{any::Any, fmt, num::NonZeroU64, sync::Arc};
+use std::{
+    any::Any,
+    fmt,
+    num::NonZeroU64,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use ratelimit_common::{
     limit::{Algorithm, Limit, LimitError, LimitSpec, Place, Rate},
@@ -226,6 +231,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
             rate: rate_of(rule).copied(),
             shadow: rule.shadow_mode,
             quota: rule.quota_mode,
+            is_no_budget: AtomicBool::new(false),
             steps,
             detailed,
             values: tells_values.then(|| self.registry.values(label.clone())),

@@ -1,6 +1,8 @@
 //! What is in force about requests and what it has done, for people and programs: so much of it as somebody asks for, and how
 //! much was left out.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{
     book::Rule,
     counters::{DomainCounts, RuleCounts},
@@ -78,6 +80,9 @@ pub struct RequestRuleStatus {
     pub labels: usize,
     /// Hits of values that have none although the rule asks for them.
     pub unlabelled: u64,
+    /// Whether it was asked with a cost of 0, as budgets are, though it can't be overrun and drops what is denied.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub is_no_budget: bool,
 }
 
 /// What a rule does with who is over its limit.
@@ -191,6 +196,7 @@ fn of_rule(generation: &Generation, rule: &Rule, counts: &RuleCounts) -> Request
         limit: rule.rate.as_ref().map_or_else(|| "unlimited".to_owned(), limit),
         labels: values.map_or(0, |values| values.labels()),
         unlabelled: values.map_or(0, |values| values.left_out()),
+        is_no_budget: rule.is_no_budget.load(Relaxed),
         ..status(&rule.identity.domain, &rule.identity.key, action, counts)
     }
 }
@@ -215,6 +221,7 @@ fn status(domain: &str, rule: &str, action: RequestAction, counts: &RuleCounts) 
         near_limit: counts.near_limit,
         labels: 0,
         unlabelled: 0,
+        is_no_budget: false,
     }
 }
 

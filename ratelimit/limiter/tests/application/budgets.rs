@@ -8,7 +8,7 @@ use ratelimit_limiter::{
     clock::Clock as _,
 };
 
-use crate::{Lab, hits, lab, lab_of, lab_of_limit, refund, request, rules, shown};
+use crate::{Lab, hits, lab, lab_of, lab_of_limit, logs::logged, refund, request, rules, shown};
 
 /// Each algorithm, with a thousand in an hour.
 const KINDS: [&str; 5] =
@@ -243,4 +243,43 @@ fn no_time_has_more_than_the_limit_and_the_costs_in_flight() {
             assert!(total > 1_000, "{kind}: {total}");
         }
     }
+}
+
+#[test]
+fn a_rule_that_is_asked_as_a_budget_and_is_none_is_said_once() {
+    let content = "domain: d
+descriptors:
+  - {key: none, value_to_metric: true, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 5}}
+  - {key: seldom, rate_limit: {algorithm: sliding_window_log, unit: hour, requests_per_unit: 5}}
+  - {key: budget, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 5, overrun: true}}
+  - {key: counts, rate_limit: {unit: hour, requests_per_unit: 5}}
+  - {key: closed, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 0}}
+  - {key: free, rate_limit: {unlimited: true}}
+";
+    let lab = lab(content);
+    let ask_all = || {
+        logged(|| {
+            for round in 0..50 {
+                for key in ["none", "budget", "counts", "closed", "free"] {
+                    lab.ask(&hits(&format!("{key}={round}"), 0));
+                }
+            }
+            lab.ask(&hits("seldom=1", 1));
+            lab.ask(&refund("seldom=1", 0));
+            lab.service.report(&hits("seldom=1", 0)).unwrap();
+        })
+    };
+    let is_said = |logged: &str| {
+        let lines: Vec<&str> = logged.lines().collect();
+        matches!(lines[..], [line] if line.contains("domain=d rule=none") && line.contains("`overrun: true`"))
+    };
+    let first = ask_all();
+    assert!(is_said(&first), "{first}");
+    assert_eq!(ask_all(), "");
+    let told: Vec<bool> = lab.service.status(9).rules.iter().map(|rule| rule.is_no_budget).collect();
+    assert_eq!(told, [true, false, false, false, false, false]);
+    // The next generation says it again.
+    lab.service.reload(&ServicePolicy::of_rules(rules(content))).unwrap();
+    assert!(lab.service.status(9).rules.iter().all(|rule| !rule.is_no_budget));
+    assert!(is_said(&ask_all()));
 }

@@ -1,14 +1,9 @@
 //! Under which labels hits are counted, and that there are never too many.
 
-use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex},
-};
-
 use ratelimit_config::{self as config};
 use ratelimit_limiter::application::MOST_VALUE_LABELS;
 
-use crate::{Lab, files, lab, request, rules};
+use crate::{Lab, files, lab, logs::logged, request, rules};
 
 fn labels(lab: &Lab) -> Vec<String> {
     let counted = lab.service.rule_counts();
@@ -110,28 +105,6 @@ fn many_rules_share_the_labels_and_each_has_some() {
     let more = ratelimit_limiter::application::ServicePolicy::of_rules(crate::rules(&rules(2_000)));
     lab.service.reload(&more).unwrap();
     assert_eq!([ask("k0"), ask("k2")], [500, 10]);
-}
-
-/// What is logged meanwhile.
-fn logged(what: impl FnOnce()) -> String {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    // While there is only one subscriber, a thread that has none may switch a message off for all.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
-    tracing::subscriber::with_default(log, what);
-    let bytes = lines.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
 }
 
 #[test]

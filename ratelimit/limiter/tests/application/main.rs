@@ -10,6 +10,7 @@ mod clock;
 mod counting;
 mod files;
 mod labels;
+mod logs;
 mod lookup;
 mod random;
 mod refunds;
@@ -75,6 +76,7 @@ fn lab(content: &str) -> Lab {
 }
 
 fn lab_of(policy: &ServicePolicy) -> Lab {
+    logs::keep_messages();
     let clock = FakeClock::new(START);
     let service = Service::with_clock(policy, Arc::new(clock.clone())).unwrap();
     Lab { service, clock }

@@ -60,6 +60,15 @@ impl Head<'_> {
             let refused = Thousands(*connections_refused);
             writeln!(f, "            {refused} connections refused because there were too many")?;
         }
+        let mut no_budgets = service.rules.iter().filter(|rule| rule.is_no_budget);
+        if let Some(first) = no_budgets.next() {
+            let (first, more) = (named(first), no_budgets.count());
+            let others =
+                if more > 0 { format!(" (and {})", number_of(more, "other")) } else { String::new() };
+            let indent = "            ";
+            writeln!(f, "{indent}{first} is asked with a cost of 0 and can't be overrun{others}:")?;
+            writeln!(f, "{indent}if it is a budget, give its limit `overrun: true`")?;
+        }
         Ok(())
     }
 
@@ -230,6 +239,7 @@ mod tests {
             near_limit: 0,
             labels: 0,
             unlabelled: 0,
+            is_no_budget: rule == "user",
         }
     }
 
@@ -280,7 +290,9 @@ mod tests {
              requests    5,000 rules in 1 domain\n\
              warning     every request passes: `application.shadow_mode` is on\n            \
              2 requests made no sense, or could not be read\n            \
-             2 connections refused because there were too many\n\
+             2 connections refused because there were too many\n            \
+             user (per-user) is asked with a cost of 0 and can't be overrun:\n            \
+             if it is a budget, give its limit `overrun: true`\n\
              store       12 keys in use, room for 1,000,000; 1 MiB\n            \
              3 keys in use gave way to others: take a larger `max_keys`\n"
         );
