@@ -1,5 +1,6 @@
 //! The short way of a packet and the long one are one: random rules, packets, buckets and times, with another processor that
 //! comes in between, give the same outcome, the same counters and the same buckets.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that can't go on has failed")]
 
 #[path = "ways/world.rs"]
 mod world;
