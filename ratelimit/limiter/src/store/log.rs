@@ -1,5 +1,5 @@
-//! The times of a sliding window log, in pieces: a copy shares them until one of the two changes, and then takes as much memory
-//! as the pieces that change. So a request under several limits copies two pieces of a log, not ten thousand times.
+//! The times of a sliding window log, in pieces: a copy shares them until one of the two changes, and then takes as much
+//! memory as the pieces that change. So a request under several limits copies two pieces of a log, not ten thousand times.
 
 use std::{collections::VecDeque, sync::Arc};
 
