@@ -60,7 +60,10 @@ mod tests {
 
     #[test]
     fn bans_are_bounded_and_the_one_that_ends_soonest_gives_way() {
-        let bans = Bans::new(true, Secret::new([1, 2, 3, 4].map(|word| word * 0x9e37_79b9_7f4a_7c15)));
+        let bans = Bans::new(
+            true,
+            Secret::new([1, 2, 3, 4].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
+        );
         let now = Now(Nanos(5));
         let source = |number: u64| Address { bits: [number << 32, 0], family: 0 };
         let ban =
