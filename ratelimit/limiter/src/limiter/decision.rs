@@ -27,6 +27,7 @@ impl<'l> Decision<'l> {
         Self { by: Some((answer, bound)) }
     }
 
+    #[inline]
     pub(super) fn of(outcome: &transaction::Outcome<'l>, bound: &'l Bound) -> Self {
         outcome.answer.map_or(Self::UNLIMITED, |answer| Self::new(answer, bound))
     }

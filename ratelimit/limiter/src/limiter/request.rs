@@ -33,6 +33,7 @@ impl<'l> Ask<'l> {
         self.bound.rule.observes()
     }
 
+    #[inline]
     fn part(&self) -> Part<'l> {
         let Bound { account, ref limit, .. } = *self.bound;
         let say = if self.observes() { Say::Observes } else { Say::Decides };
@@ -62,13 +63,18 @@ pub(super) fn judge<'l, S: Store>(
     now: Now,
     present: impl Fn() -> Now,
 ) -> Outcome<'l> {
-    let parts: SmallVec<[Part<'l>; MOST_INLINE]> = asks.iter().map(Ask::part).collect();
+    // Filled in place: they are large.
+    let mut parts: SmallVec<[Part<'l>; MOST_INLINE]> = SmallVec::new();
+    parts.extend(asks.iter().map(Ask::part));
     let terms = Terms { now, passes_all: false, has_open_quota: false };
     let decided = Transaction { store, limits, crossings: None, terms }.judge(&parts, present);
+    let mut outcome = Outcome { decisions: SmallVec::new(), again: None };
     let decision = |(ask, outcome): (&Ask<'l>, &_)| Decision::of(outcome, ask.bound);
-    let decisions = asks.iter().zip(&decided.outcomes).map(decision).collect();
-    let again = if decided.admitted { None } else { again(asks, &parts, &decided) };
-    Outcome { decisions, again }
+    outcome.decisions.extend(asks.iter().zip(&decided.outcomes).map(decision));
+    if !decided.admitted {
+        outcome.again = again(asks, &parts, &decided);
+    }
+    outcome
 }
 
 /// Gives back what a request has taken.

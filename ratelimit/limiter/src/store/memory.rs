@@ -171,6 +171,7 @@ impl Store for MemoryStore {
         Answer::word(charge.limit, charge.now, charge.cost, (allowed, before))
     }
 
+    #[inline]
     fn read(&self, limits: &Limits, charge: &Charge<'_>) -> State {
         if self.is_wide(charge) {
             return State::Wide(self.wide.read(charge, || self.take_word(limits, charge)));
@@ -179,6 +180,7 @@ impl Store for MemoryStore {
         State::Word(settle(|| table::peek(&view, &request)).1)
     }
 
+    #[inline]
     fn exchange(&self, limits: &Limits, charge: &Charge<'_>, before: &State, after: &State) -> bool {
         let (before, after) = match (before, after) {
             (State::Word(before), State::Word(after)) => (*before, *after),

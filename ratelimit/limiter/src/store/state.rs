@@ -32,6 +32,7 @@ pub enum WideRecord {
 
 impl State {
     /// Decides and charges.
+    #[inline(always)]
     pub(crate) fn charge<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
         match self {
             Self::Word(word) => {

@@ -1,20 +1,33 @@
 //! Commits what was decided, and decides again where somebody was faster.
 
 use ratelimit_common::time::Now;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{
-    Act, Decided, MOST_INLINE, Part, Say, Snapshot, Transaction,
+    Act, Decided, Held, MOST_INLINE, Part, Snapshot, Transaction,
     decide::{Crossing, decide},
 };
 use crate::store::{Backoff, Charge, State, Store};
 
 /// What this request has stored so far.
-struct Stored {
-    /// For each bucket the state that it was given, if it was.
+#[derive(Default)]
+pub(super) struct Stored {
+    /// For each bucket how far this round is with it.
+    progress: SmallVec<[Progress; MOST_INLINE]>,
+    /// For each bucket the state that earlier rounds gave it, if they did; empty in the first round.
     states: SmallVec<[Option<State>; MOST_INLINE]>,
-    /// For each part whether its bucket was charged, which can be taken back.
+    /// For each part whether earlier rounds charged its bucket, which can be taken back.
     charged: SmallVec<[bool; MOST_INLINE]>,
+}
+
+/// How far a round is with a bucket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// It is still to be stored, or somebody was faster.
+    Open,
+    /// There was nothing to store.
+    Same,
+    Stored,
 }
 
 /// Somebody was faster: the snapshot has been mended, and all is to be decided again.
@@ -26,19 +39,16 @@ impl<S: Store> Transaction<'_, S> {
         &self,
         parts: &[Part<'l>],
         snapshot: &mut Snapshot,
+        mut stored: Stored,
+        decided: &mut Decided<'l>,
         present: impl Fn() -> Now,
-    ) -> Decided<'l> {
-        let mut stored = Stored {
-            states: smallvec![None; snapshot.buckets.len()],
-            charged: smallvec![false; parts.len()],
-        };
+    ) {
         let mut backoff = Backoff::default();
-        let mut decided = Decided::none(&self.terms);
         loop {
-            decide(&self.terms, parts, snapshot, &mut decided);
-            if self.commit(parts, &decided, snapshot, &mut stored, &present).is_ok() {
-                self.keep_crossings(&decided);
-                return decided;
+            decide(&self.terms, parts, snapshot, decided);
+            if self.commit(parts, decided, snapshot, &mut stored, &present).is_ok() {
+                self.keep_crossings(decided);
+                return;
             }
             backoff.wait();
         }
@@ -53,57 +63,57 @@ impl<S: Store> Transaction<'_, S> {
         stored: &mut Stored,
         present: &impl Fn() -> Now,
     ) -> Result<(), Lost> {
-        let turn = |part: &Part<'_>| match part.act {
-            Act::Ask | Act::Charge | Act::Report | Act::Refund => 0,
-            Act::ChargeIfAdmitted if part.say != Say::Observes => 1,
-            Act::ChargeIfAdmitted => 2,
-            Act::RefundIfAdmitted => 3,
-        };
-        for now in 0..4 {
-            for index in (0..parts.len()).filter(|&index| turn(&parts[index]) == now) {
-                self.store_bucket(snapshot.of_part[index], parts, decided, snapshot, stored, present)?;
+        stored.progress.clear();
+        stored.progress.resize(snapshot.buckets.len(), Progress::Open);
+        for turn in 0..Part::TURNS {
+            for index in (0..parts.len()).filter(|&index| parts[index].turn() == turn) {
+                let bucket = snapshot.of_part[index];
+                if stored.progress[bucket] != Progress::Open {
+                    continue;
+                }
+                let progress = self.store_bucket(bucket, parts, decided, snapshot, stored, present);
+                stored.progress[bucket] = progress;
+                if progress == Progress::Open {
+                    stored.keep(bucket, parts, decided, snapshot);
+                    let held = &mut snapshot.buckets[bucket];
+                    held.state = self.store.read(self.limits, &parts[held.reader].charge(self.terms.now));
+                    return Err(Lost);
+                }
             }
         }
         Ok(())
     }
 
+    #[inline]
     fn store_bucket(
         &self,
         bucket: usize,
         parts: &[Part<'_>],
         decided: &Decided<'_>,
-        snapshot: &mut Snapshot,
-        stored: &mut Stored,
+        snapshot: &Snapshot,
+        stored: &Stored,
         present: &impl Fn() -> Now,
-    ) -> Result<(), Lost> {
-        let (held, after) = (&mut snapshot.buckets[bucket], &decided.buckets[bucket].state);
-        let before = stored.states[bucket].as_ref().unwrap_or(&held.state);
+    ) -> Progress {
+        let (held, after) = (&snapshot.buckets[bucket], &decided.buckets[bucket].state);
+        let ours = stored.states.get(bucket).and_then(Option::as_ref);
+        let before = ours.unwrap_or(&held.state);
         if before.is(after) {
-            return Ok(());
+            return Progress::Same;
         }
         let charge = parts[held.reader].charge(self.terms.now);
-        let is_done = self.store.exchange(self.limits, &charge, before, after);
-        let is_ours = stored.states[bucket].is_some();
-        if !is_done && is_ours {
-            let later = present().max(self.terms.now);
-            for index in
-                (0..parts.len()).filter(|&index| snapshot.of_part[index] == bucket && stored.charged[index])
-            {
-                self.take_back(&parts[index].charge(self.terms.now), later);
-            }
+        if self.store.exchange(self.limits, &charge, before, after) {
+            return Progress::Stored;
         }
-        if is_done || (is_ours && !decided.admitted) {
-            stored.states[bucket] = Some(after.clone());
-            for (index, outcome) in decided.outcomes.iter().enumerate() {
-                if snapshot.of_part[index] == bucket {
-                    stored.charged[index] = outcome.charged && parts[index].act == Act::ChargeIfAdmitted;
-                }
-            }
-            return Ok(());
+        if ours.is_none() {
+            return Progress::Open;
         }
-        held.state = self.store.read(self.limits, &charge);
-        stored.states[bucket] = None;
-        Err(Lost)
+        let later = present().max(self.terms.now);
+        for index in
+            (0..parts.len()).filter(|&index| snapshot.of_part[index] == bucket && stored.charged[index])
+        {
+            self.take_back(&parts[index].charge(self.terms.now), later);
+        }
+        if decided.admitted { Progress::Open } else { Progress::Stored }
     }
 
     /// Gives back what was charged in vain, after others have changed the bucket as well.
@@ -128,5 +138,43 @@ impl<S: Store> Transaction<'_, S> {
                 Crossing::Noted { key, reset_after } => crossings.note(key, self.terms.now, reset_after),
             }
         }
+    }
+}
+
+impl Stored {
+    /// After a round that has stored all buckets before that one, at which somebody was faster.
+    pub(super) fn before(
+        lost: usize,
+        parts: &[Part<'_>],
+        decided: &Decided<'_>,
+        snapshot: &Snapshot,
+    ) -> Self {
+        let of = |(index, (held, after)): (usize, (&Held, &Held))| match index < lost {
+            true if held.state.is(&after.state) => Progress::Same,
+            true => Progress::Stored,
+            false => Progress::Open,
+        };
+        let progress = snapshot.buckets.iter().zip(&decided.buckets).enumerate().map(of).collect();
+        let mut stored = Self { progress, ..Self::default() };
+        stored.keep(lost, parts, decided, snapshot);
+        stored
+    }
+
+    /// Keeps what this round has stored, for the next one, after somebody was faster at a bucket.
+    #[cold]
+    fn keep(&mut self, lost: usize, parts: &[Part<'_>], decided: &Decided<'_>, snapshot: &Snapshot) {
+        self.states.resize(snapshot.buckets.len(), None);
+        self.charged.resize(parts.len(), false);
+        for (bucket, held) in decided.buckets.iter().enumerate() {
+            if self.progress[bucket] == Progress::Stored {
+                self.states[bucket] = Some(held.state.clone());
+            }
+        }
+        for (index, outcome) in decided.outcomes.iter().enumerate() {
+            if self.progress[snapshot.of_part[index]] == Progress::Stored {
+                self.charged[index] = outcome.charged && parts[index].act == Act::ChargeIfAdmitted;
+            }
+        }
+        self.states[lost] = None;
     }
 }

@@ -7,7 +7,7 @@ use ratelimit_common::{
 use smallvec::{SmallVec, smallvec};
 
 use super::{Act, Held, MOST_INLINE, Over, Part, Say, Snapshot, Standing, Terms, soft};
-use crate::store::Answer;
+use crate::{policy::SoftLimit, store::Answer};
 
 /// What came of one part.
 #[derive(Clone, Debug)]
@@ -27,11 +27,11 @@ pub(crate) struct Decided<'l> {
     pub(crate) outcomes: SmallVec<[Outcome<'l>; MOST_INLINE]>,
     /// Whether no limit denies it.
     pub(crate) admitted: bool,
-    /// The buckets as they are then. None if one limit alone was charged in its store.
+    /// The buckets as they are then. None if one limit was charged in its store, or if a simple request passes.
     pub(crate) buckets: SmallVec<[Held; MOST_INLINE]>,
     /// Crossings of soft limits, as they are to be kept.
-    pub(super) crossings: SmallVec<[Crossing; 2]>,
-    of_part: SmallVec<[usize; MOST_INLINE]>,
+    pub(super) crossings: Vec<Crossing>,
+    pub(super) of_part: SmallVec<[usize; MOST_INLINE]>,
     now: Now,
 }
 
@@ -46,12 +46,14 @@ pub(super) enum Crossing {
 
 /// Decides about a request. What was decided before goes; it is filled in place, since it is large.
 pub(crate) fn decide<'l>(terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot, decided: &mut Decided<'l>) {
-    decided.begin(snapshot);
-    decided.outcomes.clear();
     let mut deciding = Deciding { terms, parts, snapshot, decided };
+    if deciding.takes_all() {
+        deciding.decided.admitted = true;
+        return;
+    }
+    deciding.begin();
     for index in 0..parts.len() {
-        let outcome = deciding.first(index);
-        deciding.decided.outcomes.push(outcome);
+        deciding.decided.outcomes[index] = deciding.first(index);
     }
     if !deciding.is_denied() && !deciding.charge_all() {
         deciding.give_back(false);
@@ -69,11 +71,37 @@ struct Deciding<'d, 'l> {
 }
 
 impl<'d, 'l> Deciding<'d, 'l> {
+    fn begin(&mut self) {
+        self.decided.begin(self.snapshot);
+        self.decided.outcomes.clear();
+        for _ in self.parts {
+            self.decided.outcomes.push(Outcome::closed());
+        }
+    }
+
+    /// Charges all limits without asking them first, as long as none is over that has a say; false if one is. Where all
+    /// there is to do is to charge, a limit that has room then had room before as well.
+    fn takes_all(&mut self) -> bool {
+        if !self.parts.iter().all(Part::is_plain) {
+            return false;
+        }
+        self.begin();
+        for turn in 0..Part::TURNS {
+            for (index, part) in self.parts.iter().enumerate().filter(|(_, part)| part.turn() == turn) {
+                self.decided.outcomes[index] = self.charge(index);
+                if self.decided.outcomes[index].over && part.say != Say::Observes {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     /// Does what is done in any case, and asks the rest.
     fn first(&mut self, index: usize) -> Outcome<'l> {
         let part = self.part(index);
         match part.act {
-            _ if part.over == Over::Closed => Outcome::CLOSED,
+            _ if part.over == Over::Closed => Outcome::closed(),
             Act::Charge => self.charge(index),
             Act::Report => self.report(index),
             Act::Refund => self.refund(index),
@@ -147,6 +175,7 @@ impl<'d, 'l> Deciding<'d, 'l> {
     }
 
     /// Charges a limit that has room, or one that is charged in any case.
+    #[inline]
     fn charge(&mut self, index: usize) -> Outcome<'l> {
         let part = self.part(index);
         let standing = self.standing(index);
@@ -191,9 +220,13 @@ impl<'d, 'l> Deciding<'d, 'l> {
     }
 
     /// Where the request stands towards the soft limit, before it is charged.
+    #[inline]
     fn standing(&mut self, index: usize) -> Standing {
+        self.part(index).soft.map_or(Standing::Below, |soft| self.standing_towards(index, soft))
+    }
+
+    fn standing_towards(&mut self, index: usize, soft: SoftLimit) -> Standing {
         let part = self.part(index);
-        let Some(soft) = part.soft else { return Standing::Below };
         let now = self.terms.now;
         let held = self.held(index);
         let used = held.ask(part.limit, now, 0).decision().used();
@@ -204,6 +237,7 @@ impl<'d, 'l> Deciding<'d, 'l> {
         soft::standing(self.held(index).above_since, soft, used.saturating_add(part.cost.max(1).into()), now)
     }
 
+    #[inline(always)]
     fn outcome(
         &mut self,
         index: usize,
@@ -216,10 +250,12 @@ impl<'d, 'l> Deciding<'d, 'l> {
         Outcome { answer: Some(answer), over, charged, standing, then }
     }
 
+    #[inline]
     fn held(&mut self, index: usize) -> &mut Held {
         &mut self.decided.buckets[self.snapshot.of_part[index]]
     }
 
+    #[inline]
     fn part(&self, index: usize) -> &'d Part<'l> {
         let parts = self.parts;
         &parts[index]
@@ -242,13 +278,11 @@ pub(crate) fn is_over(terms: &Terms, parts: &[Part<'_>], outcomes: &[Outcome<'_>
 
 impl<'l> Decided<'l> {
     /// Of one limit alone that was charged in its store.
-    pub(super) fn of_one(terms: &Terms, part: &Part<'l>, answer: Answer<'l>) -> Self {
+    pub(super) fn set_one(&mut self, terms: &Terms, part: &Part<'l>, answer: Answer<'l>) {
         let over = part.is_over(&answer);
         let charged = part.act == Act::Charge || !over;
-        let mut decided = Self::none(terms);
-        decided.outcomes.push(Outcome { answer: Some(answer), over, charged, ..Outcome::CLOSED });
-        decided.admitted = terms.passes_all || !is_over(terms, &[*part], &decided.outcomes);
-        decided
+        self.outcomes.push(Outcome { answer: Some(answer), over, charged, ..Outcome::closed() });
+        self.admitted = terms.passes_all || !is_over(terms, &[*part], &self.outcomes);
     }
 
     /// Before anything is decided.
@@ -257,16 +291,19 @@ impl<'l> Decided<'l> {
             outcomes: SmallVec::new(),
             admitted: false,
             buckets: SmallVec::new(),
-            crossings: SmallVec::new(),
+            crossings: Vec::new(),
             of_part: SmallVec::new(),
             now: terms.now,
         }
     }
 
     /// With the buckets as they were gathered.
+    #[inline]
     fn begin(&mut self, snapshot: &Snapshot) {
         self.buckets.clear();
-        self.buckets.extend(snapshot.buckets.iter().cloned());
+        for held in &snapshot.buckets {
+            self.buckets.push(held.clone());
+        }
         self.crossings.clear();
         if self.of_part.is_empty() {
             self.of_part.extend_from_slice(&snapshot.of_part);
@@ -297,6 +334,8 @@ impl<'l> Decided<'l> {
 
 impl Outcome<'_> {
     /// Of a limit that lets nothing through.
-    const CLOSED: Self =
-        Self { answer: None, over: true, charged: false, standing: Standing::Below, then: None };
+    #[inline(always)]
+    pub(super) const fn closed() -> Self {
+        Self { answer: None, over: true, charged: false, standing: Standing::Below, then: None }
+    }
 }

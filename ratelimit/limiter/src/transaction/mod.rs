@@ -14,11 +14,13 @@
 mod commit;
 mod decide;
 mod part;
+mod simple;
 mod soft;
 
 use ratelimit_common::{limit::Limit, time::Now};
 use smallvec::SmallVec;
 
+use self::{commit::Stored, simple::is_simple};
 pub(crate) use self::{
     decide::{Decided, Outcome, is_over},
     part::{Act, Over, Part, Say},
@@ -72,16 +74,21 @@ pub(crate) struct Held {
 impl<S: Store> Transaction<'_, S> {
     /// Judges a request. `present` reads the clock, for giving back.
     pub(crate) fn judge<'l>(&self, parts: &[Part<'l>], present: impl Fn() -> Now) -> Decided<'l> {
-        if let [part] = parts
-            && part.is_plain()
-        {
-            let answer = self.store.charge(self.limits, &part.charge(self.terms.now));
-            return Decided::of_one(&self.terms, part, answer);
+        let mut decided = Decided::none(&self.terms);
+        match parts {
+            [part] if part.is_plain() => {
+                let answer = self.store.charge(self.limits, &part.charge(self.terms.now));
+                decided.set_one(&self.terms, part, answer);
+            }
+            parts if !self.terms.passes_all && is_simple(parts) => {
+                self.settle_simple(parts, &mut decided, present);
+            }
+            _ => self.settle(parts, &mut self.gather(parts), Stored::default(), &mut decided, present),
         }
-        let mut snapshot = self.gather(parts);
-        self.settle(parts, &mut snapshot, present)
+        decided
     }
 
+    #[inline]
     fn gather(&self, parts: &[Part<'_>]) -> Snapshot {
         let mut snapshot = Snapshot::of(parts);
         for held in &mut snapshot.buckets {
@@ -99,6 +106,7 @@ impl<S: Store> Transaction<'_, S> {
 
 impl Snapshot {
     /// Which buckets there are.
+    #[inline]
     fn of(parts: &[Part<'_>]) -> Self {
         let mut snapshot = Self { buckets: SmallVec::new(), of_part: SmallVec::new() };
         for (index, part) in parts.iter().enumerate() {
@@ -111,9 +119,7 @@ impl Snapshot {
                     snapshot.buckets[found].reader = index;
                 }
                 Some(_) => {}
-                None => {
-                    snapshot.buckets.push(Held { state: State::Word(0), above_since: None, reader: index })
-                }
+                None => snapshot.buckets.push(Held::new(State::Word(0), index)),
             }
         }
         snapshot
@@ -121,6 +127,10 @@ impl Snapshot {
 }
 
 impl Held {
+    const fn new(state: State, reader: usize) -> Self {
+        Self { state, above_since: None, reader }
+    }
+
     /// What a limit says of a cost.
     pub(crate) fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
         self.state.ask(limit, now, cost)

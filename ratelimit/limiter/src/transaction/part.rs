@@ -66,6 +66,10 @@ pub(crate) enum Over {
 }
 
 impl<'l> Part<'l> {
+    /// How many turns there are.
+    pub(super) const TURNS: u8 = 4;
+
+    #[inline]
     pub(crate) const fn charge(&self, now: Now) -> Charge<'l> {
         Charge { account: self.account, hash: self.hash, limit: self.limit, now, cost: self.cost }
     }
@@ -77,6 +81,16 @@ impl<'l> Part<'l> {
 
     pub(crate) const fn gives_back(&self) -> bool {
         matches!(self.act, Act::Refund | Act::RefundIfAdmitted)
+    }
+
+    /// When it is stored, and charged: first what is in any case, last what only observes, and what is given back.
+    pub(super) fn turn(&self) -> u8 {
+        match self.act {
+            Act::Ask | Act::Charge | Act::Report | Act::Refund => 0,
+            Act::ChargeIfAdmitted if self.say != Say::Observes => 1,
+            Act::ChargeIfAdmitted => 2,
+            Act::RefundIfAdmitted => 3,
+        }
     }
 
     /// Whether all there is to do is to charge it.
@@ -100,11 +114,18 @@ impl<'l> Part<'l> {
         self.limit.kind() == Kind::WideSlidingCounter && other.limit.kind() != Kind::WideSlidingCounter
     }
 
+    #[inline]
     pub(super) fn is_over(&self, answer: &Answer<'_>) -> bool {
         match self.over {
             Over::Denied => !answer.allowed,
-            Over::Counted(most) => answer.decision().used() > most,
+            Over::Counted(most) => used(*answer) > most,
             Over::Excessive | Over::Closed => true,
         }
     }
+}
+
+/// With its argument by value, so that an answer that is only asked whether it allows needs no memory.
+#[inline(never)]
+fn used(answer: Answer<'_>) -> u64 {
+    answer.decision().used()
 }

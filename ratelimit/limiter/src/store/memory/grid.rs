@@ -247,13 +247,14 @@ impl<'g> table::Table for View<'g> {
     #[inline]
     fn home(&self, key: &Key) -> Option<Home<Set<'g>>> {
         let control = self.grid.control();
-        let home =
-            if control.is_splitting() { self.grid.home_at_rest(*key) } else { self.grid.home(key, control) };
-        if let Some(home) = &home {
-            Reserve::prefetch(home.first.words);
-            Reserve::prefetch(home.second.words);
-        }
-        home
+        // Taken apart, so that the commoner one stays in registers.
+        let Home { first, second, stamp } = match control.is_splitting() {
+            true => self.grid.home_at_rest(*key)?,
+            false => self.grid.home(key, control)?,
+        };
+        Reserve::prefetch(first.words);
+        Reserve::prefetch(second.words);
+        Some(Home { first, second, stamp })
     }
 
     #[inline]
