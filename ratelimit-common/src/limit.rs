@@ -2,6 +2,7 @@
 
 mod counts;
 mod error;
+mod outside;
 mod overrun;
 mod reach;
 

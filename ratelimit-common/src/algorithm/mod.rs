@@ -6,6 +6,7 @@
 
 pub mod fixed_window;
 pub mod leaky_bucket;
+pub mod outside;
 pub mod realign;
 pub mod sliding_window_counter;
 pub mod sliding_window_log;
@@ -13,6 +14,7 @@ pub mod token_bucket;
 pub mod token_bucket_interval;
 mod window;
 
+pub(crate) use self::window::low_bits;
 use crate::{
     limit::{Kind, Limit},
     time::{Nanos, Now, Ticks},

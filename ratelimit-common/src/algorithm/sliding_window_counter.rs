@@ -126,6 +126,16 @@ fn write(limit: &Limit, code: u64, counts: Counts) -> u64 {
     window::not_busy(code | (counts.previous << half) | current)
 }
 
+/// The state of these counts, the current one of a window that ends at `end`.
+pub(super) fn word(limit: &Limit, end: Ticks, previous: u64, current: u64) -> u64 {
+    let half = limit.count_bits / 2;
+    let (previous, current) = (previous.min(window::low_bits(half)), current.min(window::low_bits(half)));
+    let windows = if limit.overruns() { overrun::windows(limit, current) } else { 1 };
+    let after = windows.wrapping_mul(limit.window.get() << Ticks::SHIFT);
+    let code = window::code(limit, Ticks(end.0.wrapping_add(after)));
+    window::not_busy(code | (previous << half) | current)
+}
+
 /// Decides and charges.
 #[inline(always)]
 pub(super) fn decide(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u64) {

@@ -47,7 +47,7 @@ pub(super) const fn code_of(limit: &Limit, state: u64) -> u64 {
 
 /// A mask of the lowest `count` bits.
 #[inline(always)]
-pub(super) const fn low_bits(count: u8) -> u64 {
+pub(crate) const fn low_bits(count: u8) -> u64 {
     (1_u64 << (count & 63)) - 1
 }
 

@@ -1,0 +1,7 @@
+//! Buckets in Redis or Valkey, which several processes share: a [`RemoteStore`](ratelimit_limiter::store::remote::RemoteStore).
+//!
+//! One call of a Lua script decides about many requests, each under all of its limits: nothing else is atomic. The script
+//! gives back the states as they were, and every number of an answer follows from these by the limiter's own algorithms.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod transport;
