@@ -1,4 +1,5 @@
-//! The clients tier: real clients of the application layer, Envoy, nginx and curl, which tests start on ports of their own.
+//! Tiers with programs of other people, which tests start on ports of their own: real clients of the application layer
+//! (Envoy, nginx and curl), and the stores that several daemons share (Redis and Valkey).
 
 use std::path::{Path, PathBuf};
 
@@ -7,25 +8,31 @@ use anyhow::{Context as _, Result};
 use crate::command;
 use crate::test::tier::{Outcome, run_tests};
 
-/// A program of other people that tests start, and where this tier's tests look for it.
+/// A program of other people that tests start.
 struct Client {
     name: &'static str,
-    variable: &'static str,
     find: fn(&str) -> Option<PathBuf>,
 }
 
-const CLIENTS: &[Client] = &[
-    Client {
-        name: "envoy",
-        variable: "RATELIMIT_ENVOY",
-        find: |name| private(&format!("{name}/envoy/_bin/{name}")),
-    },
-    Client {
-        name: "nginx",
-        variable: "RATELIMIT_NGINX",
-        find: |name| command::find_program(name).or_else(|| private(&format!("{name}/usr/sbin/{name}"))),
-    },
-    Client { name: "curl", variable: "RATELIMIT_CURL", find: command::find_program },
+/// Clients, and the variable that tells each test where the program is.
+const CLIENTS: &[(Client, &str)] = &[
+    (Client { name: "envoy", find: |name| private(&format!("{name}/envoy/_bin/{name}")) }, "RATELIMIT_ENVOY"),
+    (
+        Client {
+            name: "nginx",
+            find: |name| command::find_program(name).or_else(|| private(&format!("{name}/usr/sbin/{name}"))),
+        },
+        "RATELIMIT_NGINX",
+    ),
+    (Client { name: "curl", find: command::find_program }, "RATELIMIT_CURL"),
+];
+
+/// Stores, which tests look for themselves (`ratelimit-redis-testing`), so that they run without this tier too. Those of
+/// the machine are not taken: their versions differ.
+const STORES: &[Client] = &[
+    Client { name: "redis-server", find: in_its_directory },
+    Client { name: "valkey-server", find: in_its_directory },
+    Client { name: "libfaketime", find: in_its_directory },
 ];
 
 /// Where programs are that only these tests use: nothing on the machine changes for them.
@@ -38,22 +45,41 @@ fn private(path: &str) -> Option<PathBuf> {
     directory().ok().map(|directory| directory.join(path)).filter(|path| path.is_file())
 }
 
-/// Where set-up finds it, or has put it.
-pub fn find(name: &str) -> Option<PathBuf> {
-    CLIENTS.iter().find(|client| client.name == name).and_then(|client| (client.find)(client.name))
+fn in_its_directory(name: &str) -> Option<PathBuf> {
+    private(&format!("{name}/{name}"))
 }
 
-/// Runs the tests whose names contain the filter.
+/// Where set-up finds it, or has put it.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let mut all = CLIENTS.iter().map(|(client, _)| client).chain(STORES);
+    all.find(|client| client.name == name).and_then(|client| (client.find)(client.name))
+}
+
+/// Runs the tests with clients whose names contain the filter.
 pub fn run(filter: Option<&str>) -> Result<Outcome> {
     let mut cargo = command::cargo();
     cargo.args(["test", "--package", "ratelimit", "--test", "clients"]);
-    for client in CLIENTS {
+    for (client, variable) in CLIENTS {
         match (client.find)(client.name) {
-            Some(path) => drop(cargo.env(client.variable, absolute(&path)?)),
-            None => return Ok(Outcome::NotRun(format!("needs {}, which set-up could not get", client.name))),
+            Some(path) => drop(cargo.env(variable, absolute(&path)?)),
+            None => return Ok(not_run(client)),
         }
     }
     run_tests(cargo.args(filter))
+}
+
+/// Runs the tests with stores whose names contain the filter.
+pub fn stores(filter: Option<&str>) -> Result<Outcome> {
+    if let Some(missing) = STORES.iter().find(|client| (client.find)(client.name).is_none()) {
+        return Ok(not_run(missing));
+    }
+    let mut cargo = command::cargo();
+    cargo.args(["test", "--no-fail-fast", "--package", "ratelimit-redis*", "--test", "stores"]);
+    run_tests(cargo.args(filter))
+}
+
+fn not_run(client: &Client) -> Outcome {
+    Outcome::NotRun(format!("needs {}, which set-up could not get", client.name))
 }
 
 /// Tests run in another directory.

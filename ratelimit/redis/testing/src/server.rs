@@ -1,0 +1,214 @@
+//! One server: a process, a directory, an address.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use redis::{Commands as _, Connection, FromRedisValue, InfoDict};
+use tempfile::TempDir;
+
+use crate::{Certificates, Engine, Setup, engine, process::Process, until};
+
+/// A server that tests start, and that ends with its handle.
+#[derive(Debug)]
+pub struct Server {
+    setup: Setup,
+    certificates: Option<Certificates>,
+    directory: TempDir,
+    process: Option<Process>,
+}
+
+impl Server {
+    /// One without a password, which saves nothing.
+    #[must_use]
+    pub fn start(engine: Engine) -> Self {
+        Setup::new(engine).start()
+    }
+
+    pub(crate) fn from_setup(setup: Setup) -> Self {
+        let certificates = setup.has_tls.then(|| Certificates::new(setup.address.ip()));
+        let directory = tempfile::Builder::new().prefix("store").tempdir().unwrap();
+        let mut server = Self { setup, certificates, directory, process: None };
+        server.write_configuration();
+        if server.setup.has_clock {
+            server.set_clock(Duration::ZERO, true);
+        }
+        server.start_again();
+        server
+    }
+
+    fn write_configuration(&self) {
+        let (ip, port) = (self.setup.address.ip(), self.setup.address.port());
+        let mut lines = vec![
+            format!("bind {ip}"),
+            format!("dir {}", self.directory.path().display()),
+            format!("logfile {}", self.path("log").display()),
+            format!("unixsocket {}", self.socket().display()),
+        ];
+        match &self.certificates {
+            None => lines.push(format!("port {port}")),
+            Some(certificates) => {
+                lines.extend(["port 0".to_owned(), format!("tls-port {port}")]);
+                for (key, name) in [("ca-cert", "ca.pem"), ("cert", "server.pem"), ("key", "server.key")] {
+                    lines.push(format!("tls-{key}-file {}", certificates.file(name).display()));
+                }
+            }
+        }
+        if !self.setup.is_sentinel {
+            // Masters and sentinels know a replica by the address that it says, not by the one that it comes from.
+            lines.extend([format!("replica-announce-ip {ip}"), format!("replica-announce-port {port}")]);
+            lines
+                .extend(["save \"\"", "repl-diskless-sync-delay 0", "shutdown-timeout 0"].map(str::to_owned));
+        }
+        lines.extend(self.setup.lines.iter().cloned());
+        fs::write(self.path("configuration"), lines.join("\n") + "\n").unwrap();
+    }
+
+    /// Starts it once more, with what it has kept, and waits until it answers.
+    pub fn start_again(&mut self) {
+        let mut command = Command::new(self.setup.engine.program());
+        command.arg(self.path("configuration"));
+        if self.setup.is_sentinel {
+            command.arg("--sentinel");
+        }
+        if self.setup.has_clock {
+            command.env("LD_PRELOAD", engine::found("libfaketime"));
+            command.env("FAKETIME_TIMESTAMP_FILE", self.path("clock"));
+            command.envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
+        }
+        let process = self.process.insert(Process::start(&command));
+        let (socket, log) = (self.directory.path().join("socket"), self.directory.path().join("log"));
+        let client = client_at(&socket, self.setup.password.as_deref());
+        until("a server's start", || {
+            assert!(process.is_running(), "{}", fs::read_to_string(&log).unwrap_or_default());
+            let connection = client.get_connection();
+            connection.and_then(|mut connection| redis::cmd("PING").exec(&mut connection)).is_ok()
+        });
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        self.setup.engine
+    }
+
+    /// Where it listens; nobody else has this address, also while it does not run.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.setup.address
+    }
+
+    /// Its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.path("socket")
+    }
+
+    /// Its address as a URL, `redis://` or `rediss://`, without credentials.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.setup.has_tls { "rediss" } else { "redis" };
+        format!("{scheme}://{}", self.setup.address)
+    }
+
+    /// The certificates of a server with TLS.
+    #[must_use]
+    pub fn certificates(&self) -> &Certificates {
+        self.certificates.as_ref().unwrap()
+    }
+
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.setup.password.as_deref()
+    }
+
+    /// A file in its directory, which ends with it: for the passwords of a test, say.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A connection as its administrator, by the Unix socket.
+    #[must_use]
+    pub fn connection(&self) -> Connection {
+        client_at(&self.socket(), self.setup.password.as_deref()).get_connection().unwrap()
+    }
+
+    /// What it answers to a command of its administrator.
+    pub fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
+        let answer = redis::cmd(command[0]).arg(&command[1..]).query(&mut self.connection());
+        answer.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
+    /// The same where only success matters.
+    pub fn command(&self, command: &[&str]) {
+        self.ask::<redis::Value>(command);
+    }
+
+    /// A value of `INFO`.
+    #[must_use]
+    pub fn info(&self, name: &str) -> String {
+        let values: InfoDict = self.ask(&["INFO", "all"]);
+        values.get(name).unwrap_or_else(|| panic!("INFO has no {name}"))
+    }
+
+    /// How many keys it has.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        redis::cmd("DBSIZE").query(&mut self.connection()).unwrap()
+    }
+
+    /// Whether it has this key.
+    #[must_use]
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.connection().exists(key).unwrap()
+    }
+
+    /// Its clock is ahead of the machine's by so much from now on, or behind. Only with [`Setup::clock`].
+    pub fn set_clock(&self, by: Duration, ahead: bool) {
+        let sign = if ahead { '+' } else { '-' };
+        let (new, file) = (self.path("clock.new"), self.path("clock"));
+        fs::write(&new, format!("{sign}{}.{:06}", by.as_secs(), by.subsec_micros())).unwrap();
+        fs::rename(new, file).unwrap();
+    }
+
+    /// Waits until it follows a master, and has all that the master had.
+    pub fn wait_for_sync(&self) {
+        until("a replica's first synchronization", || {
+            self.info("role") == "slave" && self.info("master_link_status") == "up"
+        });
+    }
+
+    /// As `kill -STOP`: connections stay, and what is sent is kept by the kernel.
+    pub fn pause(&self) {
+        self.running().pause();
+    }
+
+    /// As `kill -CONT`.
+    pub fn resume(&self) {
+        self.running().resume();
+    }
+
+    /// As `kill -9`.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// The number of its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.running().id()
+    }
+
+    fn running(&self) -> &Process {
+        self.process.as_ref().unwrap()
+    }
+}
+
+fn client_at(socket: &Path, password: Option<&str>) -> redis::Client {
+    let password = password.map(|password| format!("?pass={password}")).unwrap_or_default();
+    redis::Client::open(format!("unix://{}{password}", socket.display())).unwrap()
+}
