@@ -120,7 +120,7 @@ fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
     let (descriptors, places) = descriptors.map(|field| reader.read(&field, &[])).unwrap_or_default();
     let Descriptors { replaced, labels, .. } = reader;
     let places = Places { domain: at, descriptors: places, replaced, labels };
-    (!name.is_empty()).then_some((Domain { name, descriptors }, places))
+    (!name.is_empty()).then_some((Domain::new(name, descriptors), places))
 }
 
 fn check_length(text: &str, at: &At, report: &mut Report) {

@@ -3,7 +3,7 @@
 mod rules;
 mod unit;
 
-use std::{any::Any, fmt, path::PathBuf, sync::Arc};
+use std::{any::Any, fmt, num::NonZeroU32, path::PathBuf, sync::Arc};
 
 pub use rules::{
     DescriptorRule, Domain, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit, RequestLimitError,
@@ -26,6 +26,10 @@ pub struct ServicePolicy {
     pub near_limit_ratio: NearLimitRatio,
     /// Where counts are kept.
     pub store: StoreSettings,
+    /// What is done while a store does not answer that several processes share.
+    pub on_store_error: OnStoreError,
+    /// How many processes share it: each has such a share of the limits then, with [`OnStoreError::Local`].
+    pub local_share: NonZeroU32,
     /// What the program itself wants to find beside the rules in force, see
     /// [`InForce::extension`](crate::application::InForce::extension).
     pub extension: Option<Arc<dyn Any + Send + Sync>>,
@@ -42,6 +46,18 @@ pub struct StoreSettings {
     pub max_keys: u64,
     /// Where they are saved on a clean stop.
     pub state_file: Option<PathBuf>,
+}
+
+/// What is done while a store does not answer. The one in memory always does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreError {
+    /// Requests go on.
+    #[default]
+    Allow,
+    /// They do not.
+    Deny,
+    /// They are judged by what this process knows.
+    Local,
 }
 
 impl NearLimitRatio {
@@ -87,6 +103,8 @@ impl ServicePolicy {
             quota_mode: false,
             near_limit_ratio: NearLimitRatio::default(),
             store: StoreSettings::default(),
+            on_store_error: OnStoreError::default(),
+            local_share: NonZeroU32::MIN,
             extension: None,
         }
     }

@@ -30,6 +30,7 @@ mod denied;
 mod judge;
 
 use std::{
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -43,7 +44,7 @@ use tower_service::Service as TowerService;
 pub use self::{
     client_address::ClientAddress,
     denied::{DeniedBody, NoBody, ProblemDetails, TextBody},
-    judge::{ByDescriptors, ByKey, Judge, KeyExtractor, OnRequestError, Verdict},
+    judge::{ByDescriptors, ByKey, Judge, Judging, KeyExtractor, OnRequestError, Verdict},
 };
 use crate::{AnswerHeaders, application::Service, clock::Clock, limiter::Limiter, store::Store};
 
@@ -138,71 +139,134 @@ impl<I: Clone, J, D: Clone> Clone for RateLimit<I, J, D> {
 
 impl<I, J, D, B, R> TowerService<Request<B>> for RateLimit<I, J, D>
 where
-    I: TowerService<Request<B>, Response = Response<R>>,
+    I: TowerService<Request<B>, Response = Response<R>> + Clone,
     J: Judge<B>,
-    D: DeniedBody<R>,
+    D: DeniedBody<R> + Clone,
     R: Default,
 {
     type Response = Response<R>;
     type Error = I::Error;
-    type Future = Answering<I::Future, R>;
+    type Future = Answering<I, B, R, D>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let headers = match self.layer.judge.judge(&request, self.layer.headers) {
-            Verdict::Unlimited => None,
-            Verdict::Allowed(headers) => Some(headers),
-            Verdict::Denied { headers, violated } => {
-                let denied_body = &self.layer.denied_body;
-                let response = Some(denied::answer(request.headers(), headers, &violated, denied_body));
-                return Answering { from: From::Layer { response } };
+        match self.layer.judge.begin(&request, self.layer.headers) {
+            Judging::Now(verdict) => {
+                let from = go_on(&mut self.inner, request, verdict, &self.layer.denied_body);
+                Answering { from }
             }
-        };
-        Answering { from: From::Inside { answering: self.inner.call(request), headers } }
+            Judging::Later(verdict) => {
+                // The one that is ready goes with the request, and a copy stays.
+                let copy = self.inner.clone();
+                let inner = std::mem::replace(&mut self.inner, copy);
+                let denied_body = self.layer.denied_body.clone();
+                let waiting = Some(Waiting { verdict, request, inner, denied_body });
+                Answering { from: From::Store { waiting } }
+            }
+        }
     }
+}
+
+/// What a verdict makes of a request.
+fn go_on<I, B, R, D>(
+    inner: &mut I,
+    request: Request<B>,
+    verdict: Verdict,
+    denied_body: &D,
+) -> From<I, B, R, D>
+where
+    I: TowerService<Request<B>, Response = Response<R>>,
+    D: DeniedBody<R>,
+    R: Default,
+{
+    let headers = match verdict {
+        Verdict::Unlimited => None,
+        Verdict::Allowed(headers) => Some(headers),
+        Verdict::Denied { headers, violated } => {
+            let response = Some(denied::answer(request.headers(), headers, &violated, denied_body));
+            return From::Layer { response };
+        }
+    };
+    From::Inside { answering: inner.call(request), headers }
 }
 
 pin_project! {
     /// An answer to come.
-    #[derive(Debug)]
-    pub struct Answering<F, R> {
+    pub struct Answering<I, B, R, D>
+    where
+        I: TowerService<Request<B>>,
+    {
         #[pin]
-        from: From<F, R>,
+        from: From<I, B, R, D>,
     }
 }
 
 pin_project! {
-    #[derive(Debug)]
     #[project = Projected]
-    enum From<F, R> {
+    enum From<I, B, R, D>
+    where
+        I: TowerService<Request<B>>,
+    {
         // The service inside; these headers come on top.
-        Inside { #[pin] answering: F, headers: Option<HeaderMap> },
+        Inside { #[pin] answering: I::Future, headers: Option<HeaderMap> },
         // The layer; it is taken once.
         Layer { response: Option<Response<R>> },
+        // A store is asked first; it is taken once.
+        Store { waiting: Option<Waiting<I, B, D>> },
     }
 }
 
-impl<F, R, E> Future for Answering<F, R>
-where
-    F: Future<Output = Result<Response<R>, E>>,
-{
-    type Output = F::Output;
+/// A request whose verdict is to come.
+struct Waiting<I, B, D> {
+    verdict: Pin<Box<dyn Future<Output = Verdict> + Send>>,
+    request: Request<B>,
+    inner: I,
+    denied_body: D,
+}
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().from.project() {
-            Projected::Inside { answering, headers } => {
-                let mut response = ready!(answering.poll(context))?;
-                if let Some(headers) = headers.take() {
-                    add(response.headers_mut(), headers);
+impl<I, B, R, D> fmt::Debug for Answering<I, B, R, D>
+where
+    I: TowerService<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answering").finish_non_exhaustive()
+    }
+}
+
+impl<I, B, R, D> Future for Answering<I, B, R, D>
+where
+    I: TowerService<Request<B>, Response = Response<R>>,
+    D: DeniedBody<R>,
+    R: Default,
+{
+    type Output = Result<Response<R>, I::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let next = match self.as_mut().project().from.project() {
+                Projected::Inside { answering, headers } => {
+                    let mut response = ready!(answering.poll(context))?;
+                    if let Some(headers) = headers.take() {
+                        add(response.headers_mut(), headers);
+                    }
+                    return Poll::Ready(Ok(response));
                 }
-                Poll::Ready(Ok(response))
-            }
-            Projected::Layer { response } => {
-                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
-            }
+                Projected::Layer { response } => {
+                    return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
+                }
+                Projected::Store { waiting } => {
+                    let Some(asking) = waiting.as_mut() else { return Poll::Pending };
+                    let verdict = ready!(asking.verdict.as_mut().poll(context));
+                    let Some(Waiting { request, mut inner, denied_body, .. }) = waiting.take() else {
+                        return Poll::Pending;
+                    };
+                    go_on(&mut inner, request, verdict, &denied_body)
+                }
+            };
+            self.as_mut().project().from.set(next);
         }
     }
 }

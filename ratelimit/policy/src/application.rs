@@ -5,7 +5,7 @@ mod listen;
 pub mod target;
 mod template;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{num::NonZeroU32, path::PathBuf, sync::Arc};
 
 use crate::Range;
 
@@ -13,9 +13,9 @@ pub use listen::{Listen, ListenAddress, Listener, Tls};
 pub use ratelimit_limiter::{
     AnswerHeaders,
     application::{
-        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, NoTimeUnit, Quantity, RateOptions,
-        RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError, ServicePolicy, SoftLimit,
-        StoreSettings, TimeUnit, composite_key, metric_label,
+        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, NoTimeUnit, OnStoreError, Quantity,
+        RateOptions, RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError, ServicePolicy,
+        SoftLimit, StoreSettings, TimeUnit, composite_key, metric_label,
     },
 };
 pub use template::{Auth, DescriptorTemplate, Fact, Facts, Template, TemplateError, UNKNOWN_CLIENT};
@@ -72,18 +72,6 @@ pub struct Answering {
     pub auth: Option<Auth>,
 }
 
-/// What is answered while the store fails. The store in memory can't.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStoreError {
-    /// Requests go on.
-    #[default]
-    Allow,
-    /// They do not.
-    Deny,
-    /// They are judged by what this process knows.
-    Local,
-}
-
 impl Application {
     /// How many proxies there can be in front: more addresses in a header than anybody has proxies.
     pub const TRUSTED_HOPS: Range = Range::new(0, 100);
@@ -117,6 +105,8 @@ impl Application {
             quota_mode: self.quota_mode,
             near_limit_ratio: self.near_limit_ratio,
             store: self.store.clone(),
+            on_store_error: self.on_store_error,
+            local_share: NonZeroU32::MIN,
             extension: Some(Arc::new(answering)),
         }
     }

@@ -29,7 +29,7 @@ pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitServic
 /// Answers whether a request may go on. A question that can't be judged is denied: an error would let it pass.
 pub async fn should_rate_limit(state: &State, body: Metered) -> Response {
     match message::read(body).await {
-        Ok(request) => decide(state, request).unwrap_or_else(Status::into_http),
+        Ok(request) => decide(state, request).await.unwrap_or_else(Status::into_http),
         // Whoever measures the body counts it.
         Err(Unjudged::NoRoom) => unjudged(state),
         Err(why) => {
@@ -46,11 +46,12 @@ pub fn unjudged(state: &State) -> Response {
     message::answer(&RateLimitResponse { overall_code: code.into(), ..RateLimitResponse::default() })
 }
 
-fn decide(state: &State, request: RateLimitRequest) -> Result<Response, Status> {
+async fn decide(state: &State, request: RateLimitRequest) -> Result<Response, Status> {
     let request = convert::request(request).map_err(Status::invalid_argument)?;
     let in_force = state.in_force();
     // As Envoy's service answers what it can't make sense of.
-    let response = in_force.decide(&request).map_err(|error| Status::unknown(error.to_string()))?;
+    let response =
+        in_force.decide_async(&request).await.map_err(|error| Status::unknown(error.to_string()))?;
     Ok(message::answer(&convert::response(&request, &response, answering(&in_force).headers)))
 }
 

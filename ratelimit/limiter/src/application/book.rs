@@ -22,7 +22,10 @@ use super::{
     response::RuleIdentity,
     values::{self, ValueCounters},
 };
-use crate::{policy::RequestRate, warnings};
+use crate::{
+    policy::{OnStoreError, RequestRate},
+    warnings,
+};
 
 type Table<V> = HashMap<Box<str>, V, FixedState>;
 
@@ -40,6 +43,8 @@ pub(super) struct DomainRules {
     pub(super) counters: Arc<DomainCounters>,
     /// Those of limits that requests bring along.
     pub(super) overrides: Arc<RuleCounters>,
+    /// What is done while a store does not answer, if not what is done everywhere.
+    pub(super) on_store_error: Option<OnStoreError>,
 }
 
 /// What a descriptor's next entry may be. Numbers are of nodes.
@@ -69,6 +74,10 @@ pub(super) struct Rule {
     pub(super) replaces: Vec<String>,
     /// `None` if it is unlimited.
     pub(super) bucket: Option<Bucket>,
+    /// What its buckets go by in a store that several processes share.
+    pub(super) account: Box<str>,
+    /// This process's share of the limit, for the time in which such a store does not answer.
+    pub(super) local: Option<Bucket>,
     /// The limit as written, for people.
     pub(super) rate: Option<RequestRate>,
     pub(super) shadow: bool,

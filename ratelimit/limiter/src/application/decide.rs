@@ -40,9 +40,7 @@ pub(super) struct Bench<'s> {
 /// Decides about a request that has been checked.
 pub(super) fn decide(bench: &Bench<'_>, request: &Request, manner: Manner) -> Response {
     let Some(domain) = bench.generation.book.domains.get(&*request.domain) else {
-        bench.registry.unknown.allowed.fetch_add(1, Relaxed);
-        let statuses = request.descriptors.iter().take(MOST_DESCRIPTORS).map(|_| Status::NONE).collect();
-        return Response { code: Code::Ok, statuses, deciding: None, whole: None };
+        return of_unknown_domain(bench, request);
     };
     if request.is_too_much() {
         return too_much(bench, domain, request);
@@ -50,24 +48,43 @@ pub(super) fn decide(bench: &Bench<'_>, request: &Request, manner: Manner) -> Re
     let rules = find_rules(domain, request);
     let asks = bench.asks(request, &rules, manner);
     let judged = bench.court().judge(&asks, || bench.now());
-    let Judged { ref outcomes, is_over, .. } = judged;
+    answer(bench, domain, request, &rules, &judged)
+}
+
+/// The answer to a request that was judged, which is counted.
+#[inline]
+pub(super) fn answer(
+    bench: &Bench<'_>,
+    domain: &DomainRules,
+    request: &Request,
+    rules: &Rules<'_>,
+    judged: &Judged<'_, '_>,
+) -> Response {
+    let Judged { asks, ref outcomes, is_over, .. } = *judged;
     let is_denied = is_over && !bench.generation.shadow_mode;
     let counter = if is_denied { &domain.counters.denied } else { &domain.counters.allowed };
     counter.fetch_add(1, Relaxed);
     if is_over && !is_denied {
         domain.counters.shadowed.fetch_add(1, Relaxed);
     }
-    bench.count(domain, request, &asks, outcomes);
-    count_unlimited(request, &rules);
-    let statuses = statuses(&rules, &asks, outcomes);
+    bench.count(domain, request, asks, outcomes);
+    count_unlimited(request, rules);
+    let statuses = statuses(rules, asks, outcomes);
     if is_denied {
-        return denied(&judged, statuses);
+        return denied(judged, statuses);
     }
-    Response { code: Code::Ok, deciding: least_left(&asks, outcomes), statuses, whole: None }
+    Response { code: Code::Ok, deciding: least_left(asks, outcomes), statuses, whole: None }
+}
+
+/// The answer to a request of a domain without rules, which is counted.
+pub(super) fn of_unknown_domain(bench: &Bench<'_>, request: &Request) -> Response {
+    bench.registry.unknown.allowed.fetch_add(1, Relaxed);
+    let statuses = request.descriptors.iter().take(MOST_DESCRIPTORS).map(|_| Status::NONE).collect();
+    Response { code: Code::Ok, statuses, deciding: None, whole: None }
 }
 
 /// The answer to a request that is more than is judged: it is denied, and nothing is charged.
-fn too_much(bench: &Bench<'_>, domain: &DomainRules, request: &Request) -> Response {
+pub(super) fn too_much(bench: &Bench<'_>, domain: &DomainRules, request: &Request) -> Response {
     bench.registry.too_much.fetch_add(1, Relaxed);
     let passes = bench.generation.shadow_mode;
     let counter = if passes { &domain.counters.shadowed } else { &domain.counters.denied };
@@ -81,9 +98,9 @@ fn too_much(bench: &Bench<'_>, domain: &DomainRules, request: &Request) -> Respo
 }
 
 /// For each descriptor its rule; `None` if it has none, or brings a limit of its own.
-type Rules<'g> = SmallVec<[Option<&'g Rule>; MOST_INLINE]>;
+pub(super) type Rules<'g> = SmallVec<[Option<&'g Rule>; MOST_INLINE]>;
 
-fn find_rules<'g>(domain: &'g DomainRules, request: &Request) -> Rules<'g> {
+pub(super) fn find_rules<'g>(domain: &'g DomainRules, request: &Request) -> Rules<'g> {
     let find = |descriptor: &Descriptor| match descriptor.limit {
         Some(_) => None,
         None => domain.find(&descriptor.entries),
@@ -91,12 +108,15 @@ fn find_rules<'g>(domain: &'g DomainRules, request: &Request) -> Rules<'g> {
     request.descriptors.iter().map(find).collect()
 }
 
+/// The limits to ask.
+pub(super) type Asks<'g> = SmallVec<[Ask<'g>; MOST_INLINE]>;
+
 impl<'s> Bench<'s> {
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         self.generation.zero.since(self.clock.now())
     }
 
-    fn court(&self) -> Court<'s> {
+    pub(super) fn court(&self) -> Court<'s> {
         Court {
             store: self.store,
             limits: &self.generation.limits,
@@ -107,12 +127,7 @@ impl<'s> Bench<'s> {
     }
 
     /// The limits to ask, in the order of descriptors. One that another descriptor's rule replaces is not asked.
-    fn asks<'g>(
-        &self,
-        request: &Request,
-        rules: &Rules<'g>,
-        manner: Manner,
-    ) -> SmallVec<[Ask<'g>; MOST_INLINE]> {
+    pub(super) fn asks<'g>(&self, request: &Request, rules: &Rules<'g>, manner: Manner) -> Asks<'g> {
         let is_open = |rule: &&Rule| rule.bucket.is_none() && self.is_quota(Some(rule));
         let has_open_quota = rules.iter().flatten().any(is_open);
         let replaces = |name: &String| rules.iter().flatten().any(|rule| rule.replaces.contains(name));
@@ -191,7 +206,7 @@ fn charged(hits: u64) -> u32 {
 }
 
 /// Counts the descriptors whose rule has no limit.
-fn count_unlimited(request: &Request, rules: &Rules<'_>) {
+pub(super) fn count_unlimited(request: &Request, rules: &Rules<'_>) {
     for (descriptor, rule) in request.descriptors.iter().zip(rules) {
         if let Some(rule) = rule.filter(|rule| rule.bucket.is_none()) {
             rule.counters.add_unlimited(charged(descriptor.hits(request.hits_addend)).into());
@@ -199,7 +214,7 @@ fn count_unlimited(request: &Request, rules: &Rules<'_>) {
     }
 }
 
-fn statuses(rules: &Rules<'_>, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Statuses {
+pub(super) fn statuses(rules: &Rules<'_>, asks: &[Ask<'_>], outcomes: &[Outcome]) -> Statuses {
     let unasked = |rule: &Option<&Rule>| match rule {
         Some(rule) if rule.bucket.is_none() => {
             Status { remaining: UNLIMITED, rule: Some(Arc::clone(&rule.identity)), ..Status::NONE }

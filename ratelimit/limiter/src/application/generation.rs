@@ -6,7 +6,7 @@
 use std::{
     any::Any,
     fmt,
-    num::NonZeroU64,
+    num::{NonZeroU32, NonZeroU64},
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     policy::{
-        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, Quantity, RequestLimit, RequestRate,
-        ServicePolicy, TimeUnit, metric_label,
+        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, OnStoreError, Quantity, RequestLimit,
+        RequestRate, ServicePolicy, TimeUnit, metric_label,
     },
     store::{Account, Enrolment, Limits, MemoryStore, Store as _, Zero},
 };
@@ -40,6 +40,9 @@ pub(super) struct Generation {
     windows: Vec<(Nanos, Account)>,
     near: NearLimitRatio,
     pub(super) quota_mode: bool,
+    /// What is done while a store does not answer that several processes share, and how many share it.
+    pub(super) on_store_error: OnStoreError,
+    local_share: NonZeroU32,
     /// Whether there are buckets whose states have to be clamped when their limits shrink.
     pub(super) has_buckets: bool,
     pub(super) shadow_mode: bool,
@@ -48,7 +51,7 @@ pub(super) struct Generation {
 }
 
 /// The name of all window counts; the store adds the window.
-const WINDOWS: &str = "requests";
+pub(super) const WINDOWS: &str = "requests";
 
 /// A limit to be enrolled, with the name that its buckets go by.
 struct Entry {
@@ -85,7 +88,8 @@ impl Generation {
         let windows =
             enrolled.by_ref().take(TimeUnit::ALL.len()).map(|(limit, account)| (limit.period(), account));
         let windows = windows.collect();
-        let mut compiler = Compiler { enrolled, registry, near: policy.near_limit_ratio, order: 0 };
+        let (near, local_share) = (policy.near_limit_ratio, policy.local_share);
+        let mut compiler = Compiler { enrolled, registry, near, zero, local_share, order: 0 };
         let mut book = Book::default();
         for domain in policy.rules.domains() {
             book.domains.insert(domain.name.as_str().into(), compiler.domain(domain));
@@ -96,8 +100,10 @@ impl Generation {
             limits,
             zero,
             windows,
-            near: policy.near_limit_ratio,
+            near,
             quota_mode: policy.quota_mode,
+            on_store_error: policy.on_store_error,
+            local_share,
             has_buckets: entries.iter().any(|entry| entry.name != WINDOWS),
             shadow_mode: policy.shadow_mode,
             extension: policy.extension.clone(),
@@ -106,10 +112,18 @@ impl Generation {
 
     /// A limit that a request brought along.
     pub(super) fn window(&self, requests: u32, unit: TimeUnit) -> Option<Bucket> {
-        let rate = RequestRate::window(requests, unit.length()).ok()?;
+        self.bucket(&RequestRate::window(requests, unit.length()).ok()?)
+    }
+
+    /// This process's share of it.
+    pub(super) fn local_window(&self, requests: u32, unit: TimeUnit) -> Option<Bucket> {
+        self.bucket(&RequestRate::window(requests, unit.length()).ok()?.share(self.local_share))
+    }
+
+    fn bucket(&self, rate: &RequestRate) -> Option<Bucket> {
         let limit = self.zero.align(rate.spec().build(Place::UserSpace).ok()?);
-        let (_, account) = self.windows.iter().find(|(length, _)| *length == unit.length())?;
-        Some(Bucket::new(&rate, limit, *account, self.near))
+        let (_, account) = self.windows.iter().find(|(length, _)| *length == rate.spec().rate.per)?;
+        Some(Bucket::new(rate, limit, *account, self.near))
     }
 }
 
@@ -165,6 +179,8 @@ struct Compiler<'r, E> {
     enrolled: E,
     registry: &'r Registry,
     near: NearLimitRatio,
+    zero: Zero,
+    local_share: NonZeroU32,
     order: u32,
 }
 
@@ -178,6 +194,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
             top,
             counters: self.registry.domain(&domain.name),
             overrides: self.registry.rule(overrides),
+            on_store_error: domain.on_store_error,
         }
     }
 
@@ -212,6 +229,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
         // One limit is taken for each rate, in the order of `entries_of`.
         let enrolled = rate_of(rule).and_then(|rate| Some((rate, self.enrolled.next()?)));
         let bucket = enrolled.map(|(rate, (limit, account))| Bucket::new(rate, limit, account, self.near));
+        let local = enrolled.map(|(rate, (limit, account))| self.local(rate, limit, account));
         let identity = RuleIdentity {
             domain: domain.name.clone(),
             key: metric_label(path.iter().copied()),
@@ -228,6 +246,8 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
             identity: Arc::new(identity),
             replaces: limit.replaces.clone(),
             bucket,
+            account: rate_of(rule).map_or_else(String::new, |rate| name_of(domain, path, rate)).into(),
+            local,
             rate: rate_of(rule).copied(),
             shadow: rule.shadow_mode,
             quota: rule.quota_mode,
@@ -236,6 +256,15 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
             detailed,
             values: tells_values.then(|| self.registry.values(label.clone())),
             counters: self.registry.rule(label),
+        }
+    }
+
+    /// This process's share of a limit. If there is no such limit, since it would take longer than a year to fill, all of it.
+    fn local(&self, rate: &RequestRate, limit: Limit, account: Account) -> Bucket {
+        let share = rate.share(self.local_share);
+        match share.spec().build(Place::UserSpace) {
+            Ok(own) => Bucket::new(&share, self.zero.align(own), account, self.near),
+            Err(_) => Bucket::new(rate, limit, account, self.near),
         }
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct Outcome {
     pub(super) charged: bool,
 }
 
+pub(super) type Parts<'a> = SmallVec<[Part<'a>; MOST_INLINE]>;
+
 pub(super) type Outcomes = SmallVec<[Outcome; MOST_INLINE]>;
 
 /// What limits are asked with.
@@ -73,7 +75,7 @@ pub(super) struct Judged<'a, 'g> {
     /// Whether a limit that decides is over, or all that are in quota mode, whatever becomes of it.
     pub(super) is_over: bool,
     pub(super) now: Now,
-    parts: SmallVec<[Part<'a>; MOST_INLINE]>,
+    parts: Parts<'a>,
     decided: Decided<'a>,
 }
 
@@ -144,12 +146,33 @@ impl<'g> Court<'g> {
     /// Judges a request; `present` reads the clock, for giving back.
     pub(super) fn judge<'a>(&self, asks: &'a [Ask<'g>], present: impl Fn() -> Now) -> Judged<'a, 'g> {
         let Self { store, limits, crossings, now, passes_all } = *self;
-        let parts: SmallVec<[Part<'a>; MOST_INLINE]> = asks.iter().map(Ask::part).collect();
-        let terms = Terms { now, passes_all, has_open_quota: are_quotas_open(asks) };
+        let parts = parts(asks);
+        let terms = terms(asks, now, passes_all);
         let decided = Transaction { store, limits, crossings: Some(crossings), terms }.judge(&parts, present);
+        Judged::new(asks, &terms, parts, decided)
+    }
+}
+
+/// What each limit has to do with the request.
+#[inline(always)]
+pub(super) fn parts<'a>(asks: &'a [Ask<'_>]) -> Parts<'a> {
+    asks.iter().map(Ask::part).collect()
+}
+
+/// What else decides about it.
+#[inline(always)]
+pub(super) fn terms(asks: &[Ask<'_>], now: Now, passes_all: bool) -> Terms {
+    Terms { now, passes_all, has_open_quota: are_quotas_open(asks) }
+}
+
+impl<'a, 'g> Judged<'a, 'g> {
+    /// From what came of each limit's part.
+    #[inline(always)]
+    pub(super) fn new(asks: &'a [Ask<'g>], terms: &Terms, parts: Parts<'a>, decided: Decided<'a>) -> Self {
+        let now = terms.now;
         let outcome = |((ask, part), outcome)| of_outcome(ask, part, outcome, now);
         let outcomes = asks.iter().zip(&parts).zip(&decided.outcomes).map(outcome).collect();
-        let is_over = is_over(&terms, &parts, &decided.outcomes);
+        let is_over = is_over(terms, &parts, &decided.outcomes);
         Judged { asks, outcomes, is_over, now, parts, decided }
     }
 }

@@ -16,7 +16,7 @@
 //! let limit = RequestLimit { name: None, replaces: Vec::new(), quantity: once_a_week };
 //! let rule = DescriptorRule { limit: Some(limit), ..DescriptorRule::new("user", None) };
 //! let mut rules = RuleSet::default();
-//! rules.add(Domain { name: "edge".to_owned(), descriptors: vec![rule] }, false)?;
+//! rules.add(Domain::new("edge", vec![rule]), false)?;
 //! let service = Service::new(&ServicePolicy::of_rules(rules))?;
 //!
 //! let descriptors = vec![Descriptor::of([("user", "frank")])];
@@ -44,27 +44,31 @@ mod cached;
 mod counters;
 mod decide;
 mod generation;
+mod inspect;
 mod judge;
 mod pattern;
 mod request;
 mod response;
 mod saved;
 mod service;
+mod shared;
 mod status;
 mod values;
 mod wait;
 
 pub use self::{
     counters::{DomainCounts, Label, RuleCounts},
+    inspect::InspectError,
     request::{Descriptor, LimitOverride, MOST_DESCRIPTORS, MOST_ENTRIES, MOST_HITS, Request, RequestError},
     response::{Code, CurrentLimit, Response, RuleIdentity, Status, Statuses, UNLIMITED},
     saved::{ReadError, SaveError, StateError, check as check_state},
     service::{InForce, Service, ServiceError},
+    shared::{DEFAULT_EXHAUSTED_KEYS, LATENCY_BOUNDS, SharedStoreStats},
     status::{DomainStatus, RequestAction, RequestRuleStatus, ServiceStatus, StoreStatus},
     values::MOST_VALUE_LABELS,
 };
 pub use crate::policy::{
-    DescriptorRule, Domain, NearLimitRatio, NoTimeUnit, Quantity, RateOptions, RequestLimit,
+    DescriptorRule, Domain, NearLimitRatio, NoTimeUnit, OnStoreError, Quantity, RateOptions, RequestLimit,
     RequestLimitError, RequestRate, RuleSet, RuleSetError, ServicePolicy, SoftLimit, StoreSettings, TimeUnit,
 };
 // For those who read rules from files.

@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    ops::Deref,
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -19,12 +20,13 @@ use super::{
     request::{Request, RequestError},
     response::Response,
     saved::{self, SaveError},
+    shared::{DEFAULT_EXHAUSTED_KEYS, SharedStore, SharedStoreStats},
     status::{self, DomainStatus, Part, ServiceStatus, StoreStatus},
 };
 use crate::{
     clock::{Clock, MonotonicClock},
     policy::{ServicePolicy, StoreSettings},
-    store::{MemoryStore, Store as _, Zero, memory::NoMemory},
+    store::{MemoryStore, Store as _, Zero, memory::NoMemory, remote::RemoteStore},
     text::Shown,
     transaction::Crossings,
     warnings,
@@ -58,6 +60,8 @@ pub enum ServiceError {
 /// Decides about requests.
 pub struct Service {
     store: MemoryStore,
+    /// What is asked instead; `store` is for the time in which it does not answer.
+    shared: Option<SharedStore>,
     settings: StoreSettings,
     clock: Arc<dyn Clock + Send + Sync>,
     generation: ArcSwap<Generation>,
@@ -73,7 +77,28 @@ pub struct Service {
 #[derive(Debug)]
 pub struct InForce<'s> {
     service: &'s Service,
-    generation: Guard<Arc<Generation>>,
+    generation: Held,
+}
+
+/// A generation in use.
+#[derive(Debug)]
+enum Held {
+    /// For as long as a decision takes in memory.
+    Briefly(Guard<Arc<Generation>>),
+    /// For as long as a store may take to answer.
+    Long(Arc<Generation>),
+}
+
+impl Deref for Held {
+    type Target = Generation;
+
+    #[inline]
+    fn deref(&self) -> &Generation {
+        match self {
+            Self::Briefly(generation) => generation,
+            Self::Long(generation) => generation,
+        }
+    }
 }
 
 impl Service {
@@ -108,6 +133,7 @@ impl Service {
         store.realign(&generation.limits, kept, zero, zero.since(clock.now()));
         Ok(Self {
             store,
+            shared: None,
             clock,
             generation: ArcSwap::from_pointee(generation),
             crossings: Crossings::new(settings.max_keys),
@@ -118,13 +144,53 @@ impl Service {
         })
     }
 
-    /// Decides about a request, and counts it.
+    /// A service whose counts are in a store that several processes share. [`Self::decide_async`] asks it.
+    ///
+    /// # Errors
+    /// As of [`Self::with_clock`].
+    pub fn with_remote_store(
+        policy: &ServicePolicy,
+        clock: Arc<dyn Clock + Send + Sync>,
+        store: impl RemoteStore,
+    ) -> Result<Self, ServiceError> {
+        let shared = Some(SharedStore::new(store, DEFAULT_EXHAUSTED_KEYS));
+        Ok(Self { shared, ..Self::with_clock(policy, clock)? })
+    }
+
+    /// The same, but so many keys are remembered for a second that were exhausted. With none of them every request asks the
+    /// store.
+    #[must_use]
+    pub fn remembering(mut self, exhausted_keys: usize) -> Self {
+        if let Some(shared) = &mut self.shared {
+            shared.remember(exhausted_keys);
+        }
+        self
+    }
+
+    /// Decides about a request, and counts it. With a store that several processes share it waits for that, and blocks the
+    /// thread: whoever is asynchronous uses [`Self::decide_async`].
     ///
     /// # Errors
     /// It makes no sense, which is for whoever asks to mend: no client can bring it about by a value. Nothing was
     /// counted then.
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
         self.in_force().decide(request)
+    }
+
+    /// The same, without blocking. With counts in memory it is decided at once.
+    ///
+    /// # Errors
+    /// As of [`Self::decide`].
+    pub async fn decide_async(&self, request: &Request) -> Result<Response, RequestError> {
+        self.in_force().decide_async(request).await
+    }
+
+    /// [`Self::report`], without blocking.
+    ///
+    /// # Errors
+    /// As of [`Self::decide`].
+    pub async fn report_async(&self, request: &Request) -> Result<Response, RequestError> {
+        self.in_force().report_async(request).await
     }
 
     /// Charges what was not known before it was taken, to all limits of a request: those with `overrun` whole, others as far as
@@ -139,7 +205,11 @@ impl Service {
     /// What is in force now.
     #[must_use]
     pub fn in_force(&self) -> InForce<'_> {
-        InForce { service: self, generation: self.generation.load() }
+        let generation = match self.shared {
+            None => Held::Briefly(self.generation.load()),
+            Some(_) => Held::Long(self.generation.load_full()),
+        };
+        InForce { service: self, generation }
     }
 
     /// Puts other rules in force, in one step: each request meets the old ones or the new ones. What is counted for domain,
@@ -161,7 +231,8 @@ impl Service {
             realign();
         }
         let old = self.generation.swap(Arc::clone(&generation));
-        if generation.has_buckets || step.is_some() {
+        // A store that several processes share clamps states when it reads them, and has a clock of its own.
+        if self.shared.is_none() && (generation.has_buckets || step.is_some()) {
             // What the old rules still charge is mended too, if they come to an end soon.
             let in_use = || Arc::strong_count(&old) > 1;
             (0..MOST_WAITS).take_while(|_| in_use()).for_each(|_| std::thread::yield_now());
@@ -241,6 +312,25 @@ impl Service {
         self.registry.too_much.load(Relaxed)
     }
 
+    /// Whether counts are in a store that several processes share.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// What came of the questions to the store that several processes share; `None` if counts are in memory.
+    #[must_use]
+    pub fn shared_store(&self) -> Option<SharedStoreStats> {
+        self.shared.as_ref().map(SharedStore::stats)
+    }
+
+    /// Sends that store what it is still to be charged. It is to be called now and then, and at the end.
+    pub fn flush(&self) {
+        if let Some(shared) = &self.shared {
+            shared.flush();
+        }
+    }
+
     /// How many buckets are in use now. It looks at all of them.
     #[must_use]
     pub fn keys_in_use(&self) -> u64 {
@@ -313,23 +403,54 @@ impl InForce<'_> {
         self.judge(request, Manner::Report)
     }
 
+    /// [`Self::decide`], without blocking.
+    ///
+    /// # Errors
+    /// As of [`Service::decide`].
+    pub async fn decide_async(&self, request: &Request) -> Result<Response, RequestError> {
+        self.judge_async(request, Manner::Ask).await
+    }
+
+    /// [`Self::report`], without blocking.
+    ///
+    /// # Errors
+    /// As of [`Service::report`].
+    pub async fn report_async(&self, request: &Request) -> Result<Response, RequestError> {
+        self.judge_async(request, Manner::Report).await
+    }
+
     fn judge(&self, request: &Request, manner: Manner) -> Result<Response, RequestError> {
+        self.check(request)?;
+        Ok(match self.bench() {
+            (bench, None) => decide::decide(&bench, request, manner),
+            (bench, Some(shared)) => shared.decide_blocking(&bench, request, manner),
+        })
+    }
+
+    async fn judge_async(&self, request: &Request, manner: Manner) -> Result<Response, RequestError> {
+        let (bench, Some(shared)) = self.bench() else { return self.judge(request, manner) };
+        self.check(request)?;
+        // In a box, so that those whose counts are in memory do not carry all that waiting takes.
+        Ok(Box::pin(shared.decide(&bench, request, manner)).await)
+    }
+
+    fn check(&self, request: &Request) -> Result<(), RequestError> {
+        request.check().inspect_err(|_| {
+            self.service.errors.fetch_add(1, Relaxed);
+        })
+    }
+
+    /// What a decision takes, and the store to be asked if it is not the one in memory.
+    pub(super) fn bench(&self) -> (decide::Bench<'_>, Option<&SharedStore>) {
         let service = self.service;
-        if let Err(error) = request.check() {
-            service.errors.fetch_add(1, Relaxed);
-            return Err(error);
-        }
-        Ok(decide::decide(
-            &decide::Bench {
-                generation: &self.generation,
-                store: &service.store,
-                crossings: &service.crossings,
-                registry: &service.registry,
-                clock: &*service.clock,
-            },
-            request,
-            manner,
-        ))
+        let bench = decide::Bench {
+            generation: &self.generation,
+            store: &service.store,
+            crossings: &service.crossings,
+            registry: &service.registry,
+            clock: &*service.clock,
+        };
+        (bench, service.shared.as_ref())
     }
 }
 

@@ -11,7 +11,7 @@ use ratelimit_common::{
 };
 use serde_json::Value;
 
-use super::TimeUnit;
+use super::{OnStoreError, TimeUnit};
 
 /// The rules of all files. No domain is there twice, and no descriptor twice at one place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +26,9 @@ pub struct Domain {
     pub name: String,
     /// What stands at its top, in file order.
     pub descriptors: Vec<DescriptorRule>,
+    /// What is done with its requests while a store does not answer that several processes share; `None` if what is done with
+    /// all.
+    pub on_store_error: Option<OnStoreError>,
 }
 
 /// A descriptor that requests may have, with a limit or with others below it.
@@ -165,6 +168,18 @@ impl RequestRate {
         if self.denies_all { 0 } else { self.spec.burst.unwrap_or(self.spec.rate.amount).get() }
     }
 
+    /// One of so many shares of it, rounded up: a limit like it, for the same buckets.
+    pub(crate) fn share(&self, of: NonZeroU32) -> Self {
+        let part = |of_all: NonZeroU64| {
+            NonZeroU64::new(of_all.get().div_ceil(of.get().into())).unwrap_or(NonZeroU64::MIN)
+        };
+        let rate = Rate { amount: part(self.spec.rate.amount), ..self.spec.rate };
+        let spec = LimitSpec { rate, burst: self.spec.burst.map(part), ..self.spec };
+        let capacity = spec.burst.unwrap_or(rate.amount);
+        let soft = self.soft.map(|soft| SoftLimit { limit: part(soft.limit), ..soft });
+        Self { spec, denies_all: self.denies_all, soft: soft.filter(|soft| soft.limit < capacity) }
+    }
+
     /// The unit of its time, if that is one.
     #[must_use]
     pub fn unit(&self) -> Option<TimeUnit> {
@@ -234,6 +249,7 @@ impl RuleSet {
             return Err(RuleSetError::DuplicateDescriptor { index, key });
         }
         present.descriptors.extend(domain.descriptors);
+        present.on_store_error = present.on_store_error.or(domain.on_store_error);
         Ok(())
     }
 
@@ -245,6 +261,12 @@ impl RuleSet {
 }
 
 impl Domain {
+    /// A domain with these descriptors.
+    #[must_use]
+    pub fn new(name: impl Into<String>, descriptors: Vec<DescriptorRule>) -> Self {
+        Self { name: name.into(), descriptors, on_store_error: None }
+    }
+
     /// How many limits there are.
     #[must_use]
     pub fn limits(&self) -> usize {

@@ -24,7 +24,8 @@ pub struct Log {
 
 impl Log {
     /// A log of these times, oldest first.
-    pub(super) fn of(times: &[Nanos], owed: u64) -> Self {
+    #[must_use]
+    pub fn of(times: &[Nanos], owed: u64) -> Self {
         let pieces = times.chunks(PIECE).map(|piece| Arc::new(piece.iter().copied().collect()));
         Self { pieces: Arc::new(pieces.collect()), owed }
     }

@@ -7,6 +7,7 @@
 mod limits;
 mod log;
 pub mod memory;
+pub mod remote;
 mod state;
 mod tags;
 mod zero;

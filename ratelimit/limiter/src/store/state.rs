@@ -108,6 +108,18 @@ impl State {
         }
     }
 
+    /// The state that another process has written, under the limit as it is here; `None` if it is not one of such a limit.
+    pub(crate) fn under(self, limit: &Limit, now: Now) -> Option<Self> {
+        let is_wide = matches!(limit.kind(), Kind::Log | Kind::WideSlidingCounter);
+        match self {
+            Self::Word(word) if !is_wide => Some(Self::Word(algorithm::clamp(limit, word, now))),
+            Self::Wide(record) if is_wide || limit.kind() == Kind::SlidingCounter => {
+                record.is_of(limit).then_some(Self::Wide(record))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the other is the same state. Logs are if nobody has changed either since one was copied from the other.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,13 +1,13 @@
 //! Who decides for the layer.
 
-use std::{borrow::Cow, hash::Hash, sync::Arc};
+use std::{borrow::Cow, fmt, hash::Hash, pin::Pin, sync::Arc};
 
 use http::{HeaderMap, Request};
 
 use crate::{
     AnswerHeaders,
     answers::{self, Figures, LimitHeaders},
-    application::{self, CurrentLimit, Service},
+    application::{self, CurrentLimit, RequestError, Service},
     clock::Clock,
     limiter::{Decision, Limiter, Nanos, Rule},
     store::Store,
@@ -29,10 +29,32 @@ pub enum Verdict {
     },
 }
 
+/// A verdict, or one to come.
+pub enum Judging {
+    /// It is there: whoever decides in memory does so at once.
+    Now(Verdict),
+    /// A store is asked.
+    Later(Pin<Box<dyn Future<Output = Verdict> + Send>>),
+}
+
+impl fmt::Debug for Judging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now(verdict) => f.debug_tuple("Now").field(verdict).finish(),
+            Self::Later(_) => f.debug_tuple("Later").finish_non_exhaustive(),
+        }
+    }
+}
+
 /// Decides about requests with bodies of type `B`.
 pub trait Judge<B> {
-    /// Decides about one, and charges it.
+    /// Decides about one, and charges it. With a store that several processes share it blocks the thread.
     fn judge(&self, request: &Request<B>, headers: AnswerHeaders) -> Verdict;
+
+    /// The same, without blocking: what the layer asks.
+    fn begin(&self, request: &Request<B>, headers: AnswerHeaders) -> Judging {
+        Judging::Now(self.judge(request, headers))
+    }
 }
 
 /// Makes keys of requests; any function or closure from a request to an optional key does.
@@ -140,14 +162,33 @@ where
 {
     fn judge(&self, request: &Request<B>, headers: AnswerHeaders) -> Verdict {
         let Some(question) = (self.describe)(request) else { return Verdict::Unlimited };
-        match self.service.decide(&question) {
-            Ok(response) => {
-                let violated = answers::violated(&response);
-                verdict(response.allowed(), answers::headers(&response, headers), &violated)
-            }
-            Err(_) if self.on_request_error == OnRequestError::Allow => Verdict::Unlimited,
-            Err(_) => Verdict::Denied { headers: HeaderMap::new(), violated: Vec::new() },
+        of_response(&self.service.decide(&question), headers, self.on_request_error)
+    }
+
+    fn begin(&self, request: &Request<B>, headers: AnswerHeaders) -> Judging {
+        if !self.service.is_shared() {
+            return Judging::Now(self.judge(request, headers));
         }
+        let Some(question) = (self.describe)(request) else { return Judging::Now(Verdict::Unlimited) };
+        let (service, on_request_error) = (Arc::clone(&self.service), self.on_request_error);
+        Judging::Later(Box::pin(async move {
+            of_response(&service.decide_async(&question).await, headers, on_request_error)
+        }))
+    }
+}
+
+fn of_response(
+    response: &Result<application::Response, RequestError>,
+    headers: AnswerHeaders,
+    on_request_error: OnRequestError,
+) -> Verdict {
+    match response {
+        Ok(response) => {
+            let violated = answers::violated(response);
+            verdict(response.allowed(), answers::headers(response, headers), &violated)
+        }
+        Err(_) if on_request_error == OnRequestError::Allow => Verdict::Unlimited,
+        Err(_) => Verdict::Denied { headers: HeaderMap::new(), violated: Vec::new() },
     }
 }
 

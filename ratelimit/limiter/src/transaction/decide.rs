@@ -286,7 +286,7 @@ impl<'l> Decided<'l> {
     }
 
     /// Before anything is decided.
-    pub(super) fn none(terms: &Terms) -> Self {
+    pub(crate) fn none(terms: &Terms) -> Self {
         Self {
             outcomes: SmallVec::new(),
             admitted: false,
@@ -333,6 +333,13 @@ impl<'l> Decided<'l> {
 }
 
 impl Outcome<'_> {
+    /// Without anything that a bucket says.
+    pub(crate) fn unknown(over: bool) -> Self {
+        let mut outcome = Self::closed();
+        outcome.over = over;
+        outcome
+    }
+
     /// Of a limit that lets nothing through.
     #[inline(always)]
     pub(super) const fn closed() -> Self {

@@ -20,10 +20,10 @@ mod soft;
 use ratelimit_common::{limit::Limit, time::Now};
 use smallvec::SmallVec;
 
+pub use self::part::{Act, Over, Part, Say};
 use self::{commit::Stored, simple::is_simple};
 pub(crate) use self::{
-    decide::{Decided, Outcome, is_over},
-    part::{Act, Over, Part, Say},
+    decide::{Decided, Outcome, decide, is_over},
     soft::{Crossings, Standing, time_left},
 };
 use crate::store::{Answer, Limits, State, Store};
@@ -107,7 +107,7 @@ impl<S: Store> Transaction<'_, S> {
 impl Snapshot {
     /// Which buckets there are.
     #[inline]
-    fn of(parts: &[Part<'_>]) -> Self {
+    pub(crate) fn of(parts: &[Part<'_>]) -> Self {
         let mut snapshot = Self { buckets: SmallVec::new(), of_part: SmallVec::new() };
         for (index, part) in parts.iter().enumerate() {
             let is_same = |held: &Held| parts[held.reader].is_about_same(part);
@@ -127,6 +127,11 @@ impl Snapshot {
 }
 
 impl Held {
+    /// Which of the parts reads the state.
+    pub(crate) const fn reader(&self) -> usize {
+        self.reader
+    }
+
     const fn new(state: State, reader: usize) -> Self {
         Self { state, above_since: None, reader }
     }

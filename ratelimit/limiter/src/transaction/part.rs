@@ -12,21 +12,28 @@ use crate::{
 
 /// One limit's part in a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'l> {
-    pub(crate) account: Account,
-    pub(crate) hash: KeyHash,
-    pub(crate) limit: &'l Limit,
+pub struct Part<'l> {
+    /// Whose rule's buckets in this process's memory.
+    pub account: Account,
+    /// The key there.
+    pub hash: KeyHash,
+    /// The limit.
+    pub limit: &'l Limit,
     /// What it takes, or gives back.
-    pub(crate) cost: u32,
-    pub(crate) act: Act,
-    pub(crate) say: Say,
-    pub(crate) over: Over,
-    pub(crate) soft: Option<SoftLimit>,
+    pub cost: u32,
+    /// What it does to its bucket.
+    pub act: Act,
+    /// What it means if it is over.
+    pub say: Say,
+    /// When it is over.
+    pub over: Over,
+    /// The soft limit below it.
+    pub soft: Option<SoftLimit>,
 }
 
 /// What a part does to its bucket, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub enum Act {
     /// Only asks.
     Ask,
     /// Takes, whatever others say.
@@ -43,7 +50,7 @@ pub(crate) enum Act {
 
 /// What a limit that is over means for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Say {
+pub enum Say {
     /// It is denied.
     Decides,
     /// It is denied if all quotas are over.
@@ -54,7 +61,7 @@ pub(crate) enum Say {
 
 /// When a limit is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub enum Over {
     /// If it does not allow the cost.
     Denied,
     /// If it has counted more than this.
@@ -79,8 +86,21 @@ impl<'l> Part<'l> {
         if self.gives_back() { 0 } else { self.cost }
     }
 
-    pub(crate) const fn gives_back(&self) -> bool {
+    /// Whether it gives back.
+    #[must_use]
+    pub const fn gives_back(&self) -> bool {
         matches!(self.act, Act::Refund | Act::RefundIfAdmitted)
+    }
+
+    /// Whether no state of its bucket would let it through.
+    pub(crate) fn denies_always(&self) -> bool {
+        let takes = matches!(self.act, Act::Ask | Act::Charge | Act::ChargeIfAdmitted);
+        takes
+            && match self.over {
+                Over::Denied => !self.limit.can_hold(self.cost),
+                Over::Counted(most) => u64::from(self.cost) > most,
+                Over::Excessive | Over::Closed => true,
+            }
     }
 
     /// When it is stored, and charged: first what is in any case, last what only observes, and what is given back.
@@ -101,7 +121,7 @@ impl<'l> Part<'l> {
     }
 
     /// The bucket as one number.
-    pub(super) const fn key(&self) -> u64 {
+    pub(crate) const fn key(&self) -> u64 {
         self.account.identity(self.hash)
     }
 

@@ -59,7 +59,7 @@ impl Crossings {
     }
 
     /// Use has fallen below the soft limit.
-    pub(super) fn forget(&self, key: u64) {
+    pub(crate) fn forget(&self, key: u64) {
         self.shard(key).crossings.remove(&key);
     }
 

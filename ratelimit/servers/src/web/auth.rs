@@ -20,7 +20,11 @@ use crate::{
 };
 
 /// 200 with the headers of the decision, or the configured status with a problem. Whatever body comes is left unread.
-pub fn answer(state: &State, PeerAddress(peer): PeerAddress, head: &Parts) -> Result<Response, Problem> {
+pub async fn answer(
+    state: &State,
+    PeerAddress(peer): PeerAddress,
+    head: &Parts,
+) -> Result<Response, Problem> {
     let in_force = state.in_force();
     let settings = answering(&in_force);
     let auth = settings.auth.as_ref().ok_or_else(|| {
@@ -34,7 +38,7 @@ pub fn answer(state: &State, PeerAddress(peer): PeerAddress, head: &Parts) -> Re
         // It has nothing that a limit is about.
         return Ok((no_store(), ()).into_response());
     }
-    let response = in_force.decide(&request).map_err(Problem::bad)?;
+    let response = in_force.decide_async(&request).await.map_err(Problem::bad)?;
     let headers = answers::of_http(&response, settings.headers);
     if response.allowed() {
         return Ok((headers, ()).into_response());

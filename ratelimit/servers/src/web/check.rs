@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::response::Response;
+use futures_util::future::join_all;
 use http::StatusCode;
 use serde::{Deserialize, Serialize, Serializer, de::IgnoredAny, ser::SerializeStruct};
 use smallvec::SmallVec;
@@ -67,19 +68,20 @@ struct Limit {
     unit: String,
 }
 
+/// What is asked.
+enum Asked {
+    One(Question),
+    Many(Vec<Object<Question>>),
+}
+
 /// About one request 200 or 429; about many always 200, with an answer each, in order.
-pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
-    let question: Question = match serde_json::from_str(text) {
-        Ok(Object(question)) => question,
-        // One is tried first, since it is the usual, and many begin with a key that one has not.
-        Err(_) if is_many(text) => return many(state, text),
-        Err(error) => match text::bounded(text) {
-            Some(text) => return answer(state, &text),
-            None => return Err(Problem::bad(error).counted(state)),
-        },
+pub async fn answer(state: &State, text: &str) -> Result<Response, Problem> {
+    let question = match read(text).map_err(|error| Problem::bad(error).counted(state))? {
+        Asked::One(question) => question,
+        Asked::Many(requests) => return many(state, requests).await,
     };
     let in_force = state.in_force();
-    let response = question.judge(&in_force).map_err(Problem::bad)?;
+    let response = question.judge(&in_force).await.map_err(Problem::bad)?;
     let (members, headers) = (Members(&response), answers::of_http(&response, answering(&in_force).headers));
     Ok(if response.allowed() {
         with(StatusCode::OK, headers, JSON, answers::json(&members))
@@ -89,11 +91,24 @@ pub fn answer(state: &State, text: &str) -> Result<Response, Problem> {
 }
 
 impl Question {
-    fn judge(self, in_force: &InForce<'_>) -> Result<application::Response, RequestError> {
+    async fn judge(self, in_force: &InForce<'_>) -> Result<application::Response, RequestError> {
         let reports = self.report;
         let request = self.into();
-        if reports { in_force.report(&request) } else { in_force.decide(&request) }
+        if reports { in_force.report_async(&request).await } else { in_force.decide_async(&request).await }
     }
+}
+
+fn read(text: &str) -> serde_json::Result<Asked> {
+    let error = match serde_json::from_str(text) {
+        Ok(Object(question)) => return Ok(Asked::One(question)),
+        // One is tried first, since it is the usual, and many begin with a key that one has not.
+        Err(_) if is_many(text) => match serde_json::from_str(text) {
+            Ok(Object(Many { requests })) => return Ok(Asked::Many(requests)),
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    text::bounded(text).map_or(Err(error), |text| read(&text))
 }
 
 fn is_many(text: &str) -> bool {
@@ -105,14 +120,7 @@ fn is_many(text: &str) -> bool {
     serde_json::from_str::<Object<Requests>>(text).is_ok()
 }
 
-fn many(state: &State, text: &str) -> Result<Response, Problem> {
-    let requests = match serde_json::from_str(text) {
-        Ok(Object(Many { requests })) => requests,
-        Err(error) => match text::bounded(text) {
-            Some(text) => return many(state, &text),
-            None => return Err(Problem::bad(error).counted(state)),
-        },
-    };
+async fn many(state: &State, requests: Vec<Object<Question>>) -> Result<Response, Problem> {
     if requests.len() > limits::REQUESTS {
         let count = requests.len();
         return Err(Problem::bad(format_args!(
@@ -122,8 +130,9 @@ fn many(state: &State, text: &str) -> Result<Response, Problem> {
         .counted(state));
     }
     let in_force = state.in_force();
+    // Together, so that a store that is asked over a network gets them in one call, in their order.
     let judge = |Object(question): Object<Question>| question.judge(&in_force);
-    let responses: Vec<_> = requests.into_iter().map(judge).collect();
+    let responses = join_all(requests.into_iter().map(judge)).await;
     let answers = responses.iter().map(|response| match response {
         Ok(response) => One::Members(Members(response)),
         Err(error) => One::Error { error: Shown(error).to_string() },

@@ -79,15 +79,15 @@ pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>)
     let answered = match route {
         None => Err(not_found()),
         Some(route @ (Route::Json | Route::Check)) => {
-            let answer = if matches!(route, Route::Json) { json::answer } else { check::answer };
             match unjudged::read(body, limits::BODY).await {
-                Ok(body) => answer(state, &text::of(&body)),
+                Ok(body) if matches!(route, Route::Json) => json::answer(state, &text::of(&body)).await,
+                Ok(body) => check::answer(state, &text::of(&body)).await,
                 // Whoever measures the body counts it.
                 Err(Unjudged::NoRoom) => return no_answer(state, route, Unjudged::NoRoom),
                 Err(why) => return denied_unjudged(state, route, why),
             }
         }
-        Some(Route::Auth) => auth::answer(state, peer, &head),
+        Some(Route::Auth) => auth::answer(state, peer, &head).await,
         Some(Route::Health) => Ok(health(state)),
         Some(Route::OpenApi) => Ok(with(StatusCode::OK, HeaderMap::new(), JSON, OPENAPI.into())),
     };
