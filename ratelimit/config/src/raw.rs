@@ -3,6 +3,7 @@
 //! Here wrong shapes, unknown keys and missing ones are found; what the values say is for `validate`.
 
 mod application;
+mod asking;
 mod ban;
 mod key;
 mod matches;
@@ -17,6 +18,7 @@ use super::{
 use crate::policy::{Rules, SetError};
 
 pub use application::{RawApplication, RawAuth, RawListener, RawStore, RawTls};
+pub use asking::{RawAsking, RawPath};
 pub use ban::RawBan;
 pub use key::{RawKey, RawLengths};
 pub use matches::{RawFlags, RawMatch, RawPrefixes};

@@ -1,6 +1,7 @@
 //! From the configuration's texts to the policy: every value is judged here, once, and every mistake is reported.
 
 mod application;
+mod asking;
 mod ban;
 mod key;
 mod matches;

@@ -1,17 +1,15 @@
 //! What a configuration may say, but probably does not mean to.
 
+mod asking;
+
 use ratelimit_common::limit::{Algorithm, LimitSpec, Refill};
 
 use super::{
-    error::{Report, quoted},
-    fields::Text,
+    error::Report,
     limit::LimitOption,
-    raw::{RawApplication, RawAuth, RawConfig, RawNetwork, RawPrefix, RawRule},
+    raw::{RawApplication, RawConfig, RawNetwork, RawPrefix, RawRule},
 };
-use crate::policy::{
-    Application, IcmpType, IpVersion, Key, Network, Policy, Prefix, Rule, Unit,
-    application::{Auth, DescriptorRule, DescriptorTemplate, Domain, Fact, Template},
-};
+use crate::policy::{Application, IcmpType, IpVersion, Key, Network, Policy, Prefix, Rule, Unit};
 
 /// New sources in a second that an ordinary host on the internet meets, scans and all; a table that does not even
 /// withstand these forgets clients in ordinary use.
@@ -34,77 +32,9 @@ fn find_in_application(raw: &RawApplication, application: &Application, report: 
     if application.rules.limits() == 0 {
         report.warning(&raw.at, "no rules: every request will pass");
     }
-    let domain = raw.auth.as_ref().and_then(|auth| auth.domain.as_ref());
-    let is_known = |domain: &Text| application.rules.domains().iter().any(|known| known.name == domain.text);
-    if let Some(domain) = domain.filter(|domain| !is_known(domain)) {
-        report.warning(&domain.at, "no file of rules is about this domain: every request will pass");
-    }
     if let Some((raw, auth)) = raw.auth.as_ref().zip(application.auth.as_ref()) {
-        find_in_auth(raw, auth, application, report);
+        asking::find(&raw.asks, &auth.asks, &application.rules, application.trusted_hops == 0, report);
     }
-}
-
-fn find_in_auth(raw: &RawAuth, auth: &Auth, application: &Application, report: &mut Report) {
-    let domain = application.rules.domains().iter().find(|domain| domain.name == auth.domain);
-    // In a clean report each entry of the file has become one of the policy.
-    let written = raw.descriptors.iter().flatten();
-    let made = auth.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
-    for ((key, value), (_, template)) in written.zip(made) {
-        if application.trusted_hops == 0 && template.names(&Fact::ClientAddress) {
-            report.warning(
-                &value.at,
-                "is whoever connects, since `trusted_hops` is 0; where a proxy asks, set it to 1 or more",
-            );
-        }
-        if domain.is_some_and(|domain| !has_key(&domain.descriptors, &key.text)) {
-            report.warning(&key.at, "no rule of the domain has this key: no limit applies to the descriptor");
-        }
-        for (wrong, right) in
-            domain.iter().flat_map(|domain| never_made(&domain.descriptors, &key.text, template))
-        {
-            let [wrong, right] = [&wrong, &right].map(|value| quoted(value));
-            let message = format!("never has the value {wrong} that a rule is about: write {right} there");
-            report.warning(&value.at, message);
-        }
-    }
-    find_unlimited_clients(raw, auth, domain, report);
-}
-
-/// Whoever leaves out a header has no descriptor of it, and no limit if there is no other.
-fn find_unlimited_clients(raw: &RawAuth, auth: &Auth, domain: Option<&Domain>, report: &mut Report) {
-    let has_rule = |(key, _): &(String, _)| domain.is_some_and(|domain| has_key(&domain.descriptors, key));
-    let is_of_all = |made: &DescriptorTemplate| !made.is_optional() && made.entries.iter().all(has_rule);
-    if domain.is_none() || auth.descriptors.iter().any(is_of_all) {
-        return;
-    }
-    for (written, made) in raw.descriptors.iter().zip(&auth.descriptors) {
-        let optional = made.entries.iter().position(|(_, template)| template.is_optional());
-        if let Some((_, value)) = optional.and_then(|index| written.get(index)) {
-            report.warning(
-                &value.at,
-                "a request without it is not limited, and clients choose what they send: add a descriptor that every \
-                 request has, such as `{client: \"{client_address}\"}`, and a rule for it",
-            );
-        }
-    }
-}
-
-/// Values of rules that no request has, since paths and hosts come in one form; and what they are in it.
-fn never_made(rules: &[DescriptorRule], key: &str, template: &Template) -> Vec<(String, String)> {
-    let mut found: Vec<_> = rules.iter().flat_map(|rule| never_made(&rule.children, key, template)).collect();
-    let values = rules.iter().filter(|rule| rule.key == key).filter_map(|rule| rule.value.as_ref());
-    // A pattern may be cut anywhere.
-    for value in values.filter(|value| !value.contains('*')) {
-        let right = template.one_form(value).filter(|right| right != value);
-        found.extend(right.map(|right| (value.clone(), right)));
-    }
-    found
-}
-
-/// Whether a rule has the key, or may have it: one with a `*` in it stands for many.
-fn has_key(rules: &[DescriptorRule], key: &str) -> bool {
-    let has = |rule: &DescriptorRule| rule.key == key || rule.key.contains('*');
-    rules.iter().any(|rule| has(rule) || has_key(&rule.children, key))
 }
 
 fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {

@@ -1,6 +1,8 @@
 //! What the daemon answers about requests, and where: the validated `application` section with the rules that its files
 //! hold.
 
+mod asking;
+mod facts;
 mod listen;
 pub mod target;
 mod template;
@@ -9,6 +11,8 @@ use std::{num::NonZeroU32, path::PathBuf, sync::Arc};
 
 use crate::Range;
 
+pub use asking::{Auth, ClientBits, DescriptorTemplate, RequestTemplate};
+pub use facts::{Facts, SEVERAL_VALUES, UNKNOWN_CLIENT, Value};
 pub use listen::{Listen, ListenAddress, Listener, Tls};
 pub use ratelimit_limiter::{
     AnswerHeaders,
@@ -18,7 +22,7 @@ pub use ratelimit_limiter::{
         SoftLimit, StoreSettings, TimeUnit, composite_key, metric_label,
     },
 };
-pub use template::{Auth, DescriptorTemplate, Fact, Facts, Template, TemplateError, UNKNOWN_CLIENT};
+pub use template::{Fact, Template, TemplateError};
 
 /// What is answered about requests.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use super::{Bound, Overview, ServerError, Servers, overview::Since};
 use crate::{
     application::{SaveError, Service, ServiceError},
     metrics::Requests,
-    policy::application::{Application, Auth, UNKNOWN_CLIENT},
+    policy::application::{Application, UNKNOWN_CLIENT},
 };
 
 /// The application layer can't do it.
@@ -56,7 +56,7 @@ impl Prepared {
 
 /// A limit that seems to be one client's may be that of many.
 fn say_who_is_unknown(application: &Application) {
-    let is_of_clients = application.auth.as_ref().is_some_and(Auth::names_clients);
+    let is_of_clients = application.auth.as_ref().is_some_and(|auth| auth.asks.names_clients());
     if is_of_clients && application.trusted_hops > 0 {
         info!(
             client = UNKNOWN_CLIENT,

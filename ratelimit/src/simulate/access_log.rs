@@ -9,7 +9,10 @@ use std::{
 
 use ratelimit_common::time::Nanos;
 
-use crate::policy::application::{Facts, target};
+use crate::policy::application::{
+    Facts, Value,
+    target::{self, PathForm},
+};
 
 /// Longer lines are not looked at.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -204,9 +207,26 @@ fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
     days.checked_sub(719_468)
 }
 
-impl Facts for LoggedRequest {
+impl LoggedRequest {
+    /// The path in its one form.
+    #[must_use]
+    pub fn path(&self, form: PathForm) -> Option<String> {
+        self.target.as_deref().map(|target| target::path(target.as_bytes(), form))
+    }
+}
+
+/// A logged request, as those see it who take paths to be in this form.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedFacts<'l> {
+    /// The request.
+    pub logged: &'l LoggedRequest,
+    /// How paths are compared.
+    pub path: PathForm,
+}
+
+impl Facts for LoggedFacts<'_> {
     fn client_address(&self) -> Option<IpAddr> {
-        self.client.parse().ok()
+        self.logged.client.parse().ok()
     }
 
     /// Host names in a log tell clients apart, whose addresses were known.
@@ -215,29 +235,35 @@ impl Facts for LoggedRequest {
     }
 
     fn method(&self) -> Option<Cow<'_, str>> {
-        self.method.as_deref().map(Cow::Borrowed)
+        self.logged.method.as_deref().map(Cow::Borrowed)
     }
 
-    fn path(&self) -> Option<String> {
-        self.target.as_deref().map(|target| target::path(target.as_bytes()))
+    fn path(&self) -> Option<Cow<'_, str>> {
+        Some(self.logged.path(self.path)?.into())
     }
 
     /// The combined format has none.
-    fn host(&self) -> Option<String> {
+    fn host(&self) -> Option<Cow<'_, str>> {
         None
     }
 
-    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+    fn header(&self, name: &str) -> Value<'_> {
         let value = match name {
-            "referer" => self.referer.as_deref(),
-            "user-agent" => self.user_agent.as_deref(),
+            "referer" => self.logged.referer.as_deref(),
+            "user-agent" => self.logged.user_agent.as_deref(),
             _ => None,
         };
-        value.map(Cow::Borrowed)
+        value.map(Cow::Borrowed).into_iter().collect()
     }
 
-    fn query(&self, name: &str) -> Option<Cow<'_, str>> {
-        target::parameter(self.target.as_deref()?.as_bytes(), name)
+    /// See above.
+    fn cookie(&self, _: &str) -> Value<'_> {
+        Value::Absent
+    }
+
+    fn query(&self, name: &str) -> Value<'_> {
+        let target = self.logged.target.as_deref();
+        target.map_or(Value::Absent, |target| target::parameter(target.as_bytes(), name))
     }
 }
 
@@ -250,14 +276,19 @@ mod tests {
     #[test]
     fn a_line_of_the_combined_format() {
         let request = parse(COMBINED).unwrap();
+        let facts = LoggedFacts { logged: &request, path: PathForm::default() };
+        let one = |text: &'static str| Value::One(text.into());
         assert_eq!(request.time, Nanos::from_secs(971_211_336));
-        assert_eq!(request.client_address(), "192.0.2.7".parse().ok());
-        assert_eq!((request.method(), request.path()), (Some("GET".into()), Some("/a/b.gif".to_owned())));
-        assert_eq!((request.query("x").unwrap(), request.query("z").unwrap()), ("1 y".into(), "2".into()));
-        assert_eq!(request.query("y"), None);
-        assert_eq!(request.header("referer").as_deref(), Some("http://e.org/"));
-        assert_eq!(request.header("user-agent").as_deref(), Some("Mozilla/4.08 [en] (Win98; I ;Nav)"));
-        assert_eq!((request.header("cookie"), request.host()), (None, None));
+        assert_eq!(facts.client_address(), "192.0.2.7".parse().ok());
+        assert_eq!((facts.method(), facts.path()), (Some("GET".into()), Some("/a/b.gif".into())));
+        assert_eq!((facts.query("x"), facts.query("z")), (one("1 y"), one("2")));
+        assert_eq!(facts.query("y"), Value::Absent);
+        assert_eq!(facts.header("referer"), one("http://e.org/"));
+        assert_eq!(facts.header("user-agent"), one("Mozilla/4.08 [en] (Win98; I ;Nav)"));
+        assert_eq!(
+            (facts.header("cookie"), facts.cookie("a"), facts.host()),
+            (Value::Absent, Value::Absent, None)
+        );
     }
 
     #[test]
@@ -267,7 +298,8 @@ mod tests {
         assert_eq!((request.time, request.user_agent, request.referer), (Nanos(0), None, None));
         let odd = r#"host.example - a [x] b [29/Feb/2024:23:59:60 +0530] "\x16\x03\x01 \"\\" 400 0 "-" "-""#;
         let request = parse(odd).unwrap();
-        assert_eq!(request.client_address(), None);
+        let facts = LoggedFacts { logged: &request, path: PathForm::default() };
+        assert_eq!(facts.client_address(), None);
         assert_eq!((request.method, request.target, request.user_agent), (None, None, None));
         assert_eq!(request.time, Nanos::from_secs(1_709_231_400));
     }
@@ -286,7 +318,7 @@ mod tests {
             [("http://e.org/a/b?x=1", "/a/b"), ("https://e.org?x=/", "/"), ("/a?u=http://e.org/b", "/a")]
         {
             let request = LoggedRequest { target: Some(target.to_owned()), ..LoggedRequest::default() };
-            assert_eq!(request.path().as_deref(), Some(path), "{target}");
+            assert_eq!(request.path(PathForm::default()).as_deref(), Some(path), "{target}");
         }
     }
 

@@ -8,11 +8,11 @@ use std::{
 use ratelimit_common::time::Nanos;
 use serde::Serialize;
 
-use super::access_log::LoggedRequest;
+use super::access_log::{LoggedFacts, LoggedRequest};
 use crate::{
     application::{Descriptor, Label, Request, RequestError, Response, RuleCounts, Service, ServiceError},
     clock::FakeClock,
-    policy::application::{Application, Auth, StoreSettings},
+    policy::application::{Application, Auth, RequestTemplate, StoreSettings},
 };
 
 /// Descriptors that the summary counts denials of.
@@ -23,7 +23,7 @@ const MOST_DENIED: usize = 10_000;
 pub struct RequestTrial {
     service: Service,
     clock: FakeClock,
-    auth: Auth,
+    asks: RequestTemplate,
     summary: RequestSummary,
 }
 
@@ -77,25 +77,24 @@ impl RequestTrial {
     /// # Errors
     /// The rules can't be put in force.
     pub fn new(policy: &Application) -> Result<Option<Self>, ServiceError> {
-        let Some(auth) = policy.auth.clone() else { return Ok(None) };
+        let Some(Auth { asks, .. }) = policy.auth.clone() else { return Ok(None) };
         let store = StoreSettings { state_file: None, ..policy.store.clone() };
         let clock = FakeClock::default();
         let policy = Application { store, ..policy.clone() };
         let service = Service::with_clock(&policy.service_policy(), Arc::new(clock.clone()))?;
-        Ok(Some(Self { service, clock, auth, summary: RequestSummary::default() }))
+        Ok(Some(Self { service, clock, asks, summary: RequestSummary::default() }))
     }
 
     /// Judges a request that came at `now`, which is not before that of the last one.
     pub fn judge(&mut self, line: u64, logged: &LoggedRequest, now: Nanos) -> RequestReport {
-        use crate::policy::application::Facts as _;
         self.clock.set(now);
-        let descriptors = self.auth.descriptors(logged);
+        let path = self.asks.path;
         let mut report = RequestReport {
             line,
             seconds: logged.time.0 / Nanos::SECOND.0,
             client: logged.client.clone(),
             method: logged.method.clone(),
-            path: logged.path(),
+            path: logged.path(path),
             allow: true,
             soft: false,
             rule: None,
@@ -103,15 +102,10 @@ impl RequestTrial {
             retry_after: None,
             error: None,
         };
-        if descriptors.is_empty() {
+        let Some(request) = self.asks.request(&LoggedFacts { logged, path }) else {
             self.summary.allowed += 1;
             self.summary.unlimited += 1;
             return report;
-        }
-        let request = Request {
-            domain: self.auth.domain.clone(),
-            descriptors: descriptors.into_iter().map(Descriptor::of).collect(),
-            hits_addend: 1,
         };
         match self.service.decide(&request) {
             Ok(response) => self.summary.add(&request, &response, &mut report),

@@ -6,6 +6,7 @@ mod check;
 #[path = "../support/chosen/mod.rs"]
 mod chosen;
 mod cli;
+mod descriptors;
 mod drain;
 mod grpc;
 mod headers;

@@ -111,9 +111,12 @@ pub const KEYS: &[Key] = &[
         "list of mappings",
         Required,
         "The descriptors of a request: entries in order, whose values may name what the request shows: `{client_address}`, \
-         `{method}`, `{path}` (without query), `{host}`, `{header:NAME}` and `{query:NAME}`. A descriptor that names what a \
-         request does not have is left out, with a warning where no other limits those without the header. On a Unix \
-         socket `{client_address}` needs `trusted_hops`. Braces that are meant are written twice.",
+         `{client_address/24/56}` (so many bits of IPv4 and of IPv6), `{method}`, `{path}` (without query), `{path_template}` \
+         and `{path:NAME}` (see `path.templates`), `{host}`, `{header:NAME}`, `{cookie:NAME}` and `{query:NAME}`. What stands \
+         behind a `|` takes the place of what a request does not have, or has without a value: `{header:x-plan|free}`. A \
+         descriptor that names what a request does not have is left out, with a warning where no other limits those without \
+         it. Different values under one name count as the value `(several)`. On a Unix socket `{client_address}` needs \
+         `trusted_hops`. Braces that are meant are written twice.",
         "auth: {domain: edge, descriptors: [{client: \"{client_address}\"}, {user: \"{header:x-user}\", method: \"{method}\"}]}",
     ),
     number(
@@ -144,6 +147,37 @@ pub const KEYS: &[Key] = &[
         PrefixLengths::DEFAULT_IPV6,
         "Bits of an IPv6 address. One client usually has a whole /64 to itself.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], client: {ipv6: 48}}",
+    ),
+    key(
+        "application.auth.path",
+        "mapping",
+        Said("upper and lower case differ, and `%2F` is no slash"),
+        "How paths are compared. Without it they are in one form already, however they are written: see the README.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], path: {ignore_case: true}}",
+    ),
+    key(
+        "application.auth.path.templates",
+        "text or list of texts",
+        Said("none"),
+        "What paths are instances of: `/users/{id}` is any one segment behind `/users/`, `/files/{*rest}` one or more. \
+         `{path_template}` is the template as written, `{path:id}` what its parameter is. Names come before parameters, \
+         and a slash at the end of a path is passed over. A path without a template has neither.",
+        "auth:\n  domain: edge\n  path: {templates: [\"/users/{id}\", \"/files/{*rest}\"]}\n  descriptors: \
+         [{path: \"{path_template|other}\"}]",
+    ),
+    key(
+        "application.auth.path.ignore_case",
+        "`true` or `false`",
+        Is("false"),
+        "Whether the server behind takes `/Login` for `/login`. Paths are in lower case then, in rules and templates too.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], path: {ignore_case: true}}",
+    ),
+    key(
+        "application.auth.path.escaped_slashes",
+        "`keep` or `decode`",
+        Is("keep"),
+        "What the server behind takes `%2F`, `%5C` and `\\` for: `keep` is a part of a name, `decode` a slash.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], path: {escaped_slashes: decode}}",
     ),
     key(
         "application.store",

@@ -1,5 +1,6 @@
 //! The shape of `application`.
 
+use super::asking::{self, RawAsking};
 use crate::{
     error::{At, Report},
     fields::{Field, Mapping, Text, Texts},
@@ -30,18 +31,10 @@ pub struct RawApplication {
 /// `auth`
 #[derive(Debug)]
 pub struct RawAuth {
-    /// `domain`
-    pub domain: Option<Text>,
-    /// Where `descriptors` stands.
-    pub at_descriptors: At,
-    /// Its items: keys and values in order.
-    pub descriptors: Vec<Vec<(Text, Text)>>,
+    /// What is asked.
+    pub asks: RawAsking,
     /// `deny_status`
     pub deny_status: Option<Text>,
-    /// `client.ipv4`
-    pub ipv4: Option<Text>,
-    /// `client.ipv6`
-    pub ipv6: Option<Text>,
 }
 
 /// `store`
@@ -109,38 +102,8 @@ fn texts(map: &Mapping<'_>, keys: &[&'static str], report: &mut Report) -> Vec<(
 
 fn read_auth(field: &Field<'_>, report: &mut Report) -> Option<RawAuth> {
     let auth = field.mapping(&keys::names("application.auth"), report)?;
-    let client = auth.get("client").and_then(|client| {
-        let client = client.mapping(&keys::names("application.auth.client"), report)?;
-        Some((client.text("ipv4", report), client.text("ipv6", report)))
-    });
-    let (ipv4, ipv6) = client.unwrap_or_default();
-    let descriptors = auth.get("descriptors");
-    if descriptors.is_none() {
-        let message = "missing; add `descriptors: [{client: \"{client_address}\"}]`";
-        report.error(&auth.at_of("descriptors"), message);
-    }
-    let items = descriptors.map(|list| list.items(report)).unwrap_or_default();
-    let descriptors = items.iter().filter_map(|item| read_descriptor(item, report)).collect();
-    Some(RawAuth {
-        domain: auth.required_text("domain", "edge", report),
-        at_descriptors: auth.at_of("descriptors"),
-        descriptors,
-        deny_status: auth.text("deny_status", report),
-        ipv4,
-        ipv6,
-    })
-}
-
-fn read_descriptor(item: &Field<'_>, report: &mut Report) -> Option<Vec<(Text, Text)>> {
-    let entries = item.entries();
-    if entries.is_empty() {
-        let message = "must be a mapping of keys and values, such as `{client: \"{client_address}\"}`";
-        report.error(item.at(), message);
-        return None;
-    }
-    // In `{client: {client_address}}` YAML takes the value for a mapping.
-    let entry = |(key, value): (Text, Field<'_>)| Some((key, value.text(report)?));
-    Some(entries.into_iter().filter_map(entry).collect())
+    let asks = asking::read(&auth, "application.auth", report);
+    Some(RawAuth { asks, deny_status: auth.text("deny_status", report) })
 }
 
 fn read_store(field: &Field<'_>, report: &mut Report) -> Option<RawStore> {

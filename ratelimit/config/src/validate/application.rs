@@ -7,16 +7,19 @@ use std::{
 
 use glob::{MatchOptions, Pattern, PatternError};
 
-use super::{parsed, report_collision, report_duplicate, socket_path, word};
+use super::{
+    asking::{self, BOOLEANS, SLASHES_JUDGED},
+    report_collision, report_duplicate, socket_path, word,
+};
 use crate::{
     count::parse_count,
     error::{Report, quoted},
     fields::Text,
     policy::{
-        PrefixLengths, Range,
+        Range,
         application::{
-            AnswerHeaders, Application, Auth, DescriptorTemplate, Fact, Listen, ListenAddress, Listener,
-            MAX_KEYS, NearLimitRatio, OnStoreError, RuleSources, StoreSettings, Template, Tls,
+            AnswerHeaders, Application, Auth, Listen, ListenAddress, Listener, MAX_KEYS, NearLimitRatio,
+            OnStoreError, RuleSources, StoreSettings, Template, Tls,
         },
     },
     raw::{RawApplication, RawAuth, RawListener, RawStore, RawTls},
@@ -24,13 +27,9 @@ use crate::{
     text::is_hidden,
 };
 
-const BOOLEANS: [(&str, bool); 2] = [("true", true), ("false", false)];
 const STORES: [(&str, ()); 1] = [("memory", ())];
 const ON_STORE_ERRORS: [(&str, OnStoreError); 3] =
     [("allow", OnStoreError::Allow), ("deny", OnStoreError::Deny), ("local", OnStoreError::Local)];
-
-/// Descriptors that `auth` makes at most, and entries of each.
-const MOST_TEMPLATES: usize = 32;
 
 /// Judges the section and reads the files of rules.
 pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> Option<Application> {
@@ -84,10 +83,9 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
 fn refuse_nameless_clients(raw: &RawApplication, listen: &Listen, report: &mut Report) {
     let is_unix = |listener: &&Listener| matches!(listener.address, ListenAddress::Unix(_));
     let Some(socket) = listen.http.iter().find(is_unix) else { return };
-    let is_about_client = |value: &Text| {
-        value.text.parse().is_ok_and(|template: Template| template.names(&Fact::ClientAddress))
-    };
-    for (_, value) in raw.auth.iter().flat_map(|auth| auth.descriptors.iter().flatten()) {
+    let is_about_client =
+        |value: &Text| value.text.parse().is_ok_and(|template: Template| template.names_clients());
+    for (_, value) in raw.auth.iter().flat_map(|auth| auth.asks.descriptors.iter().flatten()) {
         if is_about_client(value) {
             let message = format!(
                 "nobody has an address on a Unix socket, and `listen.http` names {}: set `trusted_hops` to the number \
@@ -173,7 +171,7 @@ fn ratio(text: &Text, report: &mut Report) -> Option<NearLimitRatio> {
     ratio
 }
 
-fn number(text: &Text, range: Range, report: &mut Report) -> Option<u64> {
+pub fn number(text: &Text, range: Range, report: &mut Report) -> Option<u64> {
     let number = match parse_count(&text.text) {
         Ok(number) => Some(number.get()),
         Err(_) if text.text == "0" => Some(0),
@@ -201,42 +199,12 @@ fn headers(raw: &RawApplication, report: &mut Report) -> AnswerHeaders {
 }
 
 fn validate_auth(raw: &RawAuth, report: &mut Report) -> Option<Auth> {
-    let (at, templates) = (&raw.at_descriptors, &raw.descriptors);
-    if templates.is_empty() && report.is_clean() {
-        report.error(at, "no descriptors; add one, such as `{client: \"{client_address}\"}`");
-    }
-    if templates.iter().map(Vec::len).chain([templates.len()]).max() > Some(MOST_TEMPLATES) {
-        report.error(at, format!("at most {MOST_TEMPLATES} descriptors, of as many entries"));
-    }
-    if let Some(domain) = raw.domain.as_ref().filter(|domain| domain.text.is_empty()) {
-        report.error(&domain.at, "empty domain; name the one whose rules are asked, such as `domain: edge`");
-    }
-    let descriptors = templates.iter().map(|entries| validate_template(entries, report)).collect();
+    let asks = asking::validate(&raw.asks, &SLASHES_JUDGED, report);
     let deny_status = raw.deny_status.as_ref().and_then(|text| number(text, Auth::DENY_STATUSES, report));
-    let bits = |text: &Option<Text>, most: u8, report: &mut Report| {
-        text.as_ref().and_then(|text| number(text, Range::new(1, most.into()), report)).map(|bits| bits as u8)
-    };
-    let (ipv4, ipv6) = (
-        bits(&raw.ipv4, PrefixLengths::MOST_IPV4, report),
-        bits(&raw.ipv6, PrefixLengths::MOST_IPV6, report),
-    );
     Some(Auth {
-        domain: raw.domain.as_ref()?.text.clone(),
-        descriptors,
+        asks: asks?,
         deny_status: deny_status.map_or(Auth::DEFAULT_DENY_STATUS, |status| status as u16),
-        ipv4: ipv4.unwrap_or(PrefixLengths::DEFAULT_IPV4),
-        ipv6: ipv6.unwrap_or(PrefixLengths::DEFAULT_IPV6),
     })
-}
-
-fn validate_template(entries: &[(Text, Text)], report: &mut Report) -> DescriptorTemplate {
-    let entry = |(key, value): &(Text, Text)| {
-        if key.text.is_empty() {
-            report.error(&key.at, "empty key; every entry needs one, such as `client: \"{client_address}\"`");
-        }
-        Some((key.text.clone(), parsed(Some(value), report)?))
-    };
-    DescriptorTemplate { entries: entries.iter().filter_map(entry).collect() }
 }
 
 fn store(raw: &RawStore, directory: &Path, report: &mut Report) -> StoreSettings {

@@ -4,7 +4,8 @@ use std::{fs, path::PathBuf};
 
 use ratelimit_config::{self as config};
 use ratelimit_policy::application::{
-    AnswerHeaders, Application, ListenAddress, Listener, NearLimitRatio, OnStoreError, StoreSettings,
+    AnswerHeaders, Application, ClientBits, ListenAddress, Listener, NearLimitRatio, OnStoreError,
+    StoreSettings,
 };
 
 use super::{File, assert_errors, check, file, policy, shown};
@@ -44,8 +45,9 @@ fn every_setting() {
     let headers = AnswerHeaders { x_ratelimit: false, retry_after: false, ietf: false, grpc: true };
     assert_eq!(section.headers, headers);
     let auth = section.auth.unwrap();
-    assert_eq!((auth.domain.as_str(), auth.deny_status, auth.ipv4, auth.ipv6), ("edge", 429, 24, 48));
-    let keys: Vec<&str> = auth.descriptors[0].entries.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!((auth.asks.domain.as_str(), auth.deny_status), ("edge", 429));
+    assert_eq!(auth.asks.client, ClientBits { ipv4: 24, ipv6: 48 });
+    let keys: Vec<&str> = auth.asks.descriptors[0].entries.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["a", "b"]);
     let StoreSettings { max_keys, state_file } = section.store;
     assert!(max_keys == 20_000 && state_file.unwrap().is_absolute());
@@ -101,6 +103,30 @@ fn mistakes_of_the_section() {
             "2:39 application.auth.descriptors[0].a: no header can have such a name: write",
         ),
         (
+            "auth: {domain: d, descriptors: [{a: \"{cookie:x=y}\"}]}",
+            "2:39 application.auth.descriptors[0].a: no cookie can have such a name: write",
+        ),
+        (
+            "auth: {domain: d, descriptors: [{a: \"{client_address/24}\"}]}",
+            "2:39 application.auth.descriptors[0].a: write the bits of IPv4 and of IPv6 addresses that count, 1 to 32",
+        ),
+        (
+            "auth: {domain: d, descriptors: [{a: \"{client_address/33/64}\"}]}",
+            "2:39 application.auth.descriptors[0].a: write the bits of IPv4 and of IPv6 addresses that count, 1 to 32",
+        ),
+        (
+            "auth: {domain: d, descriptors: [{a: \"{path_template}\"}]}",
+            "2:39 application.auth.descriptors[0].a: there are no templates of paths: add `path: {templates:",
+        ),
+        (
+            "auth: {domain: d, descriptors: [{a: \"{path:id}\"}], path: {templates: [\"/a/{b}\"]}}",
+            "2:39 application.auth.descriptors[0].a: no template under `path.templates` beside it has a parameter `id`",
+        ),
+        (
+            "auth: {domain: d, descriptors: [{a: b}], path: {escaped_slashes: refuse}}",
+            "2:68 application.auth.path.escaped_slashes: `refuse` is not known; accepted: keep, decode",
+        ),
+        (
             "auth: {domain: d, descriptors: [{a: \"{path\"}]}",
             "2:39 application.auth.descriptors[0].a: braces go in pairs",
         ),
@@ -142,6 +168,13 @@ fn mistakes_of_the_section() {
     for (line, expected) in cases {
         assert_errors(section(&[line]), &[expected]);
     }
+    assert_errors(
+        section(&["auth: {domain: d, descriptors: [{a: b}], path: {templates: [/a, b, /a/]}}"]),
+        &[
+            "2:67 application.auth.path.templates[1]: `b`: a template begins with a slash",
+            "2:70 application.auth.path.templates[2]: `/a/`: is for the same paths as /a",
+        ],
+    );
     // Any port that the system chooses is another one.
     application(&["listen: {grpc: 127.0.0.1:0, http: 127.0.0.1:0}"]);
 }
@@ -286,6 +319,9 @@ fn where_a_header_can_be_left_out_with_its_limit_a_warning_says_so() {
     assert_eq!(found(&format!("{user}, {{x: '{{method}}-{{header:a}}'}}")), [first, second]);
     // One that every request has limits those without the header, if a rule is about it.
     assert!(found(&format!("{user}, {{x: '{{client_address}}'}}")).is_empty());
+    assert!(found(&format!("{user}, {{x: '{{client_address/24/56}}'}}")).is_empty());
+    assert_eq!(found("{x: '{cookie:plan}'}"), [first]);
+    assert!(found("{x: '{cookie:plan|free}'}").is_empty());
     assert_eq!(found(&format!("{user}, {{y: '{{client_address}}'}}")), [first]);
 }
 

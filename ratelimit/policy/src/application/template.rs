@@ -1,41 +1,12 @@
-//! Descriptors made from what a request shows: templates with names in braces.
+//! Templates of values: text with names of facts in braces.
 
-use std::{borrow::Cow, net::IpAddr, str::FromStr};
+use std::str::FromStr;
 
-use super::target;
-use crate::{Prefix, Range};
-
-/// The address of all clients together that can't be told apart.
-pub const UNKNOWN_CLIENT: &str = "unknown";
-
-/// What `/v1/auth` asks about a request that a proxy shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Auth {
-    /// The domain of the rules.
-    pub domain: String,
-    /// The descriptors to make; one that names what a request does not have is left out.
-    pub descriptors: Vec<DescriptorTemplate>,
-    /// The HTTP status of a denied request.
-    pub deny_status: u16,
-    /// How many bits of a client's IPv4 address count.
-    pub ipv4: u8,
-    /// How many bits of a client's IPv6 address count.
-    pub ipv6: u8,
-}
-
-impl Auth {
-    /// What the status of a denied request may be.
-    pub const DENY_STATUSES: Range = Range::new(400, 599);
-    /// What it is unless somebody says otherwise.
-    pub const DEFAULT_DENY_STATUS: u16 = 403;
-}
-
-/// A descriptor to make, entry by entry: at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DescriptorTemplate {
-    /// Keys with the templates of their values.
-    pub entries: Vec<(String, Template)>,
-}
+use super::{
+    asking::ClientBits,
+    target::{self, PathForm},
+};
+use crate::PrefixLengths;
 
 /// Text with names of facts in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,24 +15,31 @@ pub struct Template {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Text(String),
-    Fact(Fact),
+    /// With what stands for it where a request does not have it.
+    Fact(Fact, Option<String>),
 }
 
 /// Something that a request shows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Fact {
-    /// The address of the client, as far as [`Auth::ipv4`] and [`Auth::ipv6`] say.
-    ClientAddress,
+    /// The address of the client, as far as it counts.
+    ClientAddress(Option<ClientBits>),
     /// The method.
     Method,
     /// The path, without query.
     Path,
+    /// The template that the path is an instance of.
+    PathTemplate,
+    /// A parameter of that template.
+    PathParameter(String),
     /// The host that is asked.
     Host,
     /// A header, its name in lower case.
     Header(String),
+    /// A cookie.
+    Cookie(String),
     /// A parameter of the query.
     Query(String),
 }
@@ -73,122 +51,76 @@ pub enum TemplateError {
     #[error("braces go in pairs: write {{path}}, and two of a kind for one that is meant")]
     Braces,
     /// Not the name of a fact.
-    #[error("no such fact in braces; accepted: client_address, method, path, host, header:NAME, query:NAME")]
+    #[error(
+        "no such fact in braces; accepted: client_address, method, path, path_template, path:NAME, host, header:NAME, \
+         cookie:NAME, query:NAME"
+    )]
     Unknown,
     /// Not the name of a header.
     #[error("no header can have such a name: write one such as {{header:user-agent}}")]
     HeaderName,
-}
-
-/// What is known about one request.
-pub trait Facts {
-    /// The client's address, if it can be told.
-    fn client_address(&self) -> Option<IpAddr>;
-    /// What stands for an address that can't be told; `None` if descriptors of it are left out.
-    fn unknown_client(&self) -> Option<&'static str> {
-        Some(UNKNOWN_CLIENT)
-    }
-    /// The method.
-    fn method(&self) -> Option<Cow<'_, str>>;
-    /// The path in its one form, without query.
-    fn path(&self) -> Option<String>;
-    /// The host that is asked, in its one form.
-    fn host(&self) -> Option<String>;
-    /// The value of a header whose name is in lower case.
-    fn header(&self, name: &str) -> Option<Cow<'_, str>>;
-    /// The value of a parameter of the query, decoded.
-    fn query(&self, name: &str) -> Option<Cow<'_, str>>;
-}
-
-impl Auth {
-    /// Makes the descriptors of a request: for each, keys and values in order.
-    #[must_use]
-    pub fn descriptors(&self, request: &dyn Facts) -> Vec<Vec<(String, String)>> {
-        let entry =
-            |(key, template): &(String, Template)| Some((key.clone(), self.value(template, request)?));
-        self.descriptors.iter().filter_map(|template| template.entries.iter().map(entry).collect()).collect()
-    }
-
-    /// Whether a descriptor is about the client's address.
-    #[must_use]
-    pub fn names_clients(&self) -> bool {
-        let mut entries = self.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
-        entries.any(|(_, template)| template.names(&Fact::ClientAddress))
-    }
-
-    fn value(&self, template: &Template, request: &dyn Facts) -> Option<String> {
-        let mut value = String::new();
-        for part in &template.parts {
-            match part {
-                Part::Text(text) => value += text,
-                Part::Fact(fact) => value += &self.fact(fact, request)?,
-            }
-        }
-        Some(value)
-    }
-
-    fn fact<'r>(&self, fact: &Fact, request: &'r dyn Facts) -> Option<Cow<'r, str>> {
-        match fact {
-            Fact::ClientAddress => {
-                let network = request.client_address().map(|address| self.network(address).into());
-                network.or_else(|| request.unknown_client().map(Cow::Borrowed))
-            }
-            Fact::Method => request.method(),
-            Fact::Path => request.path().map(Cow::Owned),
-            Fact::Host => request.host().map(Cow::Owned),
-            Fact::Header(name) => request.header(name),
-            Fact::Query(name) => request.query(name),
-        }
-    }
-
-    /// The address, or the network around it if not all of its bits count.
-    fn network(&self, address: IpAddr) -> String {
-        let address = address.to_canonical();
-        let bits = if address.is_ipv4() { self.ipv4 } else { self.ipv6 };
-        match Prefix::around(address, bits) {
-            Some(network) if Prefix::around(address, bits.saturating_add(1)).is_some() => network.to_string(),
-            _ => address.to_string(),
-        }
-    }
-}
-
-impl DescriptorTemplate {
-    /// Whether a client can leave out what it names, and with that the descriptor.
-    #[must_use]
-    pub fn is_optional(&self) -> bool {
-        self.entries.iter().any(|(_, template)| template.is_optional())
-    }
+    /// Not the name of a cookie.
+    #[error("no cookie can have such a name: write one such as {{cookie:session}}")]
+    CookieName,
+    /// Not two prefix lengths.
+    #[error(
+        "write the bits of IPv4 and of IPv6 addresses that count, 1 to {} and 1 to {}, such as {{client_address/24/56}}",
+        PrefixLengths::MOST_IPV4,
+        PrefixLengths::MOST_IPV6
+    )]
+    ClientBits,
 }
 
 impl Template {
-    /// Whether it has the name of a fact in it.
+    /// Whether it has the client's address in it.
     #[must_use]
-    pub fn names(&self, fact: &Fact) -> bool {
-        self.facts().any(|named| named == fact)
+    pub fn names_clients(&self) -> bool {
+        self.facts().any(|fact| matches!(fact, Fact::ClientAddress(_)))
     }
 
     /// The one form in which a value that it makes would be this one; `None` if it makes others than paths or hosts alone,
     /// which have no such form.
     #[must_use]
-    pub fn one_form(&self, value: &str) -> Option<String> {
+    pub fn one_form(&self, value: &str, form: PathForm) -> Option<String> {
         match self.parts.as_slice() {
-            [Part::Fact(Fact::Path)] => Some(target::path(value.as_bytes())),
-            [Part::Fact(Fact::Host)] => Some(target::host(value)),
+            // The default is as it is written.
+            [Part::Fact(_, Some(default))] if default == value => None,
+            [Part::Fact(Fact::Path, _)] => Some(target::path(value.as_bytes(), form)),
+            [Part::Fact(Fact::Host, _)] => Some(target::host(value)),
             _ => None,
         }
     }
 
-    /// Whether it names what a client can leave out.
+    /// Whether it names what a client can leave out, and nothing stands for it then.
     #[must_use]
     pub fn is_optional(&self) -> bool {
-        self.facts().any(|fact| matches!(fact, Fact::Header(_) | Fact::Query(_)))
+        self.parts.iter().any(|part| match part {
+            Part::Text(_) | Part::Fact(_, Some(_)) => false,
+            Part::Fact(fact, None) => fact.is_optional(),
+        })
     }
 
-    fn facts(&self) -> impl Iterator<Item = &Fact> {
+    /// The facts that it names.
+    pub fn facts(&self) -> impl Iterator<Item = &Fact> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Fact(fact) => Some(fact),
+            Part::Fact(fact, _) => Some(fact),
             Part::Text(_) => None,
         })
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+}
+
+impl Fact {
+    /// Whether a client can leave it out. It chooses the path, and with that whether a template is for it.
+    const fn is_optional(&self) -> bool {
+        match self {
+            Self::ClientAddress(_) | Self::Method | Self::Path | Self::Host => false,
+            Self::PathTemplate | Self::PathParameter(_) => true,
+            Self::Header(_) | Self::Cookie(_) | Self::Query(_) => true,
+        }
     }
 }
 
@@ -211,7 +143,10 @@ impl FromStr for Template {
             if !plain.is_empty() {
                 parts.push(Part::Text(std::mem::take(&mut plain)));
             }
-            parts.push(Part::Fact(name.parse()?));
+            parts.push(match name.split_once('|') {
+                Some((name, default)) => Part::Fact(name.parse()?, Some(default.to_owned())),
+                None => Part::Fact(name.parse()?, None),
+            });
             rest = after;
         }
         plain += rest;
@@ -232,27 +167,48 @@ impl FromStr for Fact {
     type Err = TemplateError;
 
     fn from_str(text: &str) -> Result<Self, TemplateError> {
+        if let Some(bits) = text.strip_prefix("client_address/") {
+            return Ok(Self::ClientAddress(Some(parse_bits(bits)?)));
+        }
         Ok(match text.split_once(':') {
             None => match text {
-                "client_address" => Self::ClientAddress,
+                "client_address" => Self::ClientAddress(None),
                 "method" => Self::Method,
                 "path" => Self::Path,
+                "path_template" => Self::PathTemplate,
                 "host" => Self::Host,
                 _ => return Err(TemplateError::Unknown),
             },
-            Some(("header", name)) if !name.is_empty() => {
-                if !name.bytes().all(is_of_token) {
-                    return Err(TemplateError::HeaderName);
-                }
-                Self::Header(name.to_ascii_lowercase())
+            Some((_, "")) => return Err(TemplateError::Unknown),
+            Some(("path", name)) => Self::PathParameter(name.to_owned()),
+            Some(("header", name)) if !name.bytes().all(is_of_token) => {
+                return Err(TemplateError::HeaderName);
             }
-            Some(("query", name)) if !name.is_empty() => Self::Query(name.to_owned()),
+            Some(("header", name)) => Self::Header(name.to_ascii_lowercase()),
+            Some(("cookie", name)) if !name.bytes().all(is_of_token) => {
+                return Err(TemplateError::CookieName);
+            }
+            Some(("cookie", name)) => Self::Cookie(name.to_owned()),
+            Some(("query", name)) => Self::Query(name.to_owned()),
             Some(_) => return Err(TemplateError::Unknown),
         })
     }
 }
 
-/// Whether names of headers may have it (RFC 9110, section 5.6.2).
+/// `24/56`
+fn parse_bits(text: &str) -> Result<ClientBits, TemplateError> {
+    let bits = |text: &str, most: u8| {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|bits| is_number && (1..=most).contains(bits))
+    };
+    let both = text.split_once('/').and_then(|(ipv4, ipv6)| {
+        let ipv4 = bits(ipv4, PrefixLengths::MOST_IPV4)?;
+        Some(ClientBits { ipv4, ipv6: bits(ipv6, PrefixLengths::MOST_IPV6)? })
+    });
+    both.ok_or(TemplateError::ClientBits)
+}
+
+/// Whether names of headers and cookies may have it (RFC 9110, section 5.6.2).
 const fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(

@@ -13,11 +13,7 @@ use super::{
     facts::Shown,
     no_store, problem,
 };
-use crate::{
-    answers,
-    application::{Descriptor, Request},
-    policy::application::Auth,
-};
+use crate::answers;
 
 /// 200 with the headers of the decision, or the configured status with a problem. Whatever body comes is left unread.
 pub async fn answer(
@@ -33,11 +29,8 @@ pub async fn answer(
             "this route asks what `application.auth` says, which is not configured",
         )
     })?;
-    let request = request(auth, &Shown::new(head, peer, settings.trusted_hops));
-    if request.descriptors.is_empty() {
-        // It has nothing that a limit is about.
-        return Ok((no_store(), ()).into_response());
-    }
+    let shown = Shown::new(head, peer, settings.trusted_hops, auth.asks.path);
+    let Some(request) = auth.asks.request(&shown) else { return Ok((no_store(), ()).into_response()) };
     let response = in_force.decide_async(&request).await.map_err(Problem::bad)?;
     let headers = answers::of_http(&response, settings.headers);
     if response.allowed() {
@@ -45,9 +38,4 @@ pub async fn answer(
     }
     let status = StatusCode::from_u16(auth.deny_status).unwrap_or(StatusCode::FORBIDDEN);
     Ok(problem::denied(status, &response, headers, None::<()>))
-}
-
-fn request(auth: &Auth, shown: &Shown<'_>) -> Request {
-    let descriptors = auth.descriptors(shown).into_iter().map(Descriptor::of).collect();
-    Request { domain: auth.domain.clone(), descriptors, hits_addend: 1 }
 }

@@ -3,11 +3,14 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
-use http::{HeaderMap, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 
 use crate::{
     client_address,
-    policy::application::{Facts, target},
+    policy::application::{
+        Facts, Value,
+        target::{self, PathForm},
+    },
 };
 
 /// Where proxies put the method, in the order of belief.
@@ -23,27 +26,32 @@ pub struct Shown<'r> {
     method: &'r Method,
     uri: &'r Uri,
     client: Option<IpAddr>,
+    path: PathForm,
 }
 
 impl<'r> Shown<'r> {
     /// By a request that came from `peer`.
-    pub fn new(request: &'r http::request::Parts, peer: Option<IpAddr>, trusted_hops: u8) -> Self {
+    pub fn new(
+        request: &'r http::request::Parts,
+        peer: Option<IpAddr>,
+        trusted_hops: u8,
+        path: PathForm,
+    ) -> Self {
         let client = client_address::client(&request.headers, peer, trusted_hops);
-        Self { headers: &request.headers, method: &request.method, uri: &request.uri, client }
+        Self { headers: &request.headers, method: &request.method, uri: &request.uri, client, path }
     }
 
-    fn any(&self, names: &[&str]) -> Option<&[u8]> {
+    fn any(&self, names: &[&str]) -> Option<&'r [u8]> {
         names.iter().find_map(|name| self.headers.get(*name)).map(HeaderValue::as_bytes)
     }
 
     /// The path and query that the proxy was asked for.
-    fn target(&self) -> Option<&[u8]> {
+    fn target(&self) -> Option<&'r [u8]> {
         self.any(&TARGET)
     }
 }
 
-/// What is no text counts, too: otherwise one byte would take a request out of its limits.
-impl Facts for Shown<'_> {
+impl<'r> Facts for Shown<'r> {
     fn client_address(&self) -> Option<IpAddr> {
         self.client
     }
@@ -52,22 +60,31 @@ impl Facts for Shown<'_> {
         Some(self.any(&METHOD).map_or_else(|| self.method.as_str().into(), String::from_utf8_lossy))
     }
 
-    fn path(&self) -> Option<String> {
-        self.target().map(target::path)
+    fn path(&self) -> Option<Cow<'_, str>> {
+        Some(target::path(self.target()?, self.path).into())
     }
 
-    fn host(&self) -> Option<String> {
+    fn host(&self) -> Option<Cow<'_, str>> {
         let host = self.any(&HOST).map(String::from_utf8_lossy).or_else(|| self.uri.host().map(Cow::from))?;
-        Some(target::host(&host))
+        Some(target::host(&host).into())
     }
 
-    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-        Some(String::from_utf8_lossy(self.headers.get(name)?.as_bytes()))
+    fn header(&self, name: &str) -> Value<'_> {
+        Value::of_lines(self.headers.get_all(name).iter().map(HeaderValue::as_bytes))
+    }
+
+    fn cookie(&self, name: &str) -> Value<'_> {
+        Value::of_cookie(self.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes), name)
     }
 
     /// Of the request that the proxy was asked for, else of that to this server.
-    fn query(&self, name: &str) -> Option<Cow<'_, str>> {
+    fn query(&self, name: &str) -> Value<'_> {
         let own = self.uri.path_and_query().map(|target| target.as_str().as_bytes());
-        [self.target(), own].into_iter().flatten().find_map(|target| target::parameter(target, name))
+        let of =
+            |target: Option<&'r [u8]>| target.map_or(Value::Absent, |target| target::parameter(target, name));
+        match of(self.target()) {
+            Value::Absent => of(own),
+            value => value,
+        }
     }
 }
