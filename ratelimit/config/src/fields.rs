@@ -5,7 +5,6 @@
 
 use super::{
     error::{At, FieldPath, Report, printable, quoted},
-    pending::{self, NOT_SUPPORTED_YET},
     rule_file::home_of,
     tree::{Entry, Node, Value},
     words::{hint, nearest},
@@ -268,9 +267,5 @@ impl<'t> Mapping<'t> {
 fn refuse_key(entry: &Entry, parent: &FieldPath, known: &[&str], report: &mut Report) {
     let key = entry.key.text.as_str();
     let at = At { position: entry.position, field: parent.key(key) };
-    if pending::is_pending_key(&at.field) {
-        report.error(&at, format!("{} is {NOT_SUPPORTED_YET}", quoted(key)));
-    } else {
-        report.error(&at, format!("unknown key {}{}", quoted(key), hint(key, known)));
-    }
+    report.error(&at, format!("unknown key {}{}", quoted(key), hint(key, known)));
 }

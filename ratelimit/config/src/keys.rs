@@ -4,6 +4,7 @@
 mod application;
 mod rule_file;
 mod rules;
+mod store;
 
 use std::fmt;
 
@@ -58,7 +59,7 @@ pub enum LeftOut {
 
 /// The keys, in the order of the reference: parents before their children.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    TOP.iter().chain(&NETWORK).chain(rules::KEYS).chain(application::KEYS)
+    TOP.iter().chain(&NETWORK).chain(rules::KEYS).chain(application::KEYS).chain(store::KEYS)
 }
 
 /// The keys of files of rules on requests, likewise.

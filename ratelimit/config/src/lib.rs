@@ -12,7 +12,6 @@ pub mod keys;
 mod last;
 pub mod limit;
 mod list_file;
-mod pending;
 mod places;
 mod rate;
 mod raw;

@@ -8,6 +8,7 @@ mod ban;
 mod key;
 mod matches;
 mod rule;
+mod store;
 
 use super::{
     error::{At, Report},
@@ -17,12 +18,13 @@ use super::{
 };
 use crate::policy::{Rules, SetError};
 
-pub use application::{RawApplication, RawAuth, RawListener, RawStore, RawTls};
+pub use application::{RawApplication, RawAuth, RawListener, RawTls};
 pub use asking::{RawAsking, RawPath};
 pub use ban::RawBan;
 pub use key::{RawKey, RawLengths};
 pub use matches::{RawFlags, RawMatch, RawPrefixes};
 pub use rule::RawRule;
+pub use store::{RawRedis, RawStore};
 
 /// A whole file.
 #[derive(Debug)]

@@ -17,7 +17,10 @@ use super::{
     fields::{Field, Text},
     tree::Node,
 };
-use crate::policy::application::{Domain, RuleSet, RuleSetError};
+use crate::{
+    policy::application::{Domain, RuleSet, RuleSetError},
+    validate::{ON_STORE_ERRORS, consistency, word},
+};
 
 /// Files that a set of rules may have.
 pub const MOST_FILES: usize = 1_000;
@@ -73,7 +76,7 @@ impl FileSet {
         self.labels.extend(places.labels.into_iter().map(labelled));
         if let Err(error) = self.rules.add(domain, self.merge_domains) {
             let at = match &error {
-                RuleSetError::DuplicateDomain(_) => Some(&places.domain),
+                RuleSetError::DuplicateDomain(_) | RuleSetError::OnStoreErrorDiffers => Some(&places.domain),
                 RuleSetError::DuplicateDescriptor { index, .. } => places.descriptors.get(*index),
             };
             report.error(at.unwrap_or(&At::default()), error);
@@ -120,7 +123,9 @@ fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
     let (descriptors, places) = descriptors.map(|field| reader.read(&field, &[])).unwrap_or_default();
     let Descriptors { replaced, labels, .. } = reader;
     let places = Places { domain: at, descriptors: places, replaced, labels };
-    (!name.is_empty()).then_some((Domain::new(name, descriptors), places))
+    let on_store_error = word(top.text("on_store_error", report).as_ref(), &ON_STORE_ERRORS, report);
+    consistency(top.text("consistency", report).as_ref(), report);
+    (!name.is_empty()).then_some((Domain { on_store_error, ..Domain::new(name, descriptors) }, places))
 }
 
 fn check_length(text: &str, at: &At, report: &mut Report) {

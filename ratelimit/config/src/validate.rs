@@ -7,6 +7,7 @@ mod key;
 mod matches;
 mod prefixes;
 mod rules;
+mod store;
 
 use std::{
     fmt,
@@ -15,7 +16,7 @@ use std::{
     str::FromStr,
 };
 
-pub use self::application::matching_files;
+pub use self::application::{ON_STORE_ERRORS, consistency, matching_files};
 use self::prefixes::Lists;
 use super::{
     count::{CountError, parse_count},
@@ -181,7 +182,8 @@ fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&Text>, report: &mut Repor
     text.text.parse().map_err(|error| report.error(&text.at, error)).ok()
 }
 
-fn word<T: Clone>(text: Option<&Text>, words: &[(&'static str, T)], report: &mut Report) -> Option<T> {
+/// What a word stands for, if it is one of these.
+pub fn word<T: Clone>(text: Option<&Text>, words: &[(&'static str, T)], report: &mut Report) -> Option<T> {
     let text = text?;
     parse_word(&text.text, words).map_err(|error| report.error(&text.at, error)).ok()
 }

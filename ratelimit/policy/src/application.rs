@@ -4,6 +4,7 @@
 mod asking;
 mod facts;
 mod listen;
+mod store;
 pub mod target;
 mod template;
 
@@ -22,6 +23,7 @@ pub use ratelimit_limiter::{
         SoftLimit, StoreSettings, TimeUnit, composite_key, metric_label,
     },
 };
+pub use store::{AddressError, Login, RedisAddress, RedisSettings, RedisTls, Topology};
 pub use template::{Fact, Template, TemplateError};
 
 /// What is answered about requests.
@@ -43,9 +45,11 @@ pub struct Application {
     pub headers: AnswerHeaders,
     /// What is asked about a request that a proxy shows.
     pub auth: Option<Auth>,
-    /// Where counts are kept.
+    /// Where counts are kept, if in memory.
     pub store: StoreSettings,
-    /// What is answered while the store fails.
+    /// Where they are kept instead, if several daemons share them.
+    pub redis: Option<RedisSettings>,
+    /// What is answered while that store fails.
     pub on_store_error: OnStoreError,
     /// Where questions come in.
     pub listen: Listen,
@@ -93,6 +97,7 @@ impl Application {
             headers: AnswerHeaders::default(),
             auth: None,
             store: StoreSettings::default(),
+            redis: None,
             on_store_error: OnStoreError::default(),
             listen: Listen::default(),
         }
@@ -110,7 +115,7 @@ impl Application {
             near_limit_ratio: self.near_limit_ratio,
             store: self.store.clone(),
             on_store_error: self.on_store_error,
-            local_share: NonZeroU32::MIN,
+            local_share: self.redis.as_ref().map_or(NonZeroU32::MIN, |redis| redis.local_share),
             extension: Some(Arc::new(answering)),
         }
     }

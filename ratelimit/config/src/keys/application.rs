@@ -7,7 +7,7 @@ use super::{
 };
 use crate::policy::{
     PrefixLengths,
-    application::{Application, Auth, MAX_KEYS, StoreSettings},
+    application::{Application, Auth},
 };
 
 /// In the order of the reference.
@@ -178,46 +178,6 @@ pub const KEYS: &[Key] = &[
         Is("keep"),
         "What the server behind takes `%2F`, `%5C` and `\\` for: `keep` is a part of a name, `decode` a slash.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], path: {escaped_slashes: decode}}",
-    ),
-    key(
-        "application.store",
-        "`memory`, or a mapping",
-        Is("memory"),
-        "Where counts are kept: in the daemon's memory.",
-        "store: {memory: {max_keys: 200k}}",
-    ),
-    key(
-        "application.store.memory",
-        "mapping",
-        Said("a million keys, and nothing is saved"),
-        "The store in memory.",
-        "store: {memory: {max_keys: 5M}}",
-    ),
-    number(
-        "application.store.memory.max_keys",
-        MAX_KEYS,
-        IsNumber(StoreSettings::DEFAULT_MAX_KEYS),
-        "How many keys there must be room for, counted once for each limit. When there are far more, those with the most left \
-         are forgotten. Memory is used as keys come, up to 48 bytes a key. A `sliding_window_log` takes more: about 200 bytes a \
-         key, and 8 bytes x `requests_per_unit` for the times of its requests. All logs together have room for 32 x `max_keys` \
-         of those, and for 1,280,000 in any case. A `sliding_window_counter` for limits that are too large for 8 bytes takes \
-         about 200 bytes a key as well.",
-        "store: {memory: {max_keys: 5M}}",
-    ),
-    key(
-        "application.store.memory.state_file",
-        "path, relative to the file's directory",
-        Said("nothing is saved"),
-        "Where counts are saved on a clean stop, to be read at the next start, so that long quotas go on.",
-        "store: {memory: {state_file: /var/lib/ratelimit/state}}",
-    ),
-    key(
-        "application.on_store_error",
-        "`allow`, `deny` or `local`",
-        Is("allow"),
-        "What is answered while the store can't be reached: requests go on, they do not, or this daemon judges by what it knows \
-         itself. The store in memory never fails.",
-        "on_store_error: deny",
     ),
     key(
         "application.listen",

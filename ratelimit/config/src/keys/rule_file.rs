@@ -10,6 +10,20 @@ use super::{
 pub const KEYS: &[Key] = &[
     key("domain", "text", Required, "Whose rules these are: requests name it.", "domain: edge"),
     key(
+        "on_store_error",
+        "`allow`, `deny` or `local`",
+        Said("what `application.on_store_error` says"),
+        "What is answered about the domain's requests while the store of several daemons does not answer.",
+        "on_store_error: deny",
+    ),
+    key(
+        "consistency",
+        "`strict`",
+        Is("strict"),
+        "Whether such a store is asked about each of the domain's requests.",
+        "consistency: strict",
+    ),
+    key(
         "descriptors",
         "list of mappings",
         Said("none"),

@@ -1,6 +1,9 @@
 //! The shape of `application`.
 
-use super::asking::{self, RawAsking};
+use super::{
+    asking::{self, RawAsking},
+    store::{self, RawStore},
+};
 use crate::{
     error::{At, Report},
     fields::{Field, Mapping, Text, Texts},
@@ -37,17 +40,6 @@ pub struct RawAuth {
     pub deny_status: Option<Text>,
 }
 
-/// `store`
-#[derive(Debug, Default)]
-pub struct RawStore {
-    /// The word by itself.
-    pub word: Option<Text>,
-    /// `memory.max_keys`
-    pub max_keys: Option<Text>,
-    /// `memory.state_file`
-    pub state_file: Option<Text>,
-}
-
 /// An item of `listen.grpc` or `listen.http`.
 #[derive(Debug)]
 pub struct RawListener {
@@ -69,8 +61,15 @@ pub struct RawTls {
 }
 
 /// Keys with a single value.
-const TEXTS: [&str; 6] =
-    ["merge_domains", "shadow_mode", "quota_mode", "near_limit_ratio", "trusted_hops", "on_store_error"];
+const TEXTS: [&str; 7] = [
+    "merge_domains",
+    "shadow_mode",
+    "quota_mode",
+    "near_limit_ratio",
+    "trusted_hops",
+    "on_store_error",
+    "consistency",
+];
 
 /// Reads `application`.
 pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawApplication> {
@@ -90,13 +89,17 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawApplication> {
         texts: texts(&map, &TEXTS, report),
         headers: headers.unwrap_or_default(),
         auth: map.get("auth").and_then(|auth| read_auth(&auth, report)),
-        store: map.get("store").and_then(|store| read_store(&store, report)).unwrap_or_default(),
+        store: map.get("store").and_then(|store| store::read(&store, report)).unwrap_or_default(),
         grpc,
         http,
     })
 }
 
-fn texts(map: &Mapping<'_>, keys: &[&'static str], report: &mut Report) -> Vec<(&'static str, Text)> {
+pub(super) fn texts(
+    map: &Mapping<'_>,
+    keys: &[&'static str],
+    report: &mut Report,
+) -> Vec<(&'static str, Text)> {
     keys.iter().filter_map(|key| Some((*key, map.text(key, report)?))).collect()
 }
 
@@ -104,16 +107,6 @@ fn read_auth(field: &Field<'_>, report: &mut Report) -> Option<RawAuth> {
     let auth = field.mapping(&keys::names("application.auth"), report)?;
     let asks = asking::read(&auth, "application.auth", report);
     Some(RawAuth { asks, deny_status: auth.text("deny_status", report) })
-}
-
-fn read_store(field: &Field<'_>, report: &mut Report) -> Option<RawStore> {
-    if !field.is_mapping() {
-        return Some(RawStore { word: field.text(report), ..RawStore::default() });
-    }
-    let store = field.mapping(&keys::names("application.store"), report)?;
-    let memory = store.get("memory")?.mapping(&keys::names("application.store.memory"), report)?;
-    let (max_keys, state_file) = (memory.text("max_keys", report), memory.text("state_file", report));
-    Some(RawStore { word: None, max_keys, state_file })
 }
 
 fn listeners(listen: &Mapping<'_>, key: &str, report: &mut Report) -> Vec<RawListener> {

@@ -11,13 +11,15 @@ use crate::{
     error::{At, Report, quoted},
     fields::{Field, Mapping, Text},
     limit::{ALGORITHMS, LimitOption, LimitTextError, blamed_option, parse_burst},
-    pending::NOT_SUPPORTED_YET,
     policy::application::{
         Quantity, RateOptions, RequestLimit, RequestLimitError, RequestRate, SoftLimit, TimeUnit,
     },
     rate::parse_time,
     words::parse_word,
 };
+
+/// What an error says of something that is to come.
+const NOT_SUPPORTED_YET: &str = "not supported yet";
 
 /// What has no meaning where there is no limit.
 const OF_LIMITED: [&str; 11] = [

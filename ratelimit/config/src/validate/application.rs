@@ -9,7 +9,7 @@ use glob::{MatchOptions, Pattern, PatternError};
 
 use super::{
     asking::{self, BOOLEANS, SLASHES_JUDGED},
-    report_collision, report_duplicate, socket_path, word,
+    report_collision, report_duplicate, socket_path, store, word,
 };
 use crate::{
     count::parse_count,
@@ -18,17 +18,17 @@ use crate::{
     policy::{
         Range,
         application::{
-            AnswerHeaders, Application, Auth, Listen, ListenAddress, Listener, MAX_KEYS, NearLimitRatio,
-            OnStoreError, RuleSources, StoreSettings, Template, Tls,
+            AnswerHeaders, Application, Auth, Listen, ListenAddress, Listener, NearLimitRatio, OnStoreError,
+            RuleSources, Template, Tls,
         },
     },
-    raw::{RawApplication, RawAuth, RawListener, RawStore, RawTls},
+    raw::{RawApplication, RawAuth, RawListener, RawTls},
     rule_file,
     text::is_hidden,
 };
 
-const STORES: [(&str, ()); 1] = [("memory", ())];
-const ON_STORE_ERRORS: [(&str, OnStoreError); 3] =
+/// What can be done while a store does not answer.
+pub const ON_STORE_ERRORS: [(&str, OnStoreError); 3] =
     [("allow", OnStoreError::Allow), ("deny", OnStoreError::Deny), ("local", OnStoreError::Local)];
 
 /// Judges the section and reads the files of rules.
@@ -40,6 +40,7 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
     let near_limit_ratio = text("near_limit_ratio").and_then(|text| ratio(text, report));
     let trusted_hops = text("trusted_hops").and_then(|text| number(text, Application::TRUSTED_HOPS, report));
     let on_store_error = word(text("on_store_error"), &ON_STORE_ERRORS, report);
+    consistency(text("consistency"), report);
     let auth = raw.auth.as_ref().map(|auth| validate_auth(auth, report));
     let patterns: Vec<(PathBuf, &Text)> = raw
         .rules
@@ -73,10 +74,21 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
             Some(auth) => Some(auth?),
             None => None,
         },
-        store: store(&raw.store, directory, report),
+        store: store::memory(&raw.store, directory, report),
+        redis: raw.store.redis.as_ref().and_then(|redis| store::redis(redis, directory, report)),
         on_store_error: on_store_error.unwrap_or_default(),
         listen,
     })
+}
+
+/// Whether each request asks a store that several daemons share. There is one answer yet.
+pub fn consistency(text: Option<&Text>, report: &mut Report) {
+    const WORDS: [(&str, bool); 3] = [("strict", true), ("lease", false), ("eventual", false)];
+    if let (Some(text), Some(false)) = (text, word(text, &WORDS, report)) {
+        let message =
+            format!("{} is to come in a later version; write `strict`, or leave it out", quoted(&text.text));
+        report.error(&text.at, message);
+    }
 }
 
 /// On a Unix socket nobody has an address, so there only a proxy can say who the client is.
@@ -143,7 +155,7 @@ pub fn matching_files(pattern: &Path) -> Result<Vec<PathBuf>, PatternError> {
 }
 
 /// A path below the file's directory.
-fn path(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {
+pub(super) fn path(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {
     if text.text.trim().is_empty() || text.text.contains(is_hidden) {
         report.error(&text.at, "must be a path, without control characters");
         return None;
@@ -205,14 +217,6 @@ fn validate_auth(raw: &RawAuth, report: &mut Report) -> Option<Auth> {
         asks: asks?,
         deny_status: deny_status.map_or(Auth::DEFAULT_DENY_STATUS, |status| status as u16),
     })
-}
-
-fn store(raw: &RawStore, directory: &Path, report: &mut Report) -> StoreSettings {
-    word(raw.word.as_ref(), &STORES, report);
-    let max_keys = raw.max_keys.as_ref().and_then(|text| number(text, MAX_KEYS, report));
-    let state_file = raw.state_file.as_ref().and_then(|text| path(text, directory, report));
-    let defaults = StoreSettings::default();
-    StoreSettings { max_keys: max_keys.unwrap_or(defaults.max_keys), state_file }
 }
 
 fn listen(raw: &RawApplication, directory: &Path, report: &mut Report) -> Listen {

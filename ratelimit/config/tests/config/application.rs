@@ -138,8 +138,7 @@ fn mistakes_of_the_section() {
             "auth: {domain: d, descriptors: [{a: b}], client: {ipv4: 33}}",
             "2:59 application.auth.client.ipv4: `33` is not a number from 1 to 32",
         ),
-        ("store: disk", "2:10 application.store: `disk` is not known; accepted: memory"),
-        ("store: {redis: {url: x}}", "2:11 application.store.redis: `redis` is not supported yet"),
+        ("store: disk", "2:10 application.store: `disk` is not known; accepted: memory, redis"),
         (
             "store: {memory: {max_keys: 0}}",
             "2:30 application.store.memory.max_keys: `0` is not a number from 1",

@@ -11,6 +11,7 @@ mod mistakes;
 mod reference;
 mod rule_files;
 mod sizes;
+mod stores;
 
 use std::{
     fs,

@@ -212,6 +212,11 @@ pub enum RuleSetError {
     /// A second file about a domain.
     #[error("duplicate domain `{0}`; with `merge_domains: true` several files may be about one")]
     DuplicateDomain(String),
+    /// Two files about one domain say different things.
+    #[error(
+        "another file about this domain says otherwise what `on_store_error` is; write it in one of them"
+    )]
+    OnStoreErrorDiffers,
     /// A descriptor is there already: its index among those given.
     #[error("duplicate composite key `{key}`")]
     DuplicateDescriptor {
@@ -247,6 +252,10 @@ impl RuleSet {
         if let Some((index, twice)) = domain.descriptors.iter().enumerate().find(|(_, new)| is_there(new)) {
             let key = composite_key(&domain.name, [twice]);
             return Err(RuleSetError::DuplicateDescriptor { index, key });
+        }
+        if matches!((present.on_store_error, domain.on_store_error), (Some(one), Some(other)) if one != other)
+        {
+            return Err(RuleSetError::OnStoreErrorDiffers);
         }
         present.descriptors.extend(domain.descriptors);
         present.on_store_error = present.on_store_error.or(domain.on_store_error);

@@ -1,0 +1,178 @@
+//! The keys of `application.store`, and of what is done about it.
+
+use super::{
+    Key,
+    LeftOut::{Is, IsNumber, Required, Said},
+    key, number,
+};
+use crate::policy::application::{MAX_KEYS, RedisSettings, StoreSettings};
+
+/// In the order of the reference.
+pub const KEYS: &[Key] = &[
+    key(
+        "application.store",
+        "`memory`, or a mapping",
+        Is("memory"),
+        "Where counts are kept: in the daemon's memory, or in Redis or Valkey, where several daemons share them \
+         (`docs/several-daemons.md`).",
+        "store: {memory: {max_keys: 200k}}",
+    ),
+    key(
+        "application.store.memory",
+        "mapping",
+        Said("a million keys, and nothing is saved"),
+        "The store in memory. Beside `redis`, what is counted here while that does not answer.",
+        "store: {memory: {max_keys: 5M}}",
+    ),
+    number(
+        "application.store.memory.max_keys",
+        MAX_KEYS,
+        IsNumber(StoreSettings::DEFAULT_MAX_KEYS),
+        "How many keys there must be room for, counted once for each limit. When there are far more, those with the most left \
+         are forgotten. Memory is used as keys come, up to 48 bytes a key. A `sliding_window_log` takes more: about 200 bytes a \
+         key, and 8 bytes x `requests_per_unit` for the times of its requests. All logs together have room for 32 x `max_keys` \
+         of those, and for 1,280,000 in any case. A `sliding_window_counter` for limits that are too large for 8 bytes takes \
+         about 200 bytes a key as well.",
+        "store: {memory: {max_keys: 5M}}",
+    ),
+    key(
+        "application.store.memory.state_file",
+        "path, relative to the file's directory",
+        Said("nothing is saved"),
+        "Where counts are saved on a clean stop, to be read at the next start, so that long quotas go on.",
+        "store: {memory: {state_file: /var/lib/ratelimit/state}}",
+    ),
+    key(
+        "application.store.redis",
+        "mapping",
+        Said("counts are kept in memory"),
+        "Redis 7 or later, or Valkey 8 or later, with `maxmemory-policy volatile-ttl`. All daemons that name the same place and \
+         prefix have the same limits, whatever their clocks say. `ratelimit validate --connect FILE` tries it.",
+        "store: {redis: {url: \"redis://127.0.0.1:6379\"}}",
+    ),
+    key(
+        "application.store.redis.url",
+        "address or a list of them",
+        Required,
+        "Where it is: `redis://HOST:PORT`, with the number of a database behind it if wanted (`/1`), `rediss://` for TLS, or \
+         `unix:PATH`. Of a cluster some of its nodes, with `sentinel` the sentinels. Passwords are not written here.",
+        "store: {redis: {url: \"redis://127.0.0.1:6379\"}}",
+    ),
+    key(
+        "application.store.redis.cluster",
+        "`true` or `false`",
+        Is("false"),
+        "Whether it is a cluster.",
+        "store: {redis: {url: [\"redis://10.0.0.1:7000\", \"redis://10.0.0.2:7000\"], cluster: true}}",
+    ),
+    key(
+        "application.store.redis.sentinel",
+        "text",
+        Said("no sentinels are asked"),
+        "The name of the master that the sentinels at `url` watch. They are asked again whenever it is lost.",
+        "store: {redis: {url: [\"redis://10.0.0.1:26379\", \"redis://10.0.0.2:26379\"], sentinel: mymaster}}",
+    ),
+    key(
+        "application.store.redis.username",
+        "text",
+        Said("the store's default user"),
+        "The user of the store's ACL. `docs/several-daemons.md` says what it has to be allowed.",
+        "store: {redis: {url: \"redis://127.0.0.1:6379\", username: ratelimit, password_file: /etc/ratelimit/redis-password}}",
+    ),
+    key(
+        "application.store.redis.password_file",
+        "path, relative to the file's directory",
+        Said("no password"),
+        "The file whose first line is the password. It is read for each new connection.",
+        "store: {redis: {url: \"redis://127.0.0.1:6379\", password_file: /etc/ratelimit/redis-password}}",
+    ),
+    key(
+        "application.store.redis.sentinel_username",
+        "text",
+        Said("the sentinels' default user"),
+        "The user of the sentinels' ACL.",
+        "store: {redis: {url: \"redis://10.0.0.1\", sentinel: mymaster, sentinel_username: ratelimit}}",
+    ),
+    key(
+        "application.store.redis.sentinel_password_file",
+        "path, relative to the file's directory",
+        Said("no password"),
+        "The file with the sentinels' password, likewise.",
+        "store: {redis: {url: \"redis://10.0.0.1\", sentinel: mymaster, sentinel_password_file: sentinel-password}}",
+    ),
+    key(
+        "application.store.redis.tls",
+        "mapping",
+        Said("certificates are checked against those whom the system trusts"),
+        "Certificates for addresses that begin with `rediss://`.",
+        "store: {redis: {url: \"rediss://store.example:6380\", tls: {ca: ca.pem}}}",
+    ),
+    key(
+        "application.store.redis.tls.ca",
+        "path, relative to the file's directory",
+        Said("those whom the system trusts"),
+        "Who must have vouched for the store's certificate, PEM.",
+        "store: {redis: {url: \"rediss://store.example:6380\", tls: {ca: ca.pem}}}",
+    ),
+    key(
+        "application.store.redis.tls.cert",
+        "path, relative to the file's directory",
+        Said("none is shown"),
+        "The daemon's own certificate and those that vouch for it, PEM.",
+        "store: {redis: {url: \"rediss://store.example:6380\", tls: {cert: cert.pem, key: key.pem}}}",
+    ),
+    key(
+        "application.store.redis.tls.key",
+        "path, relative to the file's directory",
+        Said("none; with `cert` it must be given"),
+        "Its key, PEM.",
+        "store: {redis: {url: \"rediss://store.example:6380\", tls: {cert: cert.pem, key: key.pem}}}",
+    ),
+    key(
+        "application.store.redis.prefix",
+        "1 to 32 letters, digits, hyphens, underscores, points and colons",
+        Is(RedisSettings::DEFAULT_PREFIX),
+        "What all keys begin with. Daemons with different ones share nothing.",
+        "store: {redis: {url: \"redis://127.0.0.1:6379\", prefix: edge}}",
+    ),
+    number(
+        "application.store.redis.shards",
+        RedisSettings::SHARDS,
+        IsNumber(RedisSettings::DEFAULT_SHARDS as u64),
+        "Over how many hash tags keys are spread, and so at most over how many nodes of a cluster. Limits of one domain whose \
+         descriptors begin with the same entry are always together. All daemons need the same number.",
+        "store: {redis: {url: \"redis://10.0.0.1:7000\", cluster: true, shards: 128}}",
+    ),
+    key(
+        "application.store.redis.timeout",
+        "time from 1ms to 10s",
+        Is("50ms"),
+        "How long a request waits for an answer at most. Then `on_store_error` says what becomes of it.",
+        "store: {redis: {url: \"redis://127.0.0.1:6379\", timeout: 20ms}}",
+    ),
+    number(
+        "application.store.redis.local_share",
+        RedisSettings::LOCAL_SHARES,
+        IsNumber(1),
+        "How many daemons share the store. While it does not answer, each has such a share of every limit, rounded up, with \
+         `on_store_error: local`.",
+        "store: {redis: {url: \"redis://127.0.0.1:6379\", local_share: 3}}",
+    ),
+    key(
+        "application.on_store_error",
+        "`allow`, `deny` or `local`",
+        Is("allow"),
+        "What is answered while the store does not: requests go on, they do not, or this daemon judges by what it knows itself \
+         (see `local_share`). Answers have no figures then, but for those of `local`. A file of rules can say it for its domain. \
+         The store in memory never fails.",
+        "on_store_error: deny",
+    ),
+    key(
+        "application.consistency",
+        "`strict`",
+        Is("strict"),
+        "Whether a store that several daemons share is asked about each request. Only what is known for less than a second to be \
+         exhausted is denied without asking. A file of rules can say it for its domain.",
+        "consistency: strict",
+    ),
+];
