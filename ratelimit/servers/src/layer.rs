@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use prometheus_client::registry::Registry;
 use thiserror::Error;
+use tokio::runtime::Handle;
 use tracing::info;
 
 use super::{Bound, Overview, ServerError, Servers, overview::Since};
@@ -27,7 +28,7 @@ pub enum LayerError {
 /// An application layer that has all that needs rights, and no threads yet: clients can connect, and wait.
 #[derive(Debug)]
 pub struct Prepared {
-    service: Arc<Service>,
+    service: Service,
     bound: Bound,
 }
 
@@ -37,20 +38,22 @@ impl Prepared {
     /// # Errors
     /// The rules need more memory than there is, or an address can't be had.
     pub fn new(application: &Application) -> Result<Self, LayerError> {
-        let service = Arc::new(Service::new(&application.service_policy())?);
+        let service = Service::new(&application.service_policy())?;
         say_who_is_unknown(application);
         Ok(Self { service, bound: Bound::bind(&application.listen)? })
     }
 
-    /// Answers.
+    /// Answers. Counts are in a store that several daemons share if `share` makes one of the service, for the servers' threads.
     ///
     /// # Errors
     /// There can be no threads.
-    pub fn start(self) -> Result<Layer, LayerError> {
-        let servers = Servers::start_at(self.bound, Arc::clone(&self.service))?;
+    pub fn start(self, share: impl FnOnce(Service, &Handle) -> Service) -> Result<Layer, LayerError> {
+        let runtime = Servers::runtime()?;
+        let service = Arc::new(share(self.service, runtime.handle()));
+        let servers = Servers::start_in(runtime, self.bound, Arc::clone(&service));
         let since = Since::default();
         since.now();
-        Ok(Layer { service: self.service, servers, since })
+        Ok(Layer { service, servers, since })
     }
 }
 
@@ -135,6 +138,7 @@ impl Layer {
     /// # Errors
     /// What is counted is lost.
     pub async fn stop(self) -> Result<(), SaveError> {
+        self.service.flush();
         self.servers.drain().await;
         self.service.save()
     }

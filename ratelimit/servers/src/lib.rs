@@ -25,7 +25,11 @@ mod tls;
 pub mod unjudged;
 mod web;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use thiserror::Error;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
@@ -178,11 +182,22 @@ impl Servers {
     /// # Errors
     /// There can be no threads.
     pub fn start_at(bound: Bound, service: Arc<Service>) -> Result<Self, ServerError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
+        Ok(Self::start_in(Self::runtime()?, bound, service))
+    }
+
+    /// The threads that answer.
+    fn runtime() -> Result<Runtime, ServerError> {
+        tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("ratelimit-server")
             .build()
-            .map_err(ServerError::Threads)?;
+            .map_err(ServerError::Threads)
+    }
+
+    fn start_in(runtime: Runtime, bound: Bound, service: Arc<Service>) -> Self {
+        if service.is_shared() {
+            runtime.spawn(flush(Arc::downgrade(&service)));
+        }
         let (sender, phase) = watch::channel(Phase::Serving);
         let stats = Arc::<Stats>::default();
         let mut servers = Self {
@@ -197,7 +212,7 @@ impl Servers {
             stats,
         };
         servers.open(bound, &phase);
-        Ok(servers)
+        servers
     }
 
     fn open(&mut self, Bound(listeners): Bound, phase: &watch::Receiver<Phase>) {
@@ -288,6 +303,19 @@ impl Servers {
         }
     }
 }
+
+/// Sends a store that several daemons share what it is still to be charged, for as long as there is a service.
+async fn flush(service: Weak<Service>) {
+    let mut interval = tokio::time::interval(FLUSH);
+    while let Some(service) = service.upgrade() {
+        service.flush();
+        drop(service);
+        interval.tick().await;
+    }
+}
+
+/// How often charges are sent that decide nothing.
+const FLUSH: Duration = Duration::from_millis(200);
 
 impl Drop for Servers {
     fn drop(&mut self) {

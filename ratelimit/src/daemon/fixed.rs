@@ -15,8 +15,11 @@ pub fn keep(policy: &mut Policy, old: &Policy) -> Vec<&'static str> {
         (network, old) => keys.keep("network", network, old),
     }
     match (&mut policy.application, &old.application) {
-        (Some(application), Some(Application { store, listen, .. })) => {
-            keys.keep("application.store", &mut application.store, store);
+        (Some(application), Some(Application { store, redis, listen, .. })) => {
+            let stores = (application.store.clone(), application.redis.clone());
+            keys.compare("application.store", &stores, &(store.clone(), redis.clone()));
+            application.store.clone_from(store);
+            application.redis.clone_from(redis);
             keys.compare("application.listen", &application.listen, listen);
         }
         (application, old) => keys.keep("application", application, old),
@@ -81,6 +84,10 @@ mod tests {
             (
                 "application.store",
                 both.replace("application: {", "application: {store: {memory: {max_keys: 4M}}, "),
+            ),
+            (
+                "application.store",
+                both.replace("application: {", "application: {store: {redis: {url: 'redis://a'}}, "),
             ),
             ("application.listen", both.replace("127.0.0.1:1", "127.0.0.1:2")),
             ("application", NETWORK.to_owned()),

@@ -144,17 +144,11 @@ impl Service {
         })
     }
 
-    /// A service whose counts are in a store that several processes share. [`Self::decide_async`] asks it.
-    ///
-    /// # Errors
-    /// As of [`Self::with_clock`].
-    pub fn with_remote_store(
-        policy: &ServicePolicy,
-        clock: Arc<dyn Clock + Send + Sync>,
-        store: impl RemoteStore,
-    ) -> Result<Self, ServiceError> {
-        let shared = Some(SharedStore::new(store, DEFAULT_EXHAUSTED_KEYS));
-        Ok(Self { shared, ..Self::with_clock(policy, clock)? })
+    /// The same with its counts in a store that several processes share, which [`Self::decide_async`] asks. What is in memory
+    /// counts while that does not answer.
+    #[must_use]
+    pub fn sharing(self, store: impl RemoteStore) -> Self {
+        Self { shared: Some(SharedStore::new(store, DEFAULT_EXHAUSTED_KEYS)), ..self }
     }
 
     /// The same, but so many keys are remembered for a second that were exhausted. With none of them every request asks the
