@@ -92,7 +92,7 @@ pub struct CheckedRules {
 pub fn check_rules(files: &[PathBuf], merge_domains: bool) -> Result<CheckedRules, ConfigErrors> {
     // What is wrong with all of them together is said of one.
     let mut report = Report::new(files.first().map_or(Path::new(""), PathBuf::as_path));
-    let rules = rule_file::read_all(files, merge_domains, &mut report);
+    let (rules, _) = rule_file::read_all(files, merge_domains, &LastLists::default(), &mut report);
     report.finish(Some(rules)).map(|(rules, warnings)| CheckedRules { rules, warnings })
 }
 
@@ -120,11 +120,11 @@ pub fn check_files(
         Rules(Option<usize>),
         Configuration(Option<Box<Policy>>),
     }
-    let mut set = FileSet::new(merge_domains);
+    let mut set = FileSet::new(merge_domains, &LastLists::default());
     let mut reports: Vec<Report> = files.iter().map(|file| Report::new(file)).collect();
     let read = |(index, (file, report)): (usize, (&PathBuf, &mut Report))| match document::read(file, report)
     {
-        Some(tree) if rule_file::is_one(&tree) => Found::Rules(set.add(&tree, index, report)),
+        Some(tree) if rule_file::is_one(&tree) => Found::Rules(set.add(&tree, index, file, report)),
         tree => Found::Configuration(
             tree.and_then(|tree| read(&tree, file, &LastLists::default(), judge, report)).map(Box::new),
         ),

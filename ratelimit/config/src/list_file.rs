@@ -70,6 +70,20 @@ pub fn read(file: &Path) -> Result<ListFile, Vec<String>> {
     parse_all(&text, file, MOST_PREFIXES)
 }
 
+/// What is said of a file without anything in it: whoever writes one may have failed. `kept` is how many prefixes it had before
+/// that stay in force.
+pub fn blank(path: &Path, kept: Option<usize>) -> String {
+    let meant = "a comment in it says that an empty list is meant";
+    let path = path.display();
+    match kept {
+        Some(kept) => {
+            let count = Thousands(kept as u64);
+            format!("{path} is empty now: what it had before stays in force, prefixes: {count}; {meant}")
+        }
+        None => format!("{path} is empty; {meant}"),
+    }
+}
+
 fn parse_all(text: &str, file: &Path, most: usize) -> Result<ListFile, Vec<String>> {
     let at = file.display();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);

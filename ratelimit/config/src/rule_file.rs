@@ -5,20 +5,25 @@ mod descriptor;
 mod keys;
 mod labels;
 mod limit;
+mod networks;
 mod replaces;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use self::keys::home_of;
-use self::{descriptor::Descriptors, keys::read_mapping, labels::Labelled, replaces::Replacement};
+use self::{
+    descriptor::Descriptors, keys::read_mapping, labels::Labelled, networks::NetworkFiles,
+    replaces::Replacement,
+};
 use super::{
     document,
     error::{At, Report},
     fields::{Field, Text},
+    last::LastLists,
     tree::Node,
 };
 use crate::{
-    policy::application::{Domain, RuleSet, RuleSetError},
+    policy::application::{Domain, NetworkFile, RuleSet, RuleSetError},
     validate::{ON_STORE_ERRORS, consistency, word},
 };
 
@@ -29,17 +34,22 @@ pub const MOST_FILES: usize = 1_000;
 const LONGEST_TEXT: usize = 4_096;
 
 /// Reads a set of files; what is wrong with each goes to `report`.
-pub fn read_all(files: &[PathBuf], merge_domains: bool, report: &mut Report) -> RuleSet {
-    let mut set = FileSet::new(merge_domains);
+pub fn read_all(
+    files: &[PathBuf],
+    merge_domains: bool,
+    last: &LastLists,
+    report: &mut Report,
+) -> (RuleSet, Vec<NetworkFile>) {
+    let mut set = FileSet::new(merge_domains, last);
     let mut reports: Vec<Report> = files.iter().map(|file| Report::new(file)).collect();
     for (index, (file, own)) in files.iter().zip(&mut reports).enumerate() {
         if let Some(tree) = document::read(file, own) {
-            set.add(&tree, index, own);
+            set.add(&tree, index, file, own);
         }
     }
     set.warn(&mut reports);
     reports.into_iter().for_each(|own| report.absorb(own));
-    set.rules
+    (set.rules, set.networks.into_files())
 }
 
 /// Whether a file is one of rules: it has a `domain` or `descriptors` at its top, and nothing of a configuration.
@@ -57,17 +67,19 @@ pub struct FileSet {
     merge_domains: bool,
     replacements: Vec<Replacement>,
     labels: Vec<Labelled>,
+    networks: NetworkFiles,
 }
 
 impl FileSet {
-    /// No files yet.
-    pub fn new(merge_domains: bool) -> Self {
-        Self { merge_domains, ..Self::default() }
+    /// No files yet. Those of networks that have become empty keep what they had `last`.
+    pub fn new(merge_domains: bool, last: &LastLists) -> Self {
+        Self { merge_domains, networks: NetworkFiles::new(last), ..Self::default() }
     }
 
     /// Adds the rules of the file of that number, and says how many limits it has.
-    pub fn add(&mut self, tree: &Node, file: usize, report: &mut Report) -> Option<usize> {
-        let (domain, places) = read(&Field::root(tree), report)?;
+    pub fn add(&mut self, tree: &Node, file: usize, path: &Path, report: &mut Report) -> Option<usize> {
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let (domain, places) = read(&Field::root(tree), &mut self.networks, directory, report)?;
         let limits = domain.limits();
         let name = domain.name.clone();
         let replacement = |(by, other)| Replacement { file, domain: name.clone(), by, name: other };
@@ -104,7 +116,12 @@ struct Places {
     labels: Vec<(String, At)>,
 }
 
-fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
+fn read(
+    root: &Field<'_>,
+    networks: &mut NetworkFiles,
+    directory: &Path,
+    report: &mut Report,
+) -> Option<(Domain, Places)> {
     if root.is_null() {
         report.error(root.at(), "the file is empty; a file of rules has a `domain` and its `descriptors`");
         return None;
@@ -119,7 +136,7 @@ fn read(root: &Field<'_>, report: &mut Report) -> Option<(Domain, Places)> {
     }
     check_length(&name, &at, report);
     let descriptors = top.get("descriptors").filter(|field| !field.is_null());
-    let mut reader = Descriptors::new(&name, report);
+    let mut reader = Descriptors::new(&name, networks, directory, report);
     let (descriptors, places) = descriptors.map(|field| reader.read(&field, &[])).unwrap_or_default();
     let Descriptors { replaced, labels, .. } = reader;
     let places = Places { domain: at, descriptors: places, replaced, labels };

@@ -3,6 +3,7 @@
 mod application;
 mod asking;
 mod ban;
+mod deny_body;
 mod key;
 mod matches;
 mod prefixes;
@@ -50,7 +51,7 @@ pub fn validate(raw: &RawConfig, directory: &Path, last: &LastLists, report: &mu
         None => None,
     };
     let application = match &raw.application {
-        Some(application) => Some(application::validate(application, directory, report)?),
+        Some(application) => Some(application::validate(application, directory, last, report)?),
         None => None,
     };
     let metrics = raw.metrics.as_ref().and_then(|text| listen_address(text, report));

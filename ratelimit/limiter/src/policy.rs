@@ -1,13 +1,15 @@
 //! What a service decides by: rules on requests in their validated form, and what is decided for all of them.
 
+mod networks;
 mod rules;
 mod unit;
 
 use std::{any::Any, fmt, num::NonZeroU32, path::PathBuf, sync::Arc};
 
+pub use networks::Networks;
 pub use rules::{
-    DescriptorRule, Domain, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit, RequestLimitError,
-    RequestRate, RuleSet, RuleSetError, SoftLimit, composite_key, metric_label,
+    DescriptorRule, Domain, Identity, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit,
+    RequestLimitError, RequestRate, RuleSet, RuleSetError, SoftLimit, composite_key, metric_label,
 };
 pub use unit::{NoTimeUnit, TimeUnit};
 

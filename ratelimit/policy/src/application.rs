@@ -2,6 +2,7 @@
 //! hold.
 
 mod asking;
+mod deny_body;
 mod facts;
 mod listen;
 mod store;
@@ -10,17 +11,18 @@ mod template;
 
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc};
 
-use crate::Range;
+use crate::{Prefix, Range};
 
 pub use asking::{Auth, ClientBits, DescriptorTemplate, RequestTemplate};
+pub use deny_body::DenyBody;
 pub use facts::{Facts, SEVERAL_VALUES, UNKNOWN_CLIENT, Value};
 pub use listen::{Listen, ListenAddress, Listener, Tls};
 pub use ratelimit_limiter::{
     AnswerHeaders,
     application::{
-        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, NoTimeUnit, OnStoreError, Quantity,
-        RateOptions, RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError, ServicePolicy,
-        SoftLimit, StoreSettings, TimeUnit, composite_key, metric_label,
+        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, Networks, NoTimeUnit, OnStoreError,
+        Quantity, RateOptions, RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError,
+        ServicePolicy, SoftLimit, StoreSettings, TimeUnit, composite_key, metric_label,
     },
 };
 pub use store::{AddressError, Login, RedisAddress, RedisSettings, RedisTls, Topology};
@@ -62,8 +64,21 @@ pub struct RuleSources {
     pub patterns: Vec<PathBuf>,
     /// What they and the other paths are, in the order in which it was read.
     pub files: Vec<PathBuf>,
+    /// The files of networks that these name.
+    pub networks: Vec<NetworkFile>,
     /// Whether several files may be about one domain.
     pub merge_domains: bool,
+}
+
+/// A file of networks that rules on requests name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkFile {
+    /// The file.
+    pub file: PathBuf,
+    /// What it has.
+    pub prefixes: Arc<[Prefix]>,
+    /// Whether it has become empty, so that these are from before.
+    pub is_kept: bool,
 }
 
 /// How many keys a store can have room for: twelve gigabytes at worst.

@@ -22,6 +22,9 @@ impl Files {
         named.extend(policy.network.iter().flat_map(|network| network.list_files().cloned()));
         let sources = || policy.application.iter().map(|application| &application.sources);
         named.extend(sources().flat_map(|sources| sources.files.iter().cloned()));
+        let auth = policy.application.iter().filter_map(|application| application.auth.as_ref());
+        named.extend(auth.filter_map(|auth| Some(auth.deny_body.as_ref()?.file.clone())));
+        named.extend(sources().flat_map(|sources| &sources.networks).map(|networks| networks.file.clone()));
         Self { named, patterns: sources().flat_map(|sources| sources.patterns.iter().cloned()).collect() }
     }
 

@@ -140,8 +140,12 @@ impl Running {
         done.map(|fixed| {
             let network = self.policy.network.as_ref();
             let kept = network.iter().flat_map(|network| &network.lists).filter(|part| part.is_kept);
-            let kept: BTreeSet<String> =
-                kept.flat_map(|part| &part.file).map(|file| file.display().to_string()).collect();
+            let application = self.policy.application.as_ref();
+            let networks = application.iter().flat_map(|application| &application.sources.networks);
+            let kept = kept
+                .flat_map(|part| &part.file)
+                .chain(networks.filter(|file| file.is_kept).map(|file| &file.file));
+            let kept: BTreeSet<String> = kept.map(|file| file.display().to_string()).collect();
             json!({
                 "reloaded": true,
                 "rules": on_packets,

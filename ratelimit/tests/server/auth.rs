@@ -1,5 +1,7 @@
 //! `/v1/auth`: what nginx, Traefik and Caddy send, and what they get.
 
+use std::fs;
+
 use crate::support::Fixture;
 
 const AUTH: &str = "
@@ -122,6 +124,24 @@ fn the_status_of_a_denied_request_is_configured() {
     let lines = "  deny_status: 429";
     let fixture = fixture(lines);
     assert_eq!(fixture.get("/v1/auth?page=start", &[]).status, 429);
+}
+
+#[test]
+fn a_denied_request_gets_the_body_of_the_operator() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = "domain: edge\ndescriptors: [{key: a, rate_limit: {unit: hour, requests_per_unit: 0}}]\n";
+    fs::write(directory.path().join("rules.yaml"), rules).unwrap();
+    fs::write(directory.path().join("busy.HTML"), "<p>Busy</p>").unwrap();
+    let lines = "auth: {domain: edge, descriptors: [{a: b}], deny_status: 429, deny_body: busy.HTML}";
+    let fixture = Fixture::in_directory(directory, lines);
+    let answer = fixture.get("/v1/auth", &[]);
+    assert_eq!((answer.status, answer.body.as_str()), (429, "<p>Busy</p>"));
+    assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(
+        (answer.header("cache-control"), answer.header("content-length")),
+        (Some("no-store"), Some("11"))
+    );
+    assert_eq!(fixture.send("HEAD", "/v1/auth", &[], "").body, "");
 }
 
 #[test]

@@ -128,6 +128,14 @@ pub const KEYS: &[Key] = &[
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_status: 429}",
     ),
     key(
+        "application.auth.deny_body",
+        "path, relative to the file's directory",
+        Said("problem details, as JSON"),
+        "What a denied request gets to read: a file that ends in `.html`, `.htm`, `.txt`, `.json` or `.xml`, of 1 MiB at most, read \
+         again when it changes. Traefik and Caddy pass it on, the `auth_request` of nginx does not.",
+        "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_body: busy.html}",
+    ),
+    key(
         "application.auth.client",
         "mapping of prefix lengths",
         Said("32 bits of IPv4 and 64 of IPv6"),

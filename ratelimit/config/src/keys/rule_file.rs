@@ -28,7 +28,7 @@ pub const KEYS: &[Key] = &[
         "list of mappings",
         Said("none"),
         "What the first entry of a request's descriptor may be. It is looked up as exact key and value, then among those with \
-         a `*` in file order, then as the key alone. What is found is final, and a limit applies only to descriptors that end \
+         a `*` in file order, then as an address of `value_in`, then as the key alone. What is found is final, and a limit applies only to descriptors that end \
          there.",
         "descriptors:\n  - key: user\n    rate_limit: {unit: minute, requests_per_unit: 100}",
     ),
@@ -39,6 +39,22 @@ pub const KEYS: &[Key] = &[
         Said("any value"),
         "The entry's value, as written: `404` is the text. `*` stands for any text, wherever it is, and several times.",
         "value: /api/*/v1",
+    ),
+    key(
+        "descriptors[].value_in",
+        "address, prefix, mapping with a file, or a list of them",
+        Said("none"),
+        "Networks that the entry's value is an address of, or a network inside them; not beside `value`. Of all `value_in` for one \
+         key the longest prefix counts that contains all of the value. Each address has a bucket of its own; with \
+         `share_threshold` all of the rule's networks have one together. An IPv4 address in the form of IPv6 is the IPv4 address.",
+        "value_in: [10.0.0.0/8, \"2001:db8::/32\"]",
+    ),
+    key(
+        "descriptors[].value_in[].file",
+        "path, relative to the directory of the file of rules",
+        Required,
+        "A file of prefixes, as for `network.allow`, read again when it changes.",
+        "value_in: [{file: office.txt}]",
     ),
     key(
         "descriptors[].descriptors",
@@ -65,7 +81,7 @@ pub const KEYS: &[Key] = &[
         "descriptors[].share_threshold",
         "`true` or `false`",
         Is("false"),
-        "Whether all that a `*` matches share one bucket, instead of having one each.",
+        "Whether all that a `*` matches, or all networks of `value_in`, share one bucket, instead of having one for each value.",
         "value: files/*\nshare_threshold: true",
     ),
     key(

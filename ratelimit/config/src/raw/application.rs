@@ -38,6 +38,8 @@ pub struct RawAuth {
     pub asks: RawAsking,
     /// `deny_status`
     pub deny_status: Option<Text>,
+    /// `deny_body`
+    pub deny_body: Option<Text>,
 }
 
 /// An item of `listen.grpc` or `listen.http`.
@@ -106,7 +108,8 @@ pub(super) fn texts(
 fn read_auth(field: &Field<'_>, report: &mut Report) -> Option<RawAuth> {
     let auth = field.mapping(&keys::names("application.auth"), report)?;
     let asks = asking::read(&auth, "application.auth", report);
-    Some(RawAuth { asks, deny_status: auth.text("deny_status", report) })
+    let (deny_status, deny_body) = (auth.text("deny_status", report), auth.text("deny_body", report));
+    Some(RawAuth { asks, deny_status, deny_body })
 }
 
 fn listeners(listen: &Mapping<'_>, key: &str, report: &mut Report) -> Vec<RawListener> {

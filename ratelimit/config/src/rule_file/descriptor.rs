@@ -1,14 +1,19 @@
 //! Descriptors: what an entry is to look like, what is counted apart, and what may come below.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, path::Path};
 
 use serde_json::{Map, Number, Value};
 
-use super::{check_length, keys::read_mapping, limit};
+use super::{
+    check_length,
+    keys::read_mapping,
+    limit,
+    networks::{self, NetworkFiles},
+};
 use crate::{
     error::{At, Report, quoted},
     fields::{Field, Mapping, Text},
-    policy::application::{DescriptorRule, composite_key, metric_label},
+    policy::application::{DescriptorRule, Networks, composite_key, metric_label},
 };
 
 /// Reads the descriptors of one domain.
@@ -18,6 +23,8 @@ pub struct Descriptors<'r> {
     pub replaced: Vec<(Option<String>, Text)>,
     /// Under which labels metrics show them, and where they stand.
     pub labels: Vec<(String, At)>,
+    /// Networks, and the directory that their files' names are relative to.
+    networks: (&'r mut NetworkFiles, &'r Path),
     report: &'r mut Report,
 }
 
@@ -26,17 +33,23 @@ const YES: [&str; 4] = ["true", "yes", "on", "y"];
 const NO: [&str; 4] = ["false", "no", "off", "n"];
 
 impl<'r> Descriptors<'r> {
-    pub fn new(domain: &'r str, report: &'r mut Report) -> Self {
-        Self { domain, replaced: Vec::new(), labels: Vec::new(), report }
+    /// Reads those of a file in that directory.
+    pub fn new(
+        domain: &'r str,
+        networks: &'r mut NetworkFiles,
+        directory: &'r Path,
+        report: &'r mut Report,
+    ) -> Self {
+        Self { domain, replaced: Vec::new(), labels: Vec::new(), networks: (networks, directory), report }
     }
 
     /// Reads a list of descriptors; of two with one key and value, the second is a mistake. Also says where each stands.
     pub fn read(&mut self, list: &Field<'_>, path: &[&DescriptorRule]) -> (Vec<DescriptorRule>, Vec<At>) {
         let (mut rules, mut places) = (Vec::new(), Vec::new());
-        let mut seen: HashSet<(String, Option<String>)> = HashSet::new();
+        let mut seen: HashSet<String> = HashSet::new();
         for item in list.items(self.report) {
             let Some(rule) = self.read_one(&item, path) else { continue };
-            if seen.insert((rule.key.clone(), rule.value.clone())) {
+            if seen.insert(format!("{:?}", rule.identity())) {
                 rules.push(rule);
                 places.push(item.at().clone());
             } else {
@@ -44,6 +57,7 @@ impl<'r> Descriptors<'r> {
                 self.report.error(item.at(), format!("duplicate composite key {}", quoted(&key)));
             }
         }
+        networks::warn_of_twice(&rules, &places, self.report);
         (rules, places)
     }
 
@@ -58,13 +72,14 @@ impl<'r> Descriptors<'r> {
         }
         let map = read_mapping(item, "descriptors[]", self.report)?;
         let mut rule = DescriptorRule::new(self.key(&map)?, self.text(&map, "value"));
+        rule.networks = self.networks(&map, &rule);
         rule.shadow_mode = self.flag(&map, "shadow_mode");
         rule.quota_mode = self.flag(&map, "quota_mode");
         rule.detailed_metric = self.flag(&map, "detailed_metric");
         rule.value_to_metric = self.flag(&map, "value_to_metric");
         rule.share_threshold = self.flag(&map, "share_threshold");
-        if rule.share_threshold && !rule.label().contains('*') {
-            let message = "share_threshold is for patterns: there is no `*` in key or value";
+        if rule.share_threshold && rule.networks.is_none() && !rule.label().contains('*') {
+            let message = "share_threshold is for patterns and networks: there is no `*` in key or value, and no `value_in`";
             self.report.error(&map.at_of("share_threshold"), message);
         }
         rule.metadata = map.get("metadata").filter(|field| !field.is_null()).map(|field| json(&field));
@@ -88,6 +103,18 @@ impl<'r> Descriptors<'r> {
             rule.children = children;
         }
         Some(rule)
+    }
+
+    fn networks(&mut self, map: &Mapping<'_>, rule: &DescriptorRule) -> Option<Networks> {
+        let field = map.get("value_in").filter(|field| !field.is_null())?;
+        if rule.value.is_some() {
+            self.report.error(field.at(), "value and value_in are both given: leave one of them out");
+        }
+        if rule.key.contains('*') {
+            self.report.error(field.at(), "networks are looked up by the key: write one without `*`");
+        }
+        let (networks, directory) = &mut self.networks;
+        networks.networks(&field, directory, self.report)
     }
 
     fn key(&mut self, map: &Mapping<'_>) -> Option<String> {

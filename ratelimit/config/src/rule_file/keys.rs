@@ -8,8 +8,13 @@ use crate::{
 };
 
 /// The mappings of a rule file, as the table of keys has them.
-const MAPPINGS: [&str; 4] =
-    ["", "descriptors[]", "descriptors[].rate_limit", "descriptors[].rate_limit.replaces[]"];
+const MAPPINGS: [&str; 5] = [
+    "",
+    "descriptors[]",
+    "descriptors[].value_in[]",
+    "descriptors[].rate_limit",
+    "descriptors[].rate_limit.replaces[]",
+];
 
 /// Reads the mapping of this kind.
 pub fn read_mapping<'t>(field: &Field<'t>, kind: &str, report: &mut Report) -> Option<Mapping<'t>> {
@@ -25,6 +30,7 @@ pub fn home_of(key: &str) -> &'static str {
     match home {
         Some("") => "the top of the file",
         Some("descriptors[]") => "a descriptor",
+        Some("descriptors[].value_in[]") => "an item of `value_in`",
         Some("descriptors[].rate_limit") => "`rate_limit`",
         _ => "`replaces`",
     }

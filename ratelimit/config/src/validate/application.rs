@@ -9,12 +9,13 @@ use glob::{MatchOptions, Pattern, PatternError};
 
 use super::{
     asking::{self, BOOLEANS, SLASHES_JUDGED},
-    report_collision, report_duplicate, socket_path, store, word,
+    deny_body, report_collision, report_duplicate, socket_path, store, word,
 };
 use crate::{
     count::parse_count,
     error::{Report, quoted},
     fields::Text,
+    last::LastLists,
     policy::{
         Range,
         application::{
@@ -32,7 +33,12 @@ pub const ON_STORE_ERRORS: [(&str, OnStoreError); 3] =
     [("allow", OnStoreError::Allow), ("deny", OnStoreError::Deny), ("local", OnStoreError::Local)];
 
 /// Judges the section and reads the files of rules.
-pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> Option<Application> {
+pub fn validate(
+    raw: &RawApplication,
+    directory: &Path,
+    last: &LastLists,
+    report: &mut Report,
+) -> Option<Application> {
     let text = |key: &str| raw.texts.iter().find(|(given, _)| *given == key).map(|(_, text)| text);
     let mut flag = |key: &str| word(text(key), &BOOLEANS, report).unwrap_or_default();
     let (merge_domains, shadow_mode, quota_mode) =
@@ -41,7 +47,7 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
     let trusted_hops = text("trusted_hops").and_then(|text| number(text, Application::TRUSTED_HOPS, report));
     let on_store_error = word(text("on_store_error"), &ON_STORE_ERRORS, report);
     consistency(text("consistency"), report);
-    let auth = raw.auth.as_ref().map(|auth| validate_auth(auth, report));
+    let auth = raw.auth.as_ref().map(|auth| validate_auth(auth, directory, report));
     let patterns: Vec<(PathBuf, &Text)> = raw
         .rules
         .iter()
@@ -49,7 +55,7 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
         .filter_map(|text| Some((pattern(text, directory, report)?, text)))
         .collect();
     let files = find_files(&patterns, report);
-    let rules = rule_file::read_all(&files, merge_domains, report);
+    let (rules, networks) = rule_file::read_all(&files, merge_domains, last, report);
     let listen = listen(raw, directory, report);
     if trusted_hops == Some(0) || text("trusted_hops").is_none() {
         refuse_nameless_clients(raw, &listen, report);
@@ -63,6 +69,7 @@ pub fn validate(raw: &RawApplication, directory: &Path, report: &mut Report) -> 
                 .map(|(pattern, _)| pattern)
                 .collect(),
             files,
+            networks,
             merge_domains,
         },
         shadow_mode,
@@ -210,12 +217,14 @@ fn headers(raw: &RawApplication, report: &mut Report) -> AnswerHeaders {
     }
 }
 
-fn validate_auth(raw: &RawAuth, report: &mut Report) -> Option<Auth> {
+fn validate_auth(raw: &RawAuth, directory: &Path, report: &mut Report) -> Option<Auth> {
     let asks = asking::validate(&raw.asks, &SLASHES_JUDGED, report);
     let deny_status = raw.deny_status.as_ref().and_then(|text| number(text, Auth::DENY_STATUSES, report));
+    let deny_body = raw.deny_body.as_ref().map(|text| deny_body::validate(text, directory, report));
     Some(Auth {
         asks: asks?,
         deny_status: deny_status.map_or(Auth::DEFAULT_DENY_STATUS, |status| status as u16),
+        deny_body: deny_body.flatten(),
     })
 }
 

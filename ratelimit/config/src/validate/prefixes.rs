@@ -135,7 +135,7 @@ fn read(path: &Path, last: &LastLists, at: &At, report: &mut Report) -> Option<F
     warnings.iter().for_each(|warning| report.warning(at, warning));
     if is_blank {
         let kept = last.of_file(path);
-        report.warning(at, blank(path, kept.as_deref()));
+        report.warning(at, list_file::blank(path, kept.as_ref().map(|kept| kept.len())));
         let is_kept = kept.is_some();
         return Some(File { prefixes: kept.unwrap_or_default(), whole: Vec::new(), is_kept });
     }
@@ -149,17 +149,4 @@ fn read(path: &Path, last: &LastLists, at: &At, report: &mut Report) -> Option<F
     let whole = widest.into_iter().filter(|(version, _)| is_whole(*version));
     let whole = whole.filter_map(|(version, widest)| Some((version, widest?.0))).collect();
     Some(File { prefixes, whole, is_kept: false })
-}
-
-/// What is said of a file without anything in it: whoever writes one may have failed.
-fn blank(path: &Path, kept: Option<&PrefixList>) -> String {
-    let meant = "a comment in it says that an empty list is meant";
-    let path = path.display();
-    match kept {
-        Some(kept) => {
-            let count = Thousands(kept.len() as u64);
-            format!("{path} is empty now: what it had before stays in force, prefixes: {count}; {meant}")
-        }
-        None => format!("{path} is empty; {meant}"),
-    }
 }

@@ -140,6 +140,10 @@ fn mistakes_of_the_section() {
         ),
         ("store: disk", "2:10 application.store: `disk` is not known; accepted: memory, redis"),
         (
+            "auth: {domain: d, descriptors: [{a: b}], deny_body: busy}",
+            "2:55 application.auth.deny_body: what it is can't be told by its name; accepted endings: .html",
+        ),
+        (
             "store: {memory: {max_keys: 0}}",
             "2:30 application.store.memory.max_keys: `0` is not a number from 1",
         ),
@@ -176,6 +180,19 @@ fn mistakes_of_the_section() {
     );
     // Any port that the system chooses is another one.
     application(&["listen: {grpc: 127.0.0.1:0, http: 127.0.0.1:0}"]);
+}
+
+#[test]
+fn a_body_for_denied_requests_is_read_and_bounded() {
+    let content = "application: {auth: {domain: d, descriptors: [{a: b}], deny_body: busy.txt}}";
+    let body = |text: &str| config::load(&files_beside(content, &[("busy.txt", text)]).path);
+    let auth = body("Busy").unwrap().application.unwrap().auth.unwrap();
+    let read = auth.deny_body.unwrap();
+    assert_eq!((read.content_type, &*read.bytes), ("text/plain; charset=utf-8", &b"Busy"[..]));
+    let error = body(&"x".repeat((1 << 20) + 1)).unwrap_err().to_string();
+    assert!(error.contains("deny_body: ") && error.contains("larger than"), "{error}");
+    let error = config::load(&file(content).path).unwrap_err().to_string();
+    assert!(error.contains("busy.txt: no such file"), "{error}");
 }
 
 fn files_beside(content: &str, files: &[(&str, &str)]) -> File {

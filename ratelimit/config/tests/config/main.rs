@@ -43,6 +43,7 @@ fn file(content: impl AsRef<[u8]>) -> File {
     for list in ["partners.txt", "blocked.txt"] {
         fs::write(directory.path().join(list), "198.51.100.0/24\n").unwrap();
     }
+    fs::write(directory.path().join("busy.html"), "<p>Busy</p>").unwrap();
     fs::write(directory.path().join("networks.txt"), "# two\n192.0.2.0/24 # one\n\n 2001:db8::1\r\n")
         .unwrap();
     File { path, _directory: directory }

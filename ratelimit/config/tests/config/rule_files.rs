@@ -10,6 +10,8 @@ use super::{assert_errors, check, file};
 
 fn read(content: &str) -> Result<RuleSet, String> {
     let file = file(content);
+    // Examples name it.
+    std::fs::write(file.path.with_file_name("office.txt"), "192.0.2.0/24\n").unwrap();
     let checked = check_rules(std::slice::from_ref(&file.path), false);
     checked.map(|checked| checked.rules).map_err(|errors| errors.to_string())
 }

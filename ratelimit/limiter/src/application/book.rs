@@ -1,7 +1,7 @@
 //! The rules of one generation, to be looked up by domain and entries.
 //!
-//! At each level an entry is looked up as exact key and value, then among the patterns in file order, then as the key
-//! alone. What is found is final, even if nothing further down fits; and a limit applies only to descriptors that end
+//! At each level an entry is looked up as exact key and value, then among the patterns in file order, then as an address of
+//! the key's networks, of which the longest counts, then as the key alone. What is found is final, even if nothing further down fits; and a limit applies only to descriptors that end
 //! where it stands.
 
 use std::{
@@ -18,12 +18,13 @@ use foldhash::fast::FixedState;
 use super::{
     bucket::Bucket,
     counters::{DomainCounters, RuleCounters, RuleCounts},
+    networks::NetworkTable,
     pattern::Pattern,
     response::RuleIdentity,
     values::{self, ValueCounters},
 };
 use crate::{
-    policy::{OnStoreError, RequestRate},
+    policy::{Networks, OnStoreError, RequestRate},
     warnings,
 };
 
@@ -57,6 +58,7 @@ pub(super) struct Level {
 #[derive(Debug, Default)]
 struct Values {
     exact: Table<usize>,
+    networks: NetworkTable,
     any: Option<usize>,
 }
 
@@ -145,6 +147,16 @@ impl Level {
         }
     }
 
+    /// Adds an entry whose value is in a network.
+    pub(super) fn insert_networks(&mut self, key: &str, networks: &Networks, node: usize) {
+        self.keys.entry(key.into()).or_default().networks.add(networks.prefixes(), node);
+    }
+
+    /// Makes it ready for look-ups, when it has all entries.
+    pub(super) fn seal(&mut self) {
+        self.keys.values_mut().for_each(|values| values.networks.seal());
+    }
+
     fn find(&self, key: &str, value: &str) -> Option<usize> {
         let values = self.keys.get(key);
         let exact = || values?.exact.get(value).copied();
@@ -154,7 +166,7 @@ impl Level {
             };
             self.patterns.iter().find(fits).map(|(.., node)| *node)
         };
-        exact().or_else(by_pattern).or_else(|| values?.any)
+        exact().or_else(by_pattern).or_else(|| values?.networks.find(value)).or_else(|| values?.any)
     }
 }
 

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     policy::{
-        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, OnStoreError, Quantity, RequestLimit,
-        RequestRate, ServicePolicy, TimeUnit, metric_label,
+        DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, Networks, OnStoreError, Quantity,
+        RequestLimit, RequestRate, ServicePolicy, TimeUnit, metric_label,
     },
     store::{Account, Enrolment, Limits, MemoryStore, Store as _, Zero},
 };
@@ -210,10 +210,14 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
             path.push(rule);
             let own = rule.limit.as_ref().map(|limit| self.rule(domain, path, rule, limit));
             let below = self.level(domain, path, &rule.children, nodes);
-            level.insert(&rule.key, rule.value.as_deref(), nodes.len());
+            match &rule.networks {
+                Some(networks) => level.insert_networks(&rule.key, networks, nodes.len()),
+                None => level.insert(&rule.key, rule.value.as_deref(), nodes.len()),
+            }
             nodes.push(Node { rule: own, below });
             path.pop();
         }
+        level.seal();
         level
     }
 
@@ -270,7 +274,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
 }
 
 fn step(rule: &DescriptorRule) -> Step {
-    let value = rule.value.as_deref();
+    let value = rule.value.as_deref().or(rule.networks.as_ref().map(Networks::name));
     Step {
         shared: rule.share_threshold.then(|| (rule.key.as_str().into(), value.unwrap_or("*").into())),
         value_to_metric: rule.value_to_metric,

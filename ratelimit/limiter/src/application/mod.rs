@@ -46,6 +46,7 @@ mod decide;
 mod generation;
 mod inspect;
 mod judge;
+mod networks;
 mod pattern;
 mod request;
 mod response;
@@ -68,8 +69,9 @@ pub use self::{
     values::MOST_VALUE_LABELS,
 };
 pub use crate::policy::{
-    DescriptorRule, Domain, NearLimitRatio, NoTimeUnit, OnStoreError, Quantity, RateOptions, RequestLimit,
-    RequestLimitError, RequestRate, RuleSet, RuleSetError, ServicePolicy, SoftLimit, StoreSettings, TimeUnit,
+    DescriptorRule, Domain, Identity, NearLimitRatio, Networks, NoTimeUnit, OnStoreError, Quantity,
+    RateOptions, RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError, ServicePolicy,
+    SoftLimit, StoreSettings, TimeUnit,
 };
 // For those who read rules from files.
 #[doc(hidden)]

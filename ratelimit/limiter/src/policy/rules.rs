@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    fmt,
     num::{NonZeroU32, NonZeroU64},
 };
 
@@ -11,7 +12,7 @@ use ratelimit_common::{
 };
 use serde_json::Value;
 
-use super::{OnStoreError, TimeUnit};
+use super::{Networks, OnStoreError, TimeUnit};
 
 /// The rules of all files. No domain is there twice, and no descriptor twice at one place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +39,8 @@ pub struct DescriptorRule {
     pub key: String,
     /// The entry's value, likewise; `None` means any.
     pub value: Option<String>,
+    /// Networks of which the entry's value is one's address, or inside one; then there is no `value`.
+    pub networks: Option<Networks>,
     /// Whether all that the pattern matches share a bucket.
     pub share_threshold: bool,
     /// Whether the limit counts, but never denies.
@@ -294,6 +297,7 @@ impl DescriptorRule {
         Self {
             key: key.into(),
             value,
+            networks: None,
             share_threshold: false,
             shadow_mode: false,
             quota_mode: false,
@@ -307,17 +311,51 @@ impl DescriptorRule {
 
     /// What no other descriptor at the same place has.
     #[must_use]
-    pub fn identity(&self) -> (&str, Option<&str>) {
-        (&self.key, self.value.as_deref())
+    pub fn identity(&self) -> Identity<'_> {
+        Identity {
+            key: &self.key,
+            value: self.value.as_deref(),
+            networks: self.networks.as_ref().map(Networks::name),
+        }
     }
 
     /// Key and value in one, for people.
     #[must_use]
     pub fn label(&self) -> String {
-        match &self.value {
-            Some(value) => format!("{}_{value}", self.key),
-            None => self.key.clone(),
+        match (&self.value, &self.networks) {
+            (Some(value), _) => format!("{}_{value}", self.key),
+            (None, Some(networks)) => format!("{}_{}", self.key, shortened(networks.name())),
+            (None, None) => self.key.clone(),
         }
+    }
+}
+
+/// What tells a descriptor from others at its place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity<'d> {
+    key: &'d str,
+    value: Option<&'d str>,
+    networks: Option<&'d str>,
+}
+
+/// Buckets go by it, those of a saved state too.
+impl fmt::Debug for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, value, networks } = self;
+        match networks {
+            None => (key, value).fmt(f),
+            Some(networks) => (key, "in", networks).fmt(f),
+        }
+    }
+}
+
+/// Characters of networks that a label shows.
+const LONGEST_NETWORKS: usize = 60;
+
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NETWORKS) {
+        Some((end, _)) => format!("{}...", name.get(..end).unwrap_or_default()),
+        None => name.to_owned(),
     }
 }
 

@@ -269,7 +269,8 @@ fn scalars_are_taken_as_written() {
                    - {key: a, value: 'null'}\n- {key: b, value: 1.50}\n- {key: c, value: ''}\n";
     let rules = rules(content);
     let domain = &rules.domains()[0];
-    let found: Vec<_> = domain.descriptors.iter().map(|rule| rule.identity()).collect();
+    let found: Vec<_> =
+        domain.descriptors.iter().map(|rule| (rule.key.as_str(), rule.value.as_deref())).collect();
     let expected = [
         ("404", Some("0x10")),
         ("on", Some("true")),

@@ -12,6 +12,7 @@ mod files;
 mod labels;
 mod logs;
 mod lookup;
+mod networks;
 mod random;
 mod refunds;
 mod reload;

@@ -8,6 +8,7 @@ use std::{
 use ratelimit_limiter::application::{Descriptor, Request};
 
 use super::{
+    deny_body::DenyBody,
     facts::Facts,
     target::{PathForm, PathTemplates, TemplateMatch},
     template::{Fact, Part, Template},
@@ -21,6 +22,8 @@ pub struct Auth {
     pub asks: RequestTemplate,
     /// The HTTP status of a denied request.
     pub deny_status: u16,
+    /// What it gets to read, instead of problem details.
+    pub deny_body: Option<DenyBody>,
 }
 
 /// What is asked about a request.

@@ -37,5 +37,8 @@ pub async fn answer(
         return Ok((headers, ()).into_response());
     }
     let status = StatusCode::from_u16(auth.deny_status).unwrap_or(StatusCode::FORBIDDEN);
-    Ok(problem::denied(status, &response, headers, None::<()>))
+    Ok(match &auth.deny_body {
+        Some(body) => problem::denied_with(status, headers, body),
+        None => problem::denied(status, &response, headers, None::<()>),
+    })
 }

@@ -1,7 +1,7 @@
 //! What is answered instead of what was asked for: problem details (RFC 9457).
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
@@ -9,6 +9,7 @@ use super::{super::state::State, no_store, with};
 use crate::{
     answers::{self, QuotaExceeded},
     application,
+    policy::application::DenyBody,
     text::Shown,
 };
 
@@ -47,6 +48,11 @@ impl IntoResponse for Problem {
         });
         with(self.status, no_store(), answers::PROBLEM, body.to_string().into())
     }
+}
+
+/// The same with the operator's own body.
+pub fn denied_with(status: StatusCode, headers: HeaderMap, body: &DenyBody) -> Response {
+    with(status, headers, HeaderValue::from_static(body.content_type), body.bytes.to_vec())
 }
 
 /// The answer about a request that is over its limits: with the headers of the decision, and with these members.

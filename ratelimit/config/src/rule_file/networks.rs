@@ -1,0 +1,121 @@
+//! `value_in`: networks that a descriptor is about, inline and from files, each of which is read once.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::keys::read_mapping;
+use crate::{
+    error::{At, Report, quoted},
+    fields::{Field, Text},
+    last::LastLists,
+    list_file::{self, ListFile},
+    policy::{
+        Prefix,
+        application::{DescriptorRule, NetworkFile, Networks},
+    },
+    text::Thousands,
+};
+
+/// Networks at most that all rules have, those of a file counted for each rule that names it.
+const MOST_NETWORKS: usize = 4 << 20;
+
+/// Reads the files that rules name.
+#[derive(Debug, Default)]
+pub struct NetworkFiles {
+    last: LastLists,
+    read: HashMap<PathBuf, Option<NetworkFile>>,
+    count: usize,
+}
+
+impl NetworkFiles {
+    /// Files that have become empty keep what they had `last`.
+    pub fn new(last: &LastLists) -> Self {
+        Self { last: last.clone(), ..Self::default() }
+    }
+
+    /// What was read, by name.
+    pub fn into_files(self) -> Vec<NetworkFile> {
+        let mut files: Vec<_> = self.read.into_values().flatten().collect();
+        files.sort_unstable_by(|one, other| one.file.cmp(&other.file));
+        files
+    }
+
+    /// Reads `value_in` of a rule whose file is in that directory.
+    pub fn networks(&mut self, field: &Field<'_>, directory: &Path, report: &mut Report) -> Option<Networks> {
+        let items = field.each(|item, _| Some(item.clone()), report)?;
+        let (mut names, mut parts, mut inline) = (Vec::new(), Vec::new(), Vec::new());
+        for item in &items {
+            if item.key_at("file").is_none() {
+                let Some(text) = item.text(report) else { continue };
+                match text.text.parse::<Prefix>() {
+                    Ok(prefix) => inline.push(prefix),
+                    Err(error) => report.error(&text.at, format!("{}: {error}", quoted(&text.text))),
+                }
+                names.push(text.text);
+            } else {
+                let map = read_mapping(item, "descriptors[].value_in[]", report)?;
+                let path = map.required_text("file", "networks.txt", report)?;
+                parts.extend(self.file(&path, directory, report));
+                names.push(path.text);
+            }
+        }
+        parts.push(inline.into());
+        self.count += parts.iter().map(|part: &Arc<[Prefix]>| part.len()).sum::<usize>();
+        if self.count > MOST_NETWORKS {
+            let most = Thousands(MOST_NETWORKS as u64);
+            report.error(field.at(), format!("with these all rules have more than {most} networks"));
+        } else if parts.iter().all(|part| part.is_empty()) && report.is_clean() {
+            report.warning(
+                field.at(),
+                "has no network, because its files are empty: the rule is about no request",
+            );
+        }
+        Some(Networks::new(names.join(","), parts))
+    }
+
+    fn file(&mut self, named: &Text, directory: &Path, report: &mut Report) -> Option<Arc<[Prefix]>> {
+        let path = directory.join(&named.text);
+        let last = &self.last;
+        let read = self.read.entry(path).or_insert_with_key(|path| read(path, last, &named.at, report));
+        Some(Arc::clone(&read.as_ref()?.prefixes))
+    }
+}
+
+fn read(path: &Path, last: &LastLists, at: &At, report: &mut Report) -> Option<NetworkFile> {
+    let ListFile { prefixes, warnings, is_blank } = match list_file::read(path) {
+        Ok(list) => list,
+        Err(mistakes) => {
+            mistakes.iter().for_each(|mistake| report.error(at, mistake));
+            return None;
+        }
+    };
+    warnings.iter().for_each(|warning| report.warning(at, warning));
+    let kept = if is_blank { last.of_network_file(path) } else { None };
+    if is_blank {
+        report.warning(at, list_file::blank(path, kept.as_ref().map(|kept| kept.len())));
+    }
+    let is_kept = kept.is_some();
+    let prefixes = kept.unwrap_or_else(|| prefixes.into_iter().map(|(_, prefix)| prefix).collect());
+    Some(NetworkFile { file: path.to_owned(), prefixes, is_kept })
+}
+
+/// Notes networks that an earlier rule with the same key has, in the report of the file.
+pub fn warn_of_twice(rules: &[DescriptorRule], places: &[At], report: &mut Report) {
+    let mut seen: HashMap<&str, HashSet<Prefix>> = HashMap::new();
+    for (rule, at) in rules.iter().zip(places) {
+        let Some(networks) = &rule.networks else { continue };
+        match seen.get(&*rule.key).and_then(|seen| networks.prefixes().find(|prefix| seen.contains(prefix))) {
+            Some(twice) => {
+                report.warning(
+                    at,
+                    format!("{twice} is another descriptor's already, which comes first and counts"),
+                );
+            }
+            None => {}
+        }
+        seen.entry(&rule.key).or_default().extend(networks.prefixes());
+    }
+}

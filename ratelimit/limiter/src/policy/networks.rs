@@ -1,0 +1,40 @@
+//! Networks that a descriptor is about.
+
+use std::{fmt, sync::Arc};
+
+use crate::prefix::Prefix;
+
+/// Networks, from one list or several. Of networks inside others none is left out: the longest one that contains an address
+/// says which descriptor the address belongs to.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Networks {
+    name: String,
+    parts: Vec<Arc<[Prefix]>>,
+}
+
+impl Networks {
+    /// Networks that are called by how they were written, such as `10.0.0.0/8,office.txt`. No two at one place of the rules
+    /// have one name.
+    #[must_use]
+    pub fn new(name: impl Into<String>, parts: Vec<Arc<[Prefix]>>) -> Self {
+        Self { name: name.into(), parts }
+    }
+
+    /// What they are called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All of them.
+    pub fn prefixes(&self) -> impl Iterator<Item = Prefix> {
+        self.parts.iter().flat_map(|part| part.iter().copied())
+    }
+}
+
+/// Lists are long.
+impl fmt::Debug for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Networks").field(&self.name).finish()
+    }
+}
