@@ -13,6 +13,8 @@ pub use rules::{
 };
 pub use unit::{NoTimeUnit, TimeUnit};
 
+use ratelimit_common::time::Nanos;
+
 use crate::store::memory::DEFAULT_MAX_KEYS;
 
 /// What a [`Service`](crate::application::Service) decides by.
@@ -46,8 +48,10 @@ pub struct NearLimitRatio(f64);
 pub struct StoreSettings {
     /// How many keys there is room for.
     pub max_keys: u64,
-    /// Where they are saved on a clean stop.
+    /// Where they are saved, on a clean stop and every [`Self::save_interval`].
     pub state_file: Option<PathBuf>,
+    /// How often they are saved.
+    pub save_interval: Nanos,
 }
 
 /// What is done while a store does not answer. The one in memory always does.
@@ -87,11 +91,13 @@ impl Default for NearLimitRatio {
 impl StoreSettings {
     /// How many keys there is room for unless somebody says otherwise.
     pub const DEFAULT_MAX_KEYS: u64 = DEFAULT_MAX_KEYS;
+    /// How often counts are saved unless somebody says otherwise.
+    pub const DEFAULT_SAVE_INTERVAL: Nanos = Nanos::from_secs(60);
 }
 
 impl Default for StoreSettings {
     fn default() -> Self {
-        Self { max_keys: DEFAULT_MAX_KEYS, state_file: None }
+        Self { max_keys: DEFAULT_MAX_KEYS, state_file: None, save_interval: Self::DEFAULT_SAVE_INTERVAL }
     }
 }
 

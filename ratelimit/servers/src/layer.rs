@@ -7,7 +7,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tracing::info;
 
-use super::{Bound, Overview, ServerError, Servers, overview::Since};
+use super::{Bound, Overview, ServerError, Servers, overview::Since, saving::Saving};
 use crate::{
     application::{SaveError, Service, ServiceError},
     metrics::Requests,
@@ -51,9 +51,10 @@ impl Prepared {
         let runtime = Servers::runtime()?;
         let service = Arc::new(share(self.service, runtime.handle()));
         let servers = Servers::start_in(runtime, self.bound, Arc::clone(&service));
+        let saving = Saving::start(&service).map_err(ServerError::Threads)?;
         let since = Since::default();
         since.now();
-        Ok(Layer { service, servers, since })
+        Ok(Layer { service, servers, saving, since })
     }
 }
 
@@ -73,6 +74,8 @@ fn say_who_is_unknown(application: &Application) {
 pub struct Layer {
     service: Arc<Service>,
     servers: Servers,
+    /// If counts are saved.
+    saving: Option<Saving>,
     since: Since,
 }
 
@@ -140,6 +143,9 @@ impl Layer {
     pub async fn stop(self) -> Result<(), SaveError> {
         self.service.flush();
         self.servers.drain().await;
+        if let Some(saving) = self.saving {
+            saving.stop();
+        }
         self.service.save()
     }
 }

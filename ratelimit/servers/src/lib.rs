@@ -17,6 +17,7 @@ mod object;
 mod overview;
 pub mod peer;
 pub mod proto;
+mod saving;
 pub mod serving;
 pub mod socket;
 mod state;

@@ -10,5 +10,6 @@ mod http;
 mod nginx;
 mod process;
 mod reload;
+mod state;
 #[path = "../support/stops.rs"]
 mod stops;

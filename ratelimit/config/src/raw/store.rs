@@ -16,6 +16,8 @@ pub struct RawStore {
     pub max_keys: Option<Text>,
     /// `memory.state_file`
     pub state_file: Option<Text>,
+    /// `memory.save_interval`
+    pub save_interval: Option<Text>,
     /// `redis`
     pub redis: Option<RawRedis>,
 }
@@ -54,11 +56,11 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawStore> {
     let (memory, redis) = (store.get("memory"), store.get("redis"));
     let memory = memory.and_then(|memory| {
         let memory = memory.mapping(&keys::names("application.store.memory"), report)?;
-        Some((memory.text("max_keys", report), memory.text("state_file", report)))
+        Some(["max_keys", "state_file", "save_interval"].map(|key| memory.text(key, report)))
     });
-    let (max_keys, state_file) = memory.unwrap_or_default();
+    let [max_keys, state_file, save_interval] = memory.unwrap_or_default();
     let redis = redis.and_then(|redis| read_redis(&redis, report));
-    Some(RawStore { word: None, max_keys, state_file, redis })
+    Some(RawStore { word: None, max_keys, state_file, save_interval, redis })
 }
 
 fn read_redis(field: &Field<'_>, report: &mut Report) -> Option<RawRedis> {

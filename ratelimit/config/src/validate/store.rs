@@ -2,6 +2,8 @@
 
 use std::{num::NonZeroU32, path::Path};
 
+use ratelimit_common::time::Nanos;
+
 use super::{
     application::{number, path},
     asking::BOOLEANS,
@@ -29,7 +31,32 @@ pub fn memory(raw: &RawStore, directory: &Path, report: &mut Report) -> StoreSet
     let max_keys = raw.max_keys.as_ref().and_then(|text| number(text, MAX_KEYS, report));
     let state_file = raw.state_file.as_ref().and_then(|text| path(text, directory, report));
     let defaults = StoreSettings::default();
-    StoreSettings { max_keys: max_keys.unwrap_or(defaults.max_keys), state_file }
+    let save_interval = raw.save_interval.as_ref().and_then(|text| save_interval(text, raw, report));
+    StoreSettings {
+        max_keys: max_keys.unwrap_or(defaults.max_keys),
+        state_file,
+        save_interval: save_interval.unwrap_or(defaults.save_interval),
+    }
+}
+
+/// What is not saved for longer is as good as not saved.
+const LONGEST_SAVE_INTERVAL: Nanos = Nanos::from_secs(86_400);
+
+fn save_interval(text: &Text, raw: &RawStore, report: &mut Report) -> Option<Nanos> {
+    if raw.state_file.is_none() {
+        report.error(&text.at, "there is no `state_file` that counts could be saved in; name one");
+    }
+    match parse_time(&text.text) {
+        Ok(interval) if interval > LONGEST_SAVE_INTERVAL => {
+            report.error(&text.at, "at most 1 day: what is lost when the daemon is killed is as much");
+            None
+        }
+        Ok(interval) => Some(interval),
+        Err(error) => {
+            report.error(&text.at, error);
+            None
+        }
+    }
 }
 
 /// Judges `redis`.

@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
+use ratelimit_common::time::Nanos;
 use ratelimit_config::{self as config};
 use ratelimit_policy::application::{
     AnswerHeaders, Application, ClientBits, ListenAddress, Listener, NearLimitRatio, OnStoreError,
@@ -37,7 +38,7 @@ fn every_setting() {
         "trusted_hops: 2",
         "headers: {x_ratelimit: false, retry_after: false, ietf: false, grpc: true}",
         "auth: {domain: edge, deny_status: 429, client: {ipv4: 24, ipv6: 48}, descriptors: [{a: \"{path}\", b: x}]}",
-        "store: {memory: {max_keys: 20k, state_file: s}}",
+        "store: {memory: {max_keys: 20k, state_file: s, save_interval: 10s}}",
         "on_store_error: local",
     ]);
     assert!(section.shadow_mode && section.quota_mode);
@@ -49,8 +50,8 @@ fn every_setting() {
     assert_eq!(auth.asks.client, ClientBits { ipv4: 24, ipv6: 48 });
     let keys: Vec<&str> = auth.asks.descriptors[0].entries.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["a", "b"]);
-    let StoreSettings { max_keys, state_file } = section.store;
-    assert!(max_keys == 20_000 && state_file.unwrap().is_absolute());
+    let StoreSettings { max_keys, state_file, save_interval } = section.store;
+    assert!(max_keys == 20_000 && state_file.unwrap().is_absolute() && save_interval == Nanos::from_secs(10));
     assert_eq!(section.on_store_error, OnStoreError::Local);
 }
 
@@ -148,6 +149,18 @@ fn mistakes_of_the_section() {
             "2:30 application.store.memory.max_keys: `0` is not a number from 1",
         ),
         ("store: {memory: {state_file: ''}}", "2:32 application.store.memory.state_file: must be a path"),
+        (
+            "store: {memory: {state_file: s, save_interval: 30}}",
+            "2:50 application.store.memory.save_interval: `30` is not a time",
+        ),
+        (
+            "store: {memory: {state_file: s, save_interval: 2d}}",
+            "2:50 application.store.memory.save_interval: at most 1 day",
+        ),
+        (
+            "store: {memory: {save_interval: 30s}}",
+            "2:35 application.store.memory.save_interval: there is no `state_file`",
+        ),
         ("on_store_error: wait", "2:19 application.on_store_error: `wait` is not known; accepted: allow"),
         (
             "listen: {grpc: localhost:1}",

@@ -162,6 +162,7 @@ fn mapping(path: &[&str], value: Option<&str>) -> String {
         "redis" => &[("url", "rediss://a")],
         "tls" => &[("cert", "c"), ("key", "k")],
         "ban" => &[("after", "1"), ("within", "1s"), ("for", "1m")],
+        "memory" if *next == "save_interval" => &[("state_file", "/s")],
         _ => &[],
     };
     let required = required.iter().filter(|(name, _)| name != next);

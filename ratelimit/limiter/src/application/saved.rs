@@ -1,8 +1,9 @@
-//! The state file: counts that are to survive a restart. Read at start, written on a clean stop, replaced in one step.
+//! The state file: counts that are to survive a restart. Read at start, written now and then and on a clean stop, replaced
+//! in one step.
 
 use std::{
     fs::{self, File},
-    io::{self, Read as _, Write as _},
+    io::{self, BufWriter, Read as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
@@ -14,7 +15,7 @@ use crate::{
     policy::StoreSettings,
     store::{
         MemoryStore, Zero,
-        memory::{NoState, most_bytes},
+        memory::{NoState, Saved, most_bytes},
     },
 };
 
@@ -113,12 +114,15 @@ pub(super) fn read(
     Ok(Some((restored.store, zero)))
 }
 
+/// Bytes that are written at once.
+const BUFFER: usize = 1 << 17;
+
 /// Replaces the file.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), SaveError> {
-    replace(path, bytes).map_err(|error| SaveError { path: path.to_owned(), error })
+pub(super) fn write(path: &Path, saved: &Saved) -> Result<(), SaveError> {
+    replace(path, saved).map_err(|error| SaveError { path: path.to_owned(), error })
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace(path: &Path, saved: &Saved) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
@@ -127,9 +131,10 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
+    let mut file = BufWriter::with_capacity(BUFFER, file);
+    saved.write(&mut file)?;
+    file.into_inner()?.sync_all()?;
     fs::rename(&new, path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()

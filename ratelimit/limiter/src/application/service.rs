@@ -26,7 +26,11 @@ use super::{
 use crate::{
     clock::{Clock, MonotonicClock},
     policy::{ServicePolicy, StoreSettings},
-    store::{MemoryStore, Store as _, Zero, memory::NoMemory, remote::RemoteStore},
+    store::{
+        MemoryStore, Store as _, Zero,
+        memory::{NoMemory, Saved},
+        remote::RemoteStore,
+    },
     text::Shown,
     transaction::Crossings,
     warnings,
@@ -70,6 +74,8 @@ pub struct Service {
     errors: AtomicU64,
     /// Held while rules are replaced.
     reloading: Mutex<()>,
+    /// Held while the state file is written.
+    saving: Mutex<()>,
 }
 
 /// What was in force at a moment, for requests that are read, judged and answered by one configuration. A reload waits for
@@ -141,6 +147,7 @@ impl Service {
             registry,
             errors: AtomicU64::new(0),
             reloading: Mutex::default(),
+            saving: Mutex::default(),
         })
     }
 
@@ -259,15 +266,29 @@ impl Service {
         self.zero().since(self.clock.now())
     }
 
-    /// Saves what is counted, if there is a file for it: for a clean stop, after the last request.
+    /// Saves what is counted, if there is a file for it: every [`StoreSettings::save_interval`], and for a clean stop after the
+    /// last request. Decisions go on meanwhile.
     ///
     /// # Errors
     /// The file can't be written; the one from before is as it was.
     pub fn save(&self) -> Result<(), SaveError> {
         let Some(path) = &self.settings.state_file else { return Ok(()) };
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        saved::write(path, &self.saved())
+    }
+
+    /// What is counted. A reload, which may move windows, waits for it, and not for the file.
+    fn saved(&self) -> Saved {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.generation.load();
         let now = generation.zero.since(self.clock.now());
-        saved::write(path, &self.store.save(&generation.limits, now, generation.zero.wall_at(now)))
+        self.store.save(&generation.limits, now, generation.zero.wall_at(now))
+    }
+
+    /// Where and how often what is counted is to be saved.
+    #[must_use]
+    pub const fn settings(&self) -> &StoreSettings {
+        &self.settings
     }
 
     /// What was counted under each label.

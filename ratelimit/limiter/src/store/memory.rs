@@ -32,7 +32,7 @@ use ratelimit_common::{
     time::Now,
 };
 
-pub use self::saved::{NoState, Restored, most_bytes};
+pub use self::saved::{NoState, Restored, Saved, most_bytes};
 use self::{
     backoff::Backoff,
     grid::{Grid, View},

@@ -29,7 +29,7 @@ fn policy(path: &Path, max_keys: u64) -> ServicePolicy {
 }
 
 fn policy_of(content: &str, path: &Path, max_keys: u64) -> ServicePolicy {
-    let store = StoreSettings { max_keys, state_file: Some(path.to_owned()) };
+    let store = StoreSettings { max_keys, state_file: Some(path.to_owned()), ..StoreSettings::default() };
     ServicePolicy { store, ..ServicePolicy::of_rules(rules(content)) }
 }
 

@@ -20,7 +20,12 @@ use ratelimit_common::{
     time::Now,
 };
 
-use super::{backoff::Backoff, control::Control, reserve::Reserve, slots::Set};
+use super::{
+    backoff::Backoff,
+    control::Control,
+    reserve::{Reserve, SlotWords},
+    slots::Set,
+};
 use crate::store::Limits;
 
 /// Sets split off at a time, while whoever claims a slot waits.
@@ -87,23 +92,40 @@ impl Grid {
         Some(grid)
     }
 
-    /// All buckets in use, or that can be again, with the number of sets that they are in. What is charged meanwhile may be in
-    /// it or not.
+    /// All buckets in use, or that can be again, with the number of sets that they are in. Nobody waits for it: what is charged
+    /// meanwhile is in it as it was or as it is.
     pub fn save(&self, limits: &Limits, now: Now) -> (u64, Vec<SavedBucket>) {
-        let sets = self.sets();
-        let mut buckets = Vec::new();
-        for (number, set) in self.reserve.iter().take(sets as usize).enumerate() {
-            for (index, slot) in set.0.iter().enumerate() {
-                let (key, state) = (slot.key.load(Ordering::SeqCst), slot.state.load(Ordering::SeqCst));
-                let limit = Key::of_slot(key, number as u64).and_then(|key| limits.of(&key));
-                let matters =
-                    limit.map_or(!algorithm::is_idle(state, now), |limit| can_return(limit, state, now));
-                if key != table::EMPTY && state != table::BUSY && matters {
-                    buckets.push(SavedBucket { place: (number * SLOTS + index) as u64, key, state });
-                }
+        let (mut number, mut buckets, mut backoff) = (0, Vec::new(), Backoff::default());
+        let control = loop {
+            let control = self.control();
+            if number < control.sets() {
+                self.save_set(number, limits, now, &mut buckets);
+                number += 1;
+            } else if control.is_splitting() {
+                // A bucket that moves meanwhile moves up, to the set that is about to be there.
+                backoff.wait();
+            } else {
+                break control;
+            }
+        };
+        // What has moved since it was looked at is there twice.
+        buckets.retain(|bucket| {
+            let set = bucket.place / SLOTS as u64;
+            let is_home = |key: Key| [key.first(), key.second()].map(|hash| control.number(hash)).contains(&set);
+            Key::of_slot(bucket.key, set).is_some_and(is_home)
+        });
+        (control.sets(), buckets)
+    }
+
+    fn save_set(&self, number: u64, limits: &Limits, now: Now, buckets: &mut Vec<SavedBucket>) {
+        for (index, slot) in self.reserve.get(number as usize).iter().flat_map(|set| &set.0).enumerate() {
+            let (key, state) = words_of(slot);
+            let limit = Key::of_slot(key, number).and_then(|key| limits.of(&key));
+            let matters = limit.map_or(!algorithm::is_idle(state, now), |limit| can_return(limit, state, now));
+            if key != table::EMPTY && matters {
+                buckets.push(SavedBucket { place: number * SLOTS as u64 + index as u64, key, state });
             }
         }
-        (sets, buckets)
     }
 
     /// How many buckets are in use.
@@ -229,6 +251,19 @@ impl Grid {
         if let Ok(_growing) = self.tally.growing.try_lock() {
             self.split();
         }
+    }
+}
+
+/// A slot's key and its state, which belong together. Whoever charges it, or takes it for another key, is done in a moment.
+fn words_of(slot: &SlotWords) -> (u64, u64) {
+    let mut backoff = Backoff::default();
+    loop {
+        let key = slot.key.load(Ordering::SeqCst);
+        let state = slot.state.load(Ordering::SeqCst);
+        if state != table::BUSY && slot.key.load(Ordering::SeqCst) == key {
+            return (key, state);
+        }
+        backoff.wait();
     }
 }
 

@@ -3,7 +3,10 @@
 //! The form: a line that says what it is and of which version, numbers of 8 bytes (little-endian), and a checksum of all
 //! before it. Whatever does not fit is refused as a whole.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+};
 
 use ratelimit_common::time::{Nanos, Now};
 
@@ -58,42 +61,51 @@ pub const fn most_bytes(max_keys: u64) -> u64 {
     LEAST_BYTES.saturating_add(max_keys.saturating_mul(BYTES_A_KEY))
 }
 
+/// What a store held at a moment, to be written when nobody waits for it.
+#[derive(Debug)]
+pub struct Saved {
+    clock: Nanos,
+    now: Now,
+    secrets: [u64; 6],
+    probe: u64,
+    tags: Vec<[u64; 5]>,
+    sets: u64,
+    buckets: Vec<SavedBucket>,
+    wide: Vec<SavedWide>,
+}
+
+impl Saved {
+    /// Writes it, in many small pieces.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn write(&self, out: impl io::Write) -> io::Result<()> {
+        let mut writer = Writer { out, checksum: crc32fast::Hasher::new() };
+        writer.bytes(MAGIC)?;
+        writer.numbers([self.clock.0, self.now.0.0])?;
+        writer.numbers(self.secrets)?;
+        writer.numbers([self.probe, self.tags.len() as u64])?;
+        self.tags.iter().try_for_each(|row| writer.numbers(*row))?;
+        writer.numbers([self.sets, self.buckets.len() as u64])?;
+        let mut buckets = self.buckets.iter();
+        buckets.try_for_each(|SavedBucket { place, key, state }| writer.numbers([*place, *key, *state]))?;
+        writer.numbers([self.wide.len() as u64])?;
+        self.wide.iter().try_for_each(|bucket| writer.wide(bucket))?;
+        let checksum = writer.checksum.clone().finalize();
+        writer.numbers([checksum.into()])
+    }
+}
+
 impl MemoryStore {
     /// All that it holds, at its time `now` when the clock says `clock`. `limits` tell which buckets matter again if that was
-    /// set back when they are restored.
+    /// set back when they are restored. Decisions go on meanwhile.
     #[must_use]
-    pub fn save(&self, limits: &Limits, now: Now, clock: Nanos) -> Vec<u8> {
-        let mut writer = Writer(MAGIC.to_vec());
-        writer.numbers([clock.0, now.0.0]);
-        writer.numbers(self.secrets.random);
-        writer.numbers([self.secrets.hash(PROBE)]);
+    pub fn save(&self, limits: &Limits, now: Now, clock: Nanos) -> Saved {
         let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner).save();
-        writer.numbers([tags.len() as u64]);
-        tags.into_iter().for_each(|row| writer.numbers(row));
         let (sets, buckets) = self.grid.save(limits, now);
-        writer.numbers([sets, buckets.len() as u64]);
-        for SavedBucket { place, key, state } in buckets {
-            writer.numbers([place, key, state]);
-        }
         let wide = self.wide.save(now);
-        writer.numbers([wide.len() as u64]);
-        for SavedWide { identity, idle_at, state } in wide {
-            writer.numbers([identity, idle_at.0]);
-            match state {
-                SavedState::Log { times, owed } => {
-                    writer.kind(LOG, owed);
-                    writer.numbers([times.len() as u64]);
-                    times.into_iter().for_each(|time| writer.numbers([time.0]));
-                }
-                SavedState::Counter([parts @ .., owed]) => {
-                    writer.kind(COUNTER, owed);
-                    writer.numbers(parts);
-                }
-            }
-        }
-        let checksum = crc32fast::hash(&writer.0);
-        writer.numbers([checksum.into()]);
-        writer.0
+        let (secrets, probe) = (self.secrets.random, self.secrets.hash(PROBE));
+        Saved { clock, now, secrets, probe, tags, sets, buckets, wide }
     }
 
     /// The store that was saved, with room for at least `max_keys`.
@@ -117,18 +129,42 @@ const COUNTER: u64 = 1;
 /// Added to one of those, if units are owed: how many comes next. Files without debts are as they were before there were any.
 const OWING: u64 = 2;
 
-struct Writer(Vec<u8>);
+struct Writer<W> {
+    out: W,
+    /// Of all that was written.
+    checksum: crc32fast::Hasher,
+}
 
-impl Writer {
-    fn kind(&mut self, kind: u64, owed: u64) {
+impl<W: io::Write> Writer<W> {
+    fn wide(&mut self, SavedWide { identity, idle_at, state }: &SavedWide) -> io::Result<()> {
+        self.numbers([*identity, idle_at.0])?;
+        match state {
+            SavedState::Log { times, owed } => {
+                self.kind(LOG, *owed)?;
+                self.numbers([times.len() as u64])?;
+                times.iter().try_for_each(|time| self.numbers([time.0]))
+            }
+            SavedState::Counter([parts @ .., owed]) => {
+                self.kind(COUNTER, *owed)?;
+                self.numbers(*parts)
+            }
+        }
+    }
+
+    fn kind(&mut self, kind: u64, owed: u64) -> io::Result<()> {
         match owed {
             0 => self.numbers([kind]),
             owed => self.numbers([kind + OWING, owed]),
         }
     }
 
-    fn numbers<const N: usize>(&mut self, numbers: [u64; N]) {
-        numbers.iter().for_each(|number| self.0.extend(number.to_le_bytes()));
+    fn numbers<const N: usize>(&mut self, numbers: [u64; N]) -> io::Result<()> {
+        numbers.iter().try_for_each(|number| self.bytes(&number.to_le_bytes()))
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.checksum.update(bytes);
+        self.out.write_all(bytes)
     }
 }
 
@@ -196,7 +232,10 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU64;
+    use std::{
+        num::NonZeroU64,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
 
     use ratelimit_common::limit::{Algorithm, Limit, LimitSpec, Place, Rate};
 
@@ -253,7 +292,8 @@ mod tests {
             };
             assert_eq!(owed(&store, 1), 3 * amount, "{algorithm:?} {amount}");
 
-            let bytes = store.save(&limits, at(2), Nanos(0));
+            let mut bytes = Vec::new();
+            store.save(&limits, at(2), Nanos(0)).write(&mut bytes).unwrap();
             let restored = MemoryStore::restore(&bytes, 1_000).unwrap().store;
             assert_eq!(owed(&restored, 2), 2 * amount, "{algorithm:?} {amount}");
 
@@ -287,6 +327,44 @@ mod tests {
             refund(&store, &limits, &charge(2));
             assert_eq!((found().owed(), found().remaining()), (0, amount), "{algorithm:?} {amount}");
         }
+    }
+
+    /// Each new key makes the table grow sooner or later, and the first is charged all the time.
+    #[test]
+    fn what_was_charged_before_a_save_is_in_it() {
+        let limit = limit(Algorithm::FixedWindow, 1_000_000);
+        let store = MemoryStore::new(200_000).unwrap();
+        let (account, limits) = enrolled(&store, &limit);
+        let now = Now(Nanos::from_secs(3_600));
+        let charge = |key: usize| {
+            let hash = store.hash(&key.to_string());
+            Charge { account, hash, limit: &limit, now, cost: 1 }
+        };
+        let charged = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for key in 1..=100_000 {
+                    assert!(store.charge(&limits, &charge(0)).allowed && store.charge(&limits, &charge(key)).allowed);
+                    charged.store(key, Ordering::SeqCst);
+                }
+            });
+            while !writer.is_finished() {
+                let before = charged.load(Ordering::SeqCst);
+                let saved = store.save(&limits, now, Nanos(0));
+                let after = charged.load(Ordering::SeqCst) + 1;
+                let mut bytes = Vec::new();
+                saved.write(&mut bytes).unwrap();
+                let restored = MemoryStore::restore(&bytes, 200_000).unwrap().store;
+                let (account, limits) = enrolled(&restored, &limit);
+                let used = |key| {
+                    let charge = Charge { account, cost: 0, ..charge(key) };
+                    1_000_000 - ask(&restored, &limits, &charge).decision().remaining()
+                };
+                assert!((before as u64..=after as u64).contains(&used(0)), "{} not from {before} to {after}", used(0));
+                let lost = (1..=before).filter(|key| used(*key) != 1).count();
+                assert_eq!(lost, 0, "of {before}");
+            }
+        });
     }
 
     /// What asks takes nothing, whatever it would cost and though it is denied.
