@@ -16,6 +16,7 @@ mod places;
 mod rate;
 mod raw;
 mod rule_file;
+pub mod schema;
 mod source;
 mod tree;
 mod validate;

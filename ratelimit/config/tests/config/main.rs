@@ -10,6 +10,7 @@ mod matches;
 mod mistakes;
 mod reference;
 mod rule_files;
+mod schema;
 mod sizes;
 mod stores;
 

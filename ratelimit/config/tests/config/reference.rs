@@ -114,7 +114,7 @@ fn wrapped(text: &str, indent: &str) -> String {
 }
 
 /// A file in which `content`, as lines, stands in the mapping that `key` belongs to.
-fn file(key: &Key, content: &str) -> String {
+pub(super) fn file(key: &Key, content: &str) -> String {
     let indented = |indent: &str, content: &str| -> String {
         content.lines().map(|line| format!("{indent}{line}\n")).collect()
     };
@@ -142,7 +142,7 @@ fn file(key: &Key, content: &str) -> String {
 }
 
 /// A file with this key, and with what it can't be without; without the key if there is no value.
-fn with(path: &str, value: Option<&str>) -> String {
+pub(super) fn with(path: &str, value: Option<&str>) -> String {
     let segments: Vec<&str> = path.split('.').collect();
     let other = if segments[0] == "network" { "application: {}" } else { "network: {}" };
     format!("{{{}}}\n", joined(&[other.to_owned(), mapping(&segments, value)]))

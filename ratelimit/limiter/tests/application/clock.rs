@@ -131,7 +131,8 @@ fn steps_under_a_second_are_ignored_until_they_add_up() {
 
 /// A daemon with a state file that begins when the wall clock says so.
 fn start(path: &Path, wall: Nanos) -> Lab {
-    let store = StoreSettings { max_keys: 1_000, state_file: Some(path.to_owned()), ..StoreSettings::default() };
+    let store =
+        StoreSettings { max_keys: 1_000, state_file: Some(path.to_owned()), ..StoreSettings::default() };
     let clock = FakeClock::new(wall);
     let service = Service::with_clock(&ServicePolicy { store, ..policy() }, Arc::new(clock.clone())).unwrap();
     Lab { service, clock }

@@ -141,7 +141,8 @@ fn a_bucket_that_shrinks_is_no_emptier_than_empty() {
 #[test]
 fn another_store_takes_a_restart() {
     let lab = lab_of(&policy(1));
-    let other = ServicePolicy { store: StoreSettings { max_keys: 5, ..StoreSettings::default() }, ..policy(2) };
+    let other =
+        ServicePolicy { store: StoreSettings { max_keys: 5, ..StoreSettings::default() }, ..policy(2) };
     let error = lab.service.reload(&other).unwrap_err();
     assert!(error == ServiceError::StoreChanged && error.to_string().contains("restart"));
     // The old rules stay.

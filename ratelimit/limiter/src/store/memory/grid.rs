@@ -111,7 +111,8 @@ impl Grid {
         // What has moved since it was looked at is there twice.
         buckets.retain(|bucket| {
             let set = bucket.place / SLOTS as u64;
-            let is_home = |key: Key| [key.first(), key.second()].map(|hash| control.number(hash)).contains(&set);
+            let is_home =
+                |key: Key| [key.first(), key.second()].map(|hash| control.number(hash)).contains(&set);
             Key::of_slot(bucket.key, set).is_some_and(is_home)
         });
         (control.sets(), buckets)
@@ -121,7 +122,8 @@ impl Grid {
         for (index, slot) in self.reserve.get(number as usize).iter().flat_map(|set| &set.0).enumerate() {
             let (key, state) = words_of(slot);
             let limit = Key::of_slot(key, number).and_then(|key| limits.of(&key));
-            let matters = limit.map_or(!algorithm::is_idle(state, now), |limit| can_return(limit, state, now));
+            let matters =
+                limit.map_or(!algorithm::is_idle(state, now), |limit| can_return(limit, state, now));
             if key != table::EMPTY && matters {
                 buckets.push(SavedBucket { place: number * SLOTS as u64 + index as u64, key, state });
             }

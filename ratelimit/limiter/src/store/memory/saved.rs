@@ -344,7 +344,10 @@ mod tests {
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for key in 1..=100_000 {
-                    assert!(store.charge(&limits, &charge(0)).allowed && store.charge(&limits, &charge(key)).allowed);
+                    assert!(
+                        store.charge(&limits, &charge(0)).allowed
+                            && store.charge(&limits, &charge(key)).allowed
+                    );
                     charged.store(key, Ordering::SeqCst);
                 }
             });
@@ -360,7 +363,11 @@ mod tests {
                     let charge = Charge { account, cost: 0, ..charge(key) };
                     1_000_000 - ask(&restored, &limits, &charge).decision().remaining()
                 };
-                assert!((before as u64..=after as u64).contains(&used(0)), "{} not from {before} to {after}", used(0));
+                assert!(
+                    (before as u64..=after as u64).contains(&used(0)),
+                    "{} not from {before} to {after}",
+                    used(0)
+                );
                 let lost = (1..=before).filter(|key| used(*key) != 1).count();
                 assert_eq!(lost, 0, "of {before}");
             }
