@@ -4,6 +4,7 @@ mod bans;
 mod check;
 mod daemon;
 mod detach;
+mod documents;
 mod events;
 mod failure;
 mod instance;
@@ -16,7 +17,7 @@ mod table;
 mod top;
 pub mod validate;
 
-use std::{fmt::Display, path::PathBuf, process::ExitCode};
+use std::{fmt::Display, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
@@ -43,15 +44,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
-    /// Checks configuration files and says what is wrong with them; changes nothing.
-    Validate {
-        /// The files; `-` is the standard input.
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
-        /// Files of rules on requests may be about one domain, as with `merge_domains: true`. All that are given are one set.
-        #[arg(long)]
-        merge_domains: bool,
-    },
+    Validate(validate::Validate),
     Simulate(simulate::Simulate),
     Status(status::Show),
     Ban(bans::Ban),
@@ -66,6 +59,9 @@ enum Command {
     Top(top::Top),
     Events(events::Events),
     Detach(detach::Detach),
+    Schema(documents::Schema),
+    Completions(documents::Completions),
+    Man(documents::Man),
 }
 
 impl Command {
@@ -84,7 +80,8 @@ impl Command {
             Self::Top(top) => (&mut top.instance, Use::Other),
             Self::Events(events) => (&mut events.instance, Use::Other),
             Self::Detach(detach) => (&mut detach.instance, Use::Remove),
-            Self::Run(_) | Self::Validate { .. } | Self::Simulate(_) | Self::Check(_) => return None,
+            Self::Run(_) | Self::Validate(_) | Self::Simulate(_) | Self::Check(_) => return None,
+            Self::Schema(_) | Self::Completions(_) | Self::Man(_) => return None,
         })
     }
 }
@@ -110,9 +107,7 @@ impl Cli {
         };
         let done = match self.command {
             Command::Run(run) => run.run(),
-            Command::Validate { files, merge_domains } => {
-                return validate::validate(&files, merge_domains, self.output);
-            }
+            Command::Validate(validate) => return validate::validate(&validate, self.output),
             Command::Simulate(simulate) => simulate.run(self.output),
             Command::Status(status) => status.run(self.output),
             Command::Ban(ban) => ban.run(self.output),
@@ -129,6 +124,9 @@ impl Cli {
             Command::Top(top) => top.run(self.output),
             Command::Events(events) => events.run(self.output),
             Command::Detach(detach) => detach.run(self.output),
+            Command::Schema(schema) => schema.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Man(man) => man.run(self.output),
         };
         done.map_or_else(|failure| advise(failure).report(self.output), |()| ExitCode::SUCCESS)
     }

@@ -1,4 +1,6 @@
-//! `ratelimit validate FILE...`: checks configuration files and nothing else.
+//! `ratelimit validate FILE...`: checks configuration files and nothing else; `lists` checks files of prefixes.
+
+mod lists;
 
 use std::{
     io::{self, Write},
@@ -6,6 +8,7 @@ use std::{
     process::ExitCode,
 };
 
+use clap::Args;
 use serde::Serialize;
 
 use super::output::Output;
@@ -24,13 +27,30 @@ use crate::{
 /// Exit status if a file is wrong.
 const WRONG_CONFIGURATION: u8 = 2;
 
+/// Checks configuration files and says what is wrong with them; changes nothing.
+#[derive(Debug, Args)]
+pub struct Validate {
+    /// The files; `-` is the standard input.
+    #[arg(required_unless_present = "lists", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// A file of addresses, prefixes and ranges, as `allow` and `deny` name them, such as a blocklist that was downloaded; `-` is
+    /// the standard input. An empty one is wrong, unless a comment in it says that this is meant.
+    #[arg(long = "list", value_name = "FILE")]
+    lists: Vec<PathBuf>,
+    /// Files of rules on requests may be about one domain, as with `merge_domains: true`. All that are given are one set.
+    #[arg(long)]
+    merge_domains: bool,
+}
+
 /// Checks all files and says what is wrong with them: as text, mistakes and warnings on the standard error; as JSON,
 /// all in one object on the standard output. The exit status is 2 if a file is wrong, 1 if that could not be said.
 #[must_use]
-pub fn validate(files: &[PathBuf], merge_domains: bool, output: Output) -> ExitCode {
+pub fn validate(Validate { files, lists, merge_domains }: &Validate, output: Output) -> ExitCode {
+    let (out, err) = (&mut io::stdout().lock(), &mut io::stderr().lock());
     let outcome = match output {
-        Output::Text => write_text(files, merge_domains, &mut io::stdout().lock(), &mut io::stderr().lock()),
-        Output::Json => write_json(files, merge_domains, &mut io::stdout().lock()),
+        Output::Text => write_text(files, *merge_domains, out, err)
+            .and_then(|good| Ok(lists::write_text(lists, out, err)? && good)),
+        Output::Json => write_json(files, *merge_domains, lists, out),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -197,6 +217,7 @@ impl std::fmt::Display for Warning<'_> {
 #[derive(Serialize)]
 struct Answer {
     files: Vec<FileAnswer>,
+    lists: Vec<lists::ListAnswer>,
 }
 
 #[derive(Serialize)]
@@ -222,12 +243,18 @@ struct Withstands {
 ///
 /// # Errors
 /// The answer could not be written.
-pub fn write_json(files: &[PathBuf], merge_domains: bool, out: &mut impl Write) -> io::Result<bool> {
+pub fn write_json(
+    files: &[PathBuf],
+    merge_domains: bool,
+    lists: &[PathBuf],
+    out: &mut impl Write,
+) -> io::Result<bool> {
     let checked = check_files(files, merge_domains);
     let files: Vec<FileAnswer> =
         files.iter().zip(checked).map(|(file, result)| answer(file, result)).collect();
-    let all_good = files.iter().all(|file| file.ok);
-    serde_json::to_writer_pretty(&mut *out, &Answer { files })?;
+    let lists = lists::check(lists);
+    let all_good = files.iter().all(|file| file.ok) && lists.iter().all(|list| list.ok);
+    serde_json::to_writer_pretty(&mut *out, &Answer { files, lists })?;
     writeln!(out)?;
     out.flush()?;
     Ok(all_good)
@@ -323,7 +350,7 @@ mod tests {
     fn json_has_the_same() {
         let (_directory, files) = files();
         let mut out = Vec::new();
-        assert!(!write_json(&files, false, &mut out).unwrap());
+        assert!(!write_json(&files, false, &[], &mut out).unwrap());
         let answer: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let at = |pointer: &str| answer.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!([at("/files/0/ok"), at("/files/1/ok"), at("/files/2/ok")], [true, false, true]);
@@ -337,6 +364,6 @@ mod tests {
 
     #[test]
     fn no_file_is_wrong() {
-        assert!(write_json(&[], false, &mut Vec::new()).unwrap());
+        assert!(write_json(&[], false, &[], &mut Vec::new()).unwrap());
     }
 }

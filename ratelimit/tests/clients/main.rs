@@ -2,11 +2,13 @@
 //! says where the programs are. Limits are of an hour or longer, so that hardly a window ends in between.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
 
+mod completions;
 mod curl;
 mod envoy;
 mod health;
 #[path = "../support/http.rs"]
 mod http;
+mod manual;
 mod nginx;
 mod process;
 mod reload;

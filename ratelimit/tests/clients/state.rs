@@ -8,7 +8,8 @@ use std::{
 
 use crate::process::{Daemon, get, until};
 
-const RULES: &str = "domain: d\ndescriptors: [{key: client, rate_limit: {unit: week, requests_per_unit: 1000000}}]\n";
+const RULES: &str =
+    "domain: d\ndescriptors: [{key: client, rate_limit: {unit: week, requests_per_unit: 1000000}}]\n";
 const LINES: &str = "  auth: {domain: d, descriptors: [{client: '{client_address}'}]}
   store: {memory: {state_file: state, save_interval: 1s}}
 ";
