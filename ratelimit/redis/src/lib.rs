@@ -4,4 +4,5 @@
 //! gives back the states as they were, and every number of an answer follows from these by the limiter's own algorithms.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod connect;
 pub mod transport;

@@ -2,7 +2,7 @@
 
 use std::{fs, net::IpAddr, path::PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 use tempfile::TempDir;
 
 /// Files of an authority of a test's own.
@@ -14,6 +14,8 @@ impl Certificates {
     pub(crate) fn new(address: IpAddr) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a certificate for its own issuer's if both have one name.
+        params.distinguished_name.push(DnType::CommonName, "authority");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: String| fs::write(directory.path().join(name), text).unwrap();
@@ -22,6 +24,7 @@ impl Certificates {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::default();
             params.subject_alt_names = names;
+            params.distinguished_name.push(DnType::CommonName, name);
             write(&format!("{name}.pem"), params.signed_by(&key, &authority).unwrap().pem());
             write(&format!("{name}.key"), key.serialize_pem());
         }

@@ -1,0 +1,230 @@
+//! A cluster: a link to each node that has slots, and redirects, which are followed.
+//!
+//! What a node redirects or refuses for now it has not applied, so that only such calls are sent again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use ratelimit_limiter::store::remote::Breaker as State;
+use redis::{Cmd, ConnectionInfo, Pipeline, Value};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+use super::{
+    backoff::jittered,
+    dial::{DialError, Dialer, GREETING, connect},
+    link::{Link, Request},
+    reply::{Refused, too_late},
+    sentinel::moved_to,
+    settings::{Settings, SettingsError},
+    slots::{Node, SlotMap, parse_node},
+};
+
+/// How often one call is redirected.
+const MOST_REDIRECTS: usize = 8;
+
+/// The pause before a call is sent again to a node that refused it for now.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The time between two looks at who has which slot, while something is wrong, and while nothing is.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// More nodes than any cluster has; what a broken one says is cut off here.
+const MOST_NODES: usize = 1_000;
+
+/// The nodes, and the task that looks who has which slot.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    shared: Arc<Shared>,
+    looker: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    runtime: Handle,
+    settings: Arc<Settings>,
+    seeds: Vec<ConnectionInfo>,
+    map: watch::Sender<SlotMap>,
+    links: Mutex<BTreeMap<Node, Arc<Link>>>,
+    is_doubtful: Notify,
+}
+
+impl Cluster {
+    pub(super) fn start(runtime: &Handle, settings: &Arc<Settings>) -> Result<Self, SettingsError> {
+        let shared = Arc::new(Shared {
+            runtime: runtime.clone(),
+            settings: Arc::clone(settings),
+            seeds: settings.addresses()?,
+            map: watch::Sender::default(),
+            links: Mutex::default(),
+            is_doubtful: Notify::new(),
+        });
+        let looker = runtime.spawn(look(Arc::clone(&shared)));
+        Ok(Self { shared, looker })
+    }
+
+    /// Sends it to the node that has the slot, and after redirects to others.
+    pub(super) async fn send(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Refused> {
+        let (mut node, mut is_asking) = (self.shared.node(slot, deadline).await?, false);
+        let mut redirects = 0..MOST_REDIRECTS;
+        loop {
+            let request = if is_asking { asking(command) } else { Request::One(command.clone()) };
+            let link = self.shared.link(&node);
+            let refused = match link.send(request, deadline).await {
+                Ok(value) => return Ok(value),
+                Err(refused) => refused,
+            };
+            let next = |text: &str| parse_node(text, &node.0);
+            match &refused {
+                Refused::Moved(text) | Refused::Ask(text) if redirects.next().is_some() => {
+                    is_asking = matches!(refused, Refused::Ask(_));
+                    let Some(next) = next(text) else { return Err(refused) };
+                    if !is_asking {
+                        self.shared.moved(slot, &next);
+                    }
+                    node = next;
+                }
+                Refused::TryAgain => {
+                    if deadline.saturating_duration_since(Instant::now()) <= PAUSE {
+                        return Err(refused);
+                    }
+                    sleep(PAUSE).await;
+                    (node, is_asking) = (self.shared.node(slot, deadline).await?, false);
+                }
+                Refused::ReadOnly | Refused::Unable(_) | Refused::Lost(_) | Refused::Failed(_) => {
+                    self.shared.is_doubtful.notify_one();
+                    return Err(refused);
+                }
+                Refused::Moved(_) | Refused::Ask(_) | Refused::NoScript => return Err(refused),
+            }
+        }
+    }
+
+    /// The worst of the nodes that have slots.
+    pub(super) fn breaker(&self) -> State {
+        if self.shared.map.borrow().nodes().next().is_none() {
+            return State::Open;
+        }
+        let links = self.shared.links();
+        let states = links.values().map(|link| link.breaker().state());
+        states.fold(State::Closed, |worst, state| match (worst, state) {
+            (State::Open, _) | (_, State::Open) => State::Open,
+            (State::HalfOpen, _) | (_, State::HalfOpen) => State::HalfOpen,
+            (State::Closed, State::Closed) => State::Closed,
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.looker.abort();
+    }
+}
+
+fn asking(command: &Cmd) -> Request {
+    let mut commands = Pipeline::with_capacity(2);
+    commands.cmd("ASKING").ignore().add_command(command.clone());
+    Request::Asking(commands)
+}
+
+impl Shared {
+    /// The node that has a slot. Waits for it, at the start and while a cluster is broken.
+    async fn node(&self, slot: u16, deadline: Instant) -> Result<Node, Refused> {
+        if let Some(node) = self.map.borrow().node(slot) {
+            return Ok(node.clone());
+        }
+        self.is_doubtful.notify_one();
+        let mut maps = self.map.subscribe();
+        let known = timeout_at(deadline, maps.wait_for(|map| map.node(slot).is_some())).await;
+        let node = known.ok().and_then(Result::ok).and_then(|map| map.node(slot).cloned());
+        node.ok_or_else(|| Refused::Failed(too_late()))
+    }
+
+    /// A node has said that another one has the slot.
+    fn moved(&self, slot: u16, node: &Node) {
+        self.map.send_modify(|map| map.set(slot, node));
+        self.is_doubtful.notify_one();
+    }
+
+    fn link(&self, node: &Node) -> Arc<Link> {
+        let mut links = self.links();
+        let link = links.entry(node.clone()).or_insert_with(|| {
+            let address = self.address(node);
+            let name = address.addr().to_string();
+            let dialer = Dialer::Node(Arc::clone(&self.settings), address);
+            Arc::new(Link::start(&self.runtime, name, dialer))
+        });
+        Arc::clone(link)
+    }
+
+    fn address(&self, (host, port): &Node) -> ConnectionInfo {
+        moved_to(&self.seeds[0], host.clone(), *port)
+    }
+
+    fn links(&self) -> MutexGuard<'_, BTreeMap<Node, Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_well(&self) -> bool {
+        self.map.borrow().is_complete()
+            && self.links().values().all(|link| link.breaker().state() == State::Closed)
+    }
+
+    /// Who has which slot, by the first node that says it.
+    async fn ask(&self) -> Option<SlotMap> {
+        let nodes: BTreeSet<Node> = self.map.borrow().nodes().cloned().collect();
+        let known = nodes.iter().map(|node| self.address(node));
+        let mut incomplete = None;
+        for address in known.chain(self.seeds.iter().cloned()) {
+            match self.ask_one(&address).await {
+                Ok(map) if map.is_complete() => return Some(map),
+                Ok(map) => incomplete = Some(map),
+                Err(error) => tracing::debug!("{} does not say who has which slot: {error}", address.addr()),
+            }
+        }
+        incomplete
+    }
+
+    async fn ask_one(&self, address: &ConnectionInfo) -> Result<SlotMap, DialError> {
+        let who = &self.settings.credentials;
+        let mut connection = connect(&self.settings, address.clone(), who, || {}).await?.connection;
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        let answer = timeout(GREETING, question.query_async(&mut connection)).await;
+        let answer: Value = answer.map_err(|_| DialError::TimedOut)??;
+        let addr = address.addr().to_string();
+        let host = addr.rsplit_once(':').map_or(addr.as_str(), |(host, _)| host);
+        SlotMap::parse(answer, host).ok_or(DialError::NoCluster)
+    }
+
+    fn take(&self, map: SlotMap) {
+        let nodes: BTreeSet<&Node> = map.nodes().take(MOST_NODES).collect();
+        // Nodes that have no slots any more are forgotten, nodes that have some are connected before they are needed.
+        self.links().retain(|node, _| nodes.contains(node));
+        for node in nodes {
+            self.link(node);
+        }
+        self.map.send_replace(map);
+    }
+}
+
+/// Looks who has which slot: at the start, when a call shows that something has changed, and now and then.
+async fn look(shared: Arc<Shared>) {
+    loop {
+        if let Some(map) = shared.ask().await {
+            shared.take(map);
+        }
+        sleep(jittered(LOOKS.0)).await;
+        if shared.is_well() {
+            // Also if nobody has noticed anything.
+            let _ = timeout(jittered(LOOKS.1), shared.is_doubtful.notified()).await;
+        }
+    }
+}
