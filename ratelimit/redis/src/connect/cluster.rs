@@ -9,7 +9,8 @@ use std::{
 };
 
 use ratelimit_limiter::store::remote::Breaker as State;
-use redis::{Cmd, ConnectionInfo, Pipeline, Value};
+use ratelimit_policy::application::{RedisAddress, RedisSettings};
+use redis::{Cmd, Pipeline, Value};
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -23,7 +24,6 @@ use super::{
     link::{Link, Request},
     reply::{Refused, too_late},
     sentinel::moved_to,
-    settings::{Settings, SettingsError},
     slots::{Node, SlotMap, parse_node},
 };
 
@@ -49,25 +49,23 @@ pub(super) struct Cluster {
 #[derive(Debug)]
 struct Shared {
     runtime: Handle,
-    settings: Arc<Settings>,
-    seeds: Vec<ConnectionInfo>,
+    settings: Arc<RedisSettings>,
     map: watch::Sender<SlotMap>,
     links: Mutex<BTreeMap<Node, Arc<Link>>>,
     is_doubtful: Notify,
 }
 
 impl Cluster {
-    pub(super) fn start(runtime: &Handle, settings: &Arc<Settings>) -> Result<Self, SettingsError> {
+    pub(super) fn start(runtime: &Handle, settings: &Arc<RedisSettings>) -> Self {
         let shared = Arc::new(Shared {
             runtime: runtime.clone(),
             settings: Arc::clone(settings),
-            seeds: settings.addresses()?,
             map: watch::Sender::default(),
             links: Mutex::default(),
             is_doubtful: Notify::new(),
         });
         let looker = runtime.spawn(look(Arc::clone(&shared)));
-        Ok(Self { shared, looker })
+        Self { shared, looker }
     }
 
     /// Sends it to the node that has the slot, and after redirects to others.
@@ -157,15 +155,15 @@ impl Shared {
         let mut links = self.links();
         let link = links.entry(node.clone()).or_insert_with(|| {
             let address = self.address(node);
-            let name = address.addr().to_string();
+            let name = address.to_string();
             let dialer = Dialer::Node(Arc::clone(&self.settings), address);
             Arc::new(Link::start(&self.runtime, name, dialer))
         });
         Arc::clone(link)
     }
 
-    fn address(&self, (host, port): &Node) -> ConnectionInfo {
-        moved_to(&self.seeds[0], host.clone(), *port)
+    fn address(&self, node: &Node) -> RedisAddress {
+        moved_to(&self.settings, node.clone())
     }
 
     fn links(&self) -> MutexGuard<'_, BTreeMap<Node, Arc<Link>>> {
@@ -182,25 +180,26 @@ impl Shared {
         let nodes: BTreeSet<Node> = self.map.borrow().nodes().cloned().collect();
         let known = nodes.iter().map(|node| self.address(node));
         let mut incomplete = None;
-        for address in known.chain(self.seeds.iter().cloned()) {
+        for address in known.chain(self.settings.addresses.iter().cloned()) {
             match self.ask_one(&address).await {
                 Ok(map) if map.is_complete() => return Some(map),
                 Ok(map) => incomplete = Some(map),
-                Err(error) => tracing::debug!("{} does not say who has which slot: {error}", address.addr()),
+                Err(error) => tracing::debug!("{} does not say who has which slot: {error}", address),
             }
         }
         incomplete
     }
 
-    async fn ask_one(&self, address: &ConnectionInfo) -> Result<SlotMap, DialError> {
-        let who = &self.settings.credentials;
-        let mut connection = connect(&self.settings, address.clone(), who, || {}).await?.connection;
+    async fn ask_one(&self, address: &RedisAddress) -> Result<SlotMap, DialError> {
+        let mut connection = connect(&self.settings, address, &self.settings.login, || {}).await?.connection;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
         let answer = timeout(GREETING, question.query_async(&mut connection)).await;
         let answer: Value = answer.map_err(|_| DialError::TimedOut)??;
-        let addr = address.addr().to_string();
-        let host = addr.rsplit_once(':').map_or(addr.as_str(), |(host, _)| host);
+        let host = match address {
+            RedisAddress::Tcp { host, .. } => host,
+            RedisAddress::Unix(_) => "",
+        };
         SlotMap::parse(answer, host).ok_or(DialError::NoCluster)
     }
 

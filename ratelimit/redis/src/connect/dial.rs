@@ -2,18 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, PushInfo, PushKind, RedisError,
-    aio::MultiplexedConnection,
-};
+use ratelimit_policy::application::{Login, RedisAddress, RedisSettings};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisError, aio::MultiplexedConnection};
 use tokio::time::timeout;
 
 use super::{
     backoff::jittered,
+    client::{ClientError, client},
     hello::{Hello, Role},
     link::never,
     sentinel::Sentinels,
-    settings::{Credentials, Settings, SettingsError},
 };
 
 /// How long a connection may take until the server has greeted.
@@ -26,9 +24,9 @@ const ASK_SENTINELS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum Dialer {
     /// Always the same, which has to be a master.
-    Master(Arc<Settings>, ConnectionInfo),
+    Master(Arc<RedisSettings>),
     /// A node of a cluster, which says itself whether it has a slot.
-    Node(Arc<Settings>, ConnectionInfo),
+    Node(Arc<RedisSettings>, RedisAddress),
     /// Whoever is the master.
     Sentinels(Sentinels),
 }
@@ -39,15 +37,15 @@ pub(crate) struct Dialled {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) hello: Hello,
     /// The master's address, if sentinels said it.
-    pub(super) address: Option<ConnectionAddr>,
+    pub(super) address: Option<RedisAddress>,
 }
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// A file or an address is wrong.
+    /// A file is wrong.
     #[error(transparent)]
-    Settings(#[from] SettingsError),
+    Client(#[from] ClientError),
     /// The server is not reached, or refuses.
     #[error("{0}")]
     Redis(#[from] RedisError),
@@ -57,6 +55,9 @@ pub enum DialError {
     /// It follows another server.
     #[error("it is a read-only replica")]
     Replica,
+    /// The settings have no address.
+    #[error("there is no address of it")]
+    NoAddress,
     /// It is no node of a cluster.
     #[error("it is not part of a cluster")]
     NoCluster,
@@ -72,29 +73,31 @@ impl Dialer {
         on_drop: impl Fn() + Send + Sync + 'static,
     ) -> Result<Dialled, DialError> {
         let (settings, address, must_be_master) = match self {
-            Self::Master(settings, address) => (&*settings, address.clone(), true),
-            Self::Node(settings, address) => (&*settings, address.clone(), false),
+            Self::Master(settings) => {
+                let first = settings.addresses.first().ok_or(DialError::NoAddress)?;
+                (&**settings, first.clone(), true)
+            }
+            Self::Node(settings, address) => (&**settings, address.clone(), false),
             Self::Sentinels(sentinels) => {
                 let address = sentinels.master().await?;
                 (sentinels.settings(), address, true)
             }
         };
-        let addr = address.addr().clone();
-        let mut dialled = connect(settings, address, &settings.credentials, on_drop).await?;
+        let mut dialled = connect(settings, &address, &settings.login, on_drop).await?;
         if must_be_master && dialled.hello.role == Role::Replica {
             return Err(DialError::Replica);
         }
-        dialled.address = matches!(self, Self::Sentinels(_)).then_some(addr);
+        dialled.address = matches!(self, Self::Sentinels(_)).then_some(address);
         Ok(dialled)
     }
 
     /// Waits until sentinels name another master than this one.
-    pub(super) async fn moved(&mut self, from: Option<&ConnectionAddr>) {
+    pub(super) async fn moved(&mut self, from: Option<&RedisAddress>) {
         let (Self::Sentinels(sentinels), Some(from)) = (self, from) else { return never().await };
         loop {
             tokio::time::sleep(jittered(ASK_SENTINELS)).await;
             // Sentinels that do not answer say nothing about the master.
-            if sentinels.master().await.is_ok_and(|master| master.addr() != from) {
+            if sentinels.master().await.is_ok_and(|master| master != *from) {
                 tracing::info!("the sentinels have another master now than {from}");
                 return;
             }
@@ -104,12 +107,12 @@ impl Dialer {
 
 /// Connects to this address, and lets the server greet.
 pub(crate) async fn connect(
-    settings: &Settings,
-    address: ConnectionInfo,
-    who: &Credentials,
+    settings: &RedisSettings,
+    address: &RedisAddress,
+    login: &Login,
     on_drop: impl Fn() + Send + Sync + 'static,
 ) -> Result<Dialled, DialError> {
-    let client = settings.client(address, who)?;
+    let client = client(settings, address, login)?;
     // Nothing but the connection's end is pushed.
     let pushed = move |push: PushInfo| {
         if push.kind == PushKind::Disconnection {
@@ -124,5 +127,10 @@ pub(crate) async fn connect(
         let hello = redis::cmd("HELLO").query_async(&mut connection).await?;
         Ok(Dialled { connection, hello, address: None })
     };
-    timeout(GREETING.max(settings.timeout), greeted).await.map_err(|_| DialError::TimedOut)?
+    timeout(GREETING.max(timeout_of(settings)), greeted).await.map_err(|_| DialError::TimedOut)?
+}
+
+/// The longest that a request takes.
+pub(super) fn timeout_of(settings: &RedisSettings) -> Duration {
+    Duration::from_nanos(settings.timeout.0)
 }

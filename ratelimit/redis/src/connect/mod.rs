@@ -5,21 +5,28 @@
 
 mod backoff;
 mod breaker;
+mod client;
 mod cluster;
 mod dial;
 mod hello;
 mod link;
 mod reply;
 mod sentinel;
-mod settings;
 mod slots;
 
 use std::sync::Arc;
 
 use ratelimit_limiter::store::remote::{Breaker, RemoteHealth};
+use ratelimit_policy::application::{RedisAddress, RedisSettings, Topology};
 use redis::{Cmd, Value};
 use tokio::{runtime::Handle, time::Instant};
 
+pub use self::{
+    client::ClientError,
+    dial::DialError,
+    hello::{Hello, Mode, Role},
+    link::MOST_IN_FLIGHT,
+};
 use self::{
     cluster::Cluster,
     dial::Dialer,
@@ -27,12 +34,6 @@ use self::{
     reply::Refused,
     sentinel::Sentinels,
     slots::slot_of,
-};
-pub use self::{
-    dial::DialError,
-    hello::{Hello, Mode, Role},
-    link::MOST_IN_FLIGHT,
-    settings::{Credentials, Settings, SettingsError, TlsFiles, Topology},
 };
 use crate::transport::{Call, Failure, Transport};
 
@@ -50,28 +51,26 @@ enum Way {
 }
 
 impl Connections {
-    /// Begins to connect, on this runtime, and never ends to try.
-    ///
-    /// # Errors
-    /// The addresses are none. Everything else can change while the store is in use.
-    pub fn start(settings: Settings, runtime: &Handle) -> Result<Self, SettingsError> {
-        let settings = Arc::new(settings);
-        let addresses = settings.addresses()?;
-        let shown: Vec<String> = addresses.iter().map(|address| address.addr().to_string()).collect();
+    /// Begins to connect, on this runtime, and goes on trying as long as it lives. Nothing that can go wrong is final: files
+    /// are read for each connection.
+    #[must_use]
+    pub fn start(settings: &RedisSettings, runtime: &Handle) -> Self {
+        let settings = Arc::new(settings.clone());
+        let shown: Vec<String> = settings.addresses.iter().map(RedisAddress::to_string).collect();
         let name = shown.join(", ");
-        let link = |name: String, dialer| Link::start(runtime, name, dialer);
         let way = match &settings.topology {
-            Topology::Cluster => Way::Cluster(Cluster::start(runtime, &settings)?),
+            Topology::Cluster => Way::Cluster(Cluster::start(runtime, &settings)),
             Topology::Sentinel(master) => {
-                let sentinels = Sentinels::new(Arc::clone(&settings), master)?;
-                Way::One(link(format!("{master} of sentinels {name}"), Dialer::Sentinels(sentinels)))
+                let sentinels = Sentinels::new(Arc::clone(&settings), master);
+                let name = format!("{master} of sentinels {name}");
+                Way::One(Link::start(runtime, name, Dialer::Sentinels(sentinels)))
             }
             Topology::Single => {
-                let first = addresses.into_iter().next().ok_or(SettingsError::NoUrl)?;
-                Way::One(link(name.clone(), Dialer::Master(Arc::clone(&settings), first)))
+                let dialer = Dialer::Master(Arc::clone(&settings));
+                Way::One(Link::start(runtime, name.clone(), dialer))
             }
         };
-        Ok(Self { name: format!("redis {name}"), way })
+        Self { name, way }
     }
 
     /// How it is.

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use redis::{ConnectionAddr, ConnectionInfo, aio::MultiplexedConnection};
+use ratelimit_policy::application::{RedisAddress, RedisSettings};
+use redis::aio::MultiplexedConnection;
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    dial::{DialError, connect},
+    dial::{DialError, GREETING, connect, timeout_of},
     hello::Mode,
-    settings::{Settings, SettingsError},
 };
 
 /// Sentinels, any of which may answer.
 #[derive(Debug)]
 pub(super) struct Sentinels {
-    settings: Arc<Settings>,
-    addresses: Vec<ConnectionInfo>,
+    settings: Arc<RedisSettings>,
     /// What they call the master.
     name: String,
     /// To the one that answered first.
@@ -23,39 +22,38 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(super) fn new(settings: Arc<Settings>, name: &str) -> Result<Self, SettingsError> {
-        let addresses = settings.addresses()?;
-        Ok(Self { settings, addresses, name: name.to_owned(), last: None })
+    pub(super) fn new(settings: Arc<RedisSettings>, name: &str) -> Self {
+        Self { settings, name: name.to_owned(), last: None }
     }
 
-    pub(super) fn settings(&self) -> &Arc<Settings> {
+    pub(super) fn settings(&self) -> &RedisSettings {
         &self.settings
     }
 
     /// The master's address by the first sentinel that knows it.
-    pub(super) async fn master(&mut self) -> Result<ConnectionInfo, DialError> {
+    pub(super) async fn master(&mut self) -> Result<RedisAddress, DialError> {
         if let Some(mut last) = self.last.take() {
             // The others are asked if it takes its time.
-            let asked = timeout(self.settings.timeout, ask(&self.settings, &mut last, &self.name)).await;
+            let asked = timeout(timeout_of(&self.settings), ask(&self.settings, &mut last, &self.name)).await;
             if let Ok(Ok(master)) = asked {
                 self.last = Some(last);
-                return self.address(master);
+                return Ok(moved_to(&self.settings, master));
             }
         }
         let (master, connection) = self.ask_all().await?;
         self.last = Some(connection);
-        self.address(master)
+        Ok(moved_to(&self.settings, master))
     }
 
     async fn ask_all(&self) -> Result<((String, u16), MultiplexedConnection), DialError> {
         let mut asked = JoinSet::new();
-        for address in &self.addresses {
+        for address in &self.settings.addresses {
             let (settings, address) = (Arc::clone(&self.settings), address.clone());
             let name = self.name.clone();
             asked.spawn(async move {
-                let shown = address.addr().to_string();
+                let shown = address.to_string();
                 let answer = async {
-                    let dialled = connect(&settings, address, &settings.sentinel_credentials, || {}).await?;
+                    let dialled = connect(&settings, &address, &settings.sentinel_login, || {}).await?;
                     if dialled.hello.mode != Mode::Sentinel {
                         return Err(DialError::NoMaster("it is no sentinel".to_owned()));
                     }
@@ -75,33 +73,25 @@ impl Sentinels {
         }
         Err(DialError::NoMaster(why.join("; ")))
     }
-
-    /// Masters speak TLS if sentinels do.
-    fn address(&self, (host, port): (String, u16)) -> Result<ConnectionInfo, DialError> {
-        let first = self.addresses.first().ok_or(SettingsError::NoUrl)?;
-        Ok(moved_to(first, host, port))
-    }
 }
 
 async fn ask(
-    settings: &Settings,
+    settings: &RedisSettings,
     connection: &mut MultiplexedConnection,
     name: &str,
 ) -> Result<(String, u16), DialError> {
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let answer = timeout(settings.timeout.max(super::dial::GREETING), question.query_async(connection)).await;
+    let answer = timeout(GREETING.max(timeout_of(settings)), question.query_async(connection)).await;
     let master: Option<(String, u16)> = answer.map_err(|_| DialError::TimedOut)??;
     master.ok_or_else(|| DialError::NoMaster(format!("it knows no master named {name}")))
 }
 
-/// The same way to another host: with the same database, TLS, and what the URL has of credentials.
-pub(super) fn moved_to(address: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
-    let addr = match address.addr() {
-        ConnectionAddr::TcpTls { insecure, .. } => {
-            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
-        }
-        _ => ConnectionAddr::Tcp(host, port),
+/// The same way to another host: it speaks TLS if the addresses of the settings do.
+pub(super) fn moved_to(settings: &RedisSettings, (host, port): (String, u16)) -> RedisAddress {
+    let (tls, database) = match settings.addresses.first() {
+        Some(RedisAddress::Tcp { tls, database, .. }) => (*tls, *database),
+        Some(RedisAddress::Unix(_)) | None => (false, 0),
     };
-    address.clone().set_addr(addr)
+    RedisAddress::Tcp { host, port, tls, database }
 }

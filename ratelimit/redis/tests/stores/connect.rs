@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use ratelimit_limiter::store::remote::Breaker;
-use ratelimit_redis::{
-    connect::{Credentials, Settings, TlsFiles, Topology},
-    transport::{Applied, FailureKind},
-};
+use ratelimit_policy::application::{Login, RedisSettings, RedisTls, Topology};
+use ratelimit_redis::transport::{Applied, FailureKind};
 use ratelimit_redis_testing::{Cluster, Engine, Relay, Sentinels, Server, Setup, Way, until};
 
-use crate::counter::{Counter, TIMEOUT};
+use crate::counter::{Counter, TIMEOUT, settings};
 
 /// A key of a shard.
 const KEY: &str = "rl{1}:a";
@@ -18,13 +16,12 @@ fn count(server: &Server) -> u64 {
     server.ask::<Option<u64>>(&["GET", KEY]).unwrap_or_default()
 }
 
-fn cluster_settings(urls: Vec<String>) -> Settings {
-    Settings { urls, topology: Topology::Cluster, ..Settings::new("", TIMEOUT) }
+fn cluster_settings(cluster: &Cluster) -> RedisSettings {
+    RedisSettings { topology: Topology::Cluster, ..settings(&cluster.urls()) }
 }
 
-fn sentinel_settings(all: &Sentinels) -> Settings {
-    let topology = Topology::Sentinel(all.name().to_owned());
-    Settings { urls: all.urls(), topology, ..Settings::new("", TIMEOUT) }
+fn sentinel_settings(all: &Sentinels) -> RedisSettings {
+    RedisSettings { topology: Topology::Sentinel(all.name().to_owned()), ..settings(&all.urls()) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,9 +159,8 @@ async fn a_wrong_password_is_read_again() {
         let server = Setup::new(engine).user("limiter", "right", "~rl* +evalsha +eval +incrby").start();
         let file = server.path("password");
         std::fs::write(&file, "wrong\n").unwrap();
-        let credentials =
-            Credentials { username: Some("limiter".to_owned()), password_file: Some(file.clone()) };
-        let counter = Counter::start(Settings { credentials, ..Settings::new(&server.url(), TIMEOUT) });
+        let login = Login { username: Some("limiter".to_owned()), password_file: Some(file.clone()) };
+        let counter = Counter::start(&RedisSettings { login, ..settings(&[server.url()]) });
         assert_eq!(counter.breaks(KEY).await, 0);
         std::fs::write(&file, "right\n").unwrap();
         assert_eq!(counter.works(KEY).await, 1);
@@ -174,13 +170,12 @@ async fn a_wrong_password_is_read_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_trusts_its_own_authority_and_shows_a_certificate() {
     let server = Setup::new(Engine::Redis).tls().start();
-    let (cert, key) = server.certificates().client();
-    let (ca, cert, key) = (Some(server.certificates().authority()), Some(cert), Some(key));
-    let settings = |tls| Settings { tls, ..Settings::new(&server.url(), TIMEOUT) };
-    let counter = Counter::start(settings(TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() }));
+    let (ca, identity) = (Some(server.certificates().authority()), Some(server.certificates().client()));
+    let settings = |tls| RedisSettings { tls, ..settings(&[server.url()]) };
+    let counter = Counter::start(&settings(RedisTls { ca: ca.clone(), identity: identity.clone() }));
     assert_eq!(counter.works(KEY).await, 1);
-    for tls in [TlsFiles { ca: None, cert, key }, TlsFiles { ca, cert: None, key: None }] {
-        assert_eq!(Counter::start(settings(tls)).breaks(KEY).await, 0);
+    for tls in [RedisTls { ca: None, identity }, RedisTls { ca, identity: None }] {
+        assert_eq!(Counter::start(&settings(tls)).breaks(KEY).await, 0);
     }
     assert_eq!(count(&server), 1);
 }
@@ -189,7 +184,7 @@ async fn tls_trusts_its_own_authority_and_shows_a_certificate() {
 async fn sentinels_name_the_new_master() {
     for engine in Engine::ALL {
         let mut all = Sentinels::start(engine, 1);
-        let counter = Counter::start(sentinel_settings(&all));
+        let counter = Counter::start(&sentinel_settings(&all));
         assert_eq!(counter.works(KEY).await, 1);
         all.fail_over();
         // What the old master has taken since is lost; it is asked until the sentinels have told it.
@@ -213,16 +208,16 @@ async fn sentinels_have_passwords_of_their_own_and_may_be_down() {
     let directory = all.servers()[0].path("");
     let file = |name: &str| {
         std::fs::write(directory.join(name), name).unwrap();
-        Credentials { username: None, password_file: Some(directory.join(name)) }
+        Login { username: None, password_file: Some(directory.join(name)) }
     };
-    let settings = Settings {
-        credentials: file("ofservers"),
-        sentinel_credentials: file("ofsentinels"),
+    let settings = RedisSettings {
+        login: file("ofservers"),
+        sentinel_login: file("ofsentinels"),
         ..sentinel_settings(&all)
     };
     all.sentinels_mut()[0].kill();
     all.sentinels_mut()[1].pause();
-    let counter = Counter::start(settings);
+    let counter = Counter::start(&settings);
     assert_eq!(counter.works(KEY).await, 1);
 }
 
@@ -230,7 +225,7 @@ async fn sentinels_have_passwords_of_their_own_and_may_be_down() {
 async fn slots_move_under_load_and_each_call_is_counted_once() {
     for engine in Engine::ALL {
         let cluster = Cluster::start(engine);
-        let counter = Counter::start(cluster_settings(cluster.urls()));
+        let counter = Counter::start(&cluster_settings(&cluster));
         assert_eq!(counter.works(KEY).await, 1);
         let slot: u16 = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", KEY]);
         let counted = tokio::task::block_in_place(|| {
@@ -256,7 +251,7 @@ async fn slots_move_under_load_and_each_call_is_counted_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_are_moving_are_asked_where_they_are() {
     let cluster = Cluster::start(Engine::Redis);
-    let counter = Counter::start(cluster_settings(cluster.urls()));
+    let counter = Counter::start(&cluster_settings(&cluster));
     assert_eq!(counter.works(KEY).await, 1);
     let slot: u16 = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", KEY]);
     let to = (cluster.master_of(slot) + 1) % 3;
@@ -272,7 +267,7 @@ async fn keys_that_are_moving_are_asked_where_they_are() {
 async fn a_clusters_swallowed_reply_is_counted_once() {
     for engine in Engine::ALL {
         let cluster = Cluster::behind_relays(engine);
-        let counter = Counter::start(cluster_settings(cluster.urls()));
+        let counter = Counter::start(&cluster_settings(&cluster));
         assert_eq!(counter.works(KEY).await, 1);
         let slot: u16 = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", KEY]);
         let master = cluster.master_of(slot);
@@ -289,7 +284,7 @@ async fn a_clusters_swallowed_reply_is_counted_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clusters_replica_takes_over() {
     let mut cluster = Cluster::with_replicas(Engine::Redis);
-    let counter = Counter::start(cluster_settings(cluster.urls()));
+    let counter = Counter::start(&cluster_settings(&cluster));
     assert_eq!(counter.works(KEY).await, 1);
     let slot: u16 = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", KEY]);
     let master = cluster.master_of(slot);

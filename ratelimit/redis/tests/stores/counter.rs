@@ -5,8 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ratelimit_common::time::Nanos;
+use ratelimit_policy::application::RedisSettings;
 use ratelimit_redis::{
-    connect::{Connections, Settings},
+    connect::Connections,
     transport::{Applied, Call, Failure, FailureKind, Script, Transport as _},
 };
 use ratelimit_redis_testing::{PATIENCE, redis};
@@ -21,17 +23,24 @@ pub const BOUND: Duration = Duration::from_secs(5);
 static INCR: LazyLock<Script> =
     LazyLock::new(|| Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])".to_owned()));
 
+/// Of servers at these addresses, which are one unless it is said.
+pub fn settings(urls: &[String]) -> RedisSettings {
+    let addresses: Vec<_> = urls.iter().map(|url| url.parse().unwrap()).collect();
+    let timeout = Nanos(u64::try_from(TIMEOUT.as_nanos()).unwrap());
+    RedisSettings { timeout, addresses: addresses.clone(), ..RedisSettings::new(addresses[0].clone()) }
+}
+
 /// Connections, and a count of what they have done.
 pub struct Counter(pub Connections);
 
 impl Counter {
-    pub fn start(settings: Settings) -> Self {
-        Self(Connections::start(settings, &Handle::current()).unwrap())
+    pub fn start(settings: &RedisSettings) -> Self {
+        Self(Connections::start(settings, &Handle::current()))
     }
 
     /// To one server.
     pub fn at(url: &str) -> Self {
-        Self::start(Settings::new(url, TIMEOUT))
+        Self::start(&settings(&[url.to_owned()]))
     }
 
     /// Adds one to a key: its count. Checks that it does not take long.
