@@ -5,4 +5,8 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod connect;
+mod probe;
 pub mod transport;
+
+pub use connect::{Hello, Mode, Role};
+pub use probe::{ClockDifference, Memory, Probe, ProbeError, Server, probe};

@@ -181,26 +181,13 @@ impl Shared {
         let known = nodes.iter().map(|node| self.address(node));
         let mut incomplete = None;
         for address in known.chain(self.settings.addresses.iter().cloned()) {
-            match self.ask_one(&address).await {
+            match ask(&self.settings, &address).await {
                 Ok(map) if map.is_complete() => return Some(map),
                 Ok(map) => incomplete = Some(map),
                 Err(error) => tracing::debug!("{} does not say who has which slot: {error}", address),
             }
         }
         incomplete
-    }
-
-    async fn ask_one(&self, address: &RedisAddress) -> Result<SlotMap, DialError> {
-        let mut connection = connect(&self.settings, address, &self.settings.login, || {}).await?.connection;
-        let mut question = redis::cmd("CLUSTER");
-        question.arg("SLOTS");
-        let answer = timeout(GREETING, question.query_async(&mut connection)).await;
-        let answer: Value = answer.map_err(|_| DialError::TimedOut)??;
-        let host = match address {
-            RedisAddress::Tcp { host, .. } => host,
-            RedisAddress::Unix(_) => "",
-        };
-        SlotMap::parse(answer, host).ok_or(DialError::NoCluster)
     }
 
     fn take(&self, map: SlotMap) {
@@ -212,6 +199,35 @@ impl Shared {
         }
         self.map.send_replace(map);
     }
+}
+
+/// The masters that the first node names which answers.
+pub(super) async fn masters(settings: &RedisSettings) -> Result<Vec<RedisAddress>, DialError> {
+    let mut result = Err(DialError::NoAddress);
+    for address in &settings.addresses {
+        match ask(settings, address).await {
+            Ok(map) => {
+                let nodes: BTreeSet<&Node> = map.nodes().take(MOST_NODES).collect();
+                return Ok(nodes.into_iter().map(|node| moved_to(settings, node.clone())).collect());
+            }
+            Err(error) => result = Err(error),
+        }
+    }
+    result
+}
+
+/// Who has which slot, by this node.
+async fn ask(settings: &RedisSettings, address: &RedisAddress) -> Result<SlotMap, DialError> {
+    let mut connection = connect(settings, address, &settings.login, || {}).await?.connection;
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let answer = timeout(GREETING, question.query_async(&mut connection)).await;
+    let answer: Value = answer.map_err(|_| DialError::TimedOut)??;
+    let host = match address {
+        RedisAddress::Tcp { host, .. } => host,
+        RedisAddress::Unix(_) => "",
+    };
+    SlotMap::parse(answer, host).ok_or(DialError::NoCluster)
 }
 
 /// Looks who has which slot: at the start, when a call shows that something has changed, and now and then.

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// How long a connection may take until the server has greeted.
-pub(super) const GREETING: Duration = Duration::from_secs(1);
+pub(crate) const GREETING: Duration = Duration::from_secs(1);
 
 /// How often sentinels are asked whether the master is still the same.
 const ASK_SENTINELS: Duration = Duration::from_secs(1);

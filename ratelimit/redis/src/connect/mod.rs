@@ -35,6 +35,10 @@ use self::{
     sentinel::Sentinels,
     slots::slot_of,
 };
+pub(crate) use self::{
+    dial::{Dialled, GREETING, connect},
+    reply::slot_is_elsewhere,
+};
 use crate::transport::{Call, Failure, Transport};
 
 /// Connections to a store. They end with their handle.
@@ -91,6 +95,15 @@ impl Connections {
             Way::One(link) => link.send(Request::One(command.clone()), deadline).await,
             Way::Cluster(cluster) => cluster.send(slot.unwrap_or(0), command, deadline).await,
         }
+    }
+}
+
+/// The addresses of all masters of a store.
+pub(crate) async fn masters(settings: &Arc<RedisSettings>) -> Result<Vec<RedisAddress>, DialError> {
+    match &settings.topology {
+        Topology::Single => Ok(settings.addresses.iter().take(1).cloned().collect()),
+        Topology::Sentinel(name) => Ok(vec![Sentinels::new(Arc::clone(settings), name).master().await?]),
+        Topology::Cluster => cluster::masters(settings).await,
     }
 }
 

@@ -88,6 +88,11 @@ impl Refused {
     }
 }
 
+/// Whether another node of a cluster has what was asked for.
+pub(crate) fn slot_is_elsewhere(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask))
+}
+
 /// A call that was not sent, since its time was over.
 pub(super) fn too_late() -> Failure {
     Failure { applied: Applied::No, kind: FailureKind::TimedOut }

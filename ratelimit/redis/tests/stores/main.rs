@@ -3,3 +3,4 @@
 
 mod connect;
 mod counter;
+mod probe;

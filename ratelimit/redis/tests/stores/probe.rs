@@ -1,0 +1,85 @@
+//! What is said of stores before they are used.
+
+use ratelimit_policy::application::{Login, RedisSettings, Topology};
+use ratelimit_redis::{Mode, Probe, Role, probe};
+use ratelimit_redis_testing::{Cluster, Engine, Sentinels, Server, Setup};
+
+use crate::counter::settings;
+
+/// What a user of the store needs, as the documentation has it.
+pub const RIGHTS: &str =
+    "~rl:* +eval +evalsha +time +mget +type +set +del +llen +lindex +lrange +rpush +lset +ltrim +pexpire";
+
+async fn found(settings: &RedisSettings) -> Probe {
+    probe(settings).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_found_as_it_is() {
+    for engine in Engine::ALL {
+        let server = Setup::new(engine).max_memory(64 << 20, "volatile-ttl").start();
+        let settings = settings(&[server.url()]);
+        let good = found(&settings).await;
+        assert_eq!((good.errors(), good.warnings()), (Vec::new(), Vec::new()));
+        let hello = &good.servers[0].hello;
+        assert_eq!(hello.server, engine.to_string().to_lowercase());
+        assert_eq!(
+            (hello.mode, hello.role, hello.version.is_empty()),
+            (Mode::Standalone, Role::Master, false)
+        );
+        assert_eq!(server.keys(), 0);
+        server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        assert!(found(&settings).await.warnings()[0].contains("forgets buckets that are in use"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_that_are_missing_are_named() {
+    for engine in Engine::ALL {
+        let server = Setup::new(engine).user("limiter", "secret", RIGHTS).start();
+        std::fs::write(server.path("password"), "secret").unwrap();
+        let login =
+            Login { username: Some("limiter".to_owned()), password_file: Some(server.path("password")) };
+        let settings = RedisSettings { login, ..settings(&[server.url()]) };
+        let good = found(&settings).await;
+        assert_eq!(good.errors(), Vec::<String>::new());
+        assert!(good.warnings()[0].contains("grant +info"), "{:?}", good.warnings());
+        for command in RIGHTS.split_whitespace().filter_map(|right| right.strip_prefix('+')) {
+            server.command(&["ACL", "SETUSER", "limiter", &format!("-{command}")]);
+            let errors = found(&settings).await.errors();
+            assert!(errors[0].ends_with(&format!("grant +{command}")), "{command}: {errors:?}");
+            server.command(&["ACL", "SETUSER", "limiter", &format!("+{command}")]);
+        }
+        server.command(&["ACL", "SETUSER", "limiter", "resetkeys", "~other:*"]);
+        let errors = found(&settings).await.errors();
+        assert!(errors[0].ends_with("grant ~rl:*"), "{errors:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_and_sentinels_are_followed_to_masters() {
+    let cluster = Cluster::start(Engine::Valkey);
+    let found_in_cluster =
+        found(&RedisSettings { topology: Topology::Cluster, ..settings(&cluster.urls()[..1]) }).await;
+    assert_eq!((found_in_cluster.servers.len(), found_in_cluster.errors()), (3, Vec::new()));
+    let wrong = found(&settings(&cluster.urls()[..1])).await;
+    assert!(wrong.errors()[0].contains("write `cluster: true`"), "{:?}", wrong.errors());
+
+    let all = Sentinels::start(Engine::Redis, 1);
+    let topology = Topology::Sentinel(all.name().to_owned());
+    let of_sentinel = found(&RedisSettings { topology, ..settings(&all.urls()) }).await;
+    assert_eq!(of_sentinel.servers[0].address.to_string(), all.servers()[0].url());
+    let replica = found(&settings(&[all.servers()[1].url()])).await;
+    assert!(replica.errors()[0].contains("read-only replica"), "{:?}", replica.errors());
+    let sentinel = found(&settings(&all.urls())).await;
+    assert!(sentinel.errors()[0].contains("is a sentinel"), "{:?}", sentinel.errors());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_reached_is_said() {
+    let mut server = Server::start(Engine::Redis);
+    let settings = settings(&[server.url()]);
+    server.kill();
+    let error = probe(&settings).await.unwrap_err().to_string();
+    assert!(error.starts_with(&server.url()) && error.contains("refused"), "{error}");
+}
