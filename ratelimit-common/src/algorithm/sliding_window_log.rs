@@ -35,26 +35,34 @@ pub trait Entries {
     fn owe(&mut self, units: u64);
 }
 
-/// How many entries have left the window; they are the first ones.
+/// How many entries have left the window; they are the first ones, and most often few.
 fn expired(limit: &Limit, entries: &impl Entries, now: Now) -> usize {
-    let (mut low, mut high) = (0, entries.len());
+    let has_left = |index: usize| entries.get(index).0.saturating_add(limit.window.get()) <= now.0.0;
+    let len = entries.len();
+    let (mut low, mut high) = (0, 1);
+    while high <= len && has_left(high - 1) {
+        (low, high) = (high, high * 2);
+    }
+    high = high.min(len + 1) - 1;
     while low < high {
         let middle = low + (high - low) / 2;
-        let leaves = entries.get(middle).0.saturating_add(limit.window.get());
-        if leaves <= now.0.0 { low = middle + 1 } else { high = middle }
+        if has_left(middle) { low = middle + 1 } else { high = middle }
     }
     low
 }
 
-/// Adds `count` entries at `now`, or at the newest entry's time if the clock stepped back, and keeps `amount`.
-fn append(limit: &Limit, entries: &mut impl Entries, now: Now, count: u64) {
+/// Adds `count` entries at `now`, or at the newest entry's time if the clock stepped back, keeps `amount`, and says how many it
+/// added.
+fn append(limit: &Limit, entries: &mut impl Entries, now: Now, count: u64) -> usize {
     let newest = entries.len().checked_sub(1).map_or(Nanos(0), |last| entries.get(last));
-    for _ in 0..count.min(limit.capacity) {
+    let added = count.min(limit.capacity);
+    for _ in 0..added {
         if entries.len() as u64 >= limit.capacity {
             entries.pop_oldest();
         }
         entries.push(now.0.max(newest), limit.capacity);
     }
+    added as usize
 }
 
 /// Decides and charges, as [`super::decide`] does.
@@ -65,12 +73,14 @@ pub fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: 
     if entries.owed() > 0 {
         entries.owe(0);
     }
-    let used = (entries.len() - expired(limit, entries, now)) as u64;
+    let (len, mut expired) = (entries.len(), expired(limit, entries, now));
+    let used = (len - expired) as u64;
     let allowed = used + u64::from(asked(cost)) <= limit.capacity;
     if allowed || limit.counts_denied() {
-        append(limit, entries, now, cost.into());
+        let added = append(limit, entries, now, cost.into());
+        // The oldest have made room, first those that have left the window.
+        expired = expired.saturating_sub(len + added - entries.len());
     }
-    let expired = expired(limit, entries, now);
     let used = (entries.len() - expired) as u64;
     let reset = until_leaves(limit, entries, now, entries.len().wrapping_sub(1));
     let short = (used + u64::from(asked(cost))).saturating_sub(limit.capacity) as usize;

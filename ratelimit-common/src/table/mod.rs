@@ -30,7 +30,7 @@ pub use self::known::{Known, Place};
 pub use self::{
     choose::{nearest_to_fresh, share_used, survey},
     elsewhere::{holders_in, is_elsewhere},
-    exchange::exchange,
+    exchange::{Seen, exchange, look},
     key::{Key, Keyed, LEAST_SETS, Secret, Tag},
     position::Position,
     split::split,

@@ -136,11 +136,13 @@ impl World {
             Job::ChargeKnown(key) if self.charge_in_place(key, false) => true,
             Job::ChargeLater(key) if self.charge_in_place(key, true) => true,
             Job::Exchange(key) => {
-                let Attempt::Done { before, .. } = table::peek(&self, &self.request(key)) else {
-                    return false;
-                };
+                let Some((before, seen)) = table::look(&self, &key, NOW) else { return false };
                 let (allowed, after) = table::decide(&self.limit, before, NOW, 1);
-                if allowed && table::exchange(&self, &key, NOW, before, after) != Some(true) {
+                let is_exchanged = || match seen {
+                    Some(seen) => seen.exchange(before, after),
+                    None => table::exchange(&self, &key, NOW, before, after) == Some(true),
+                };
+                if allowed && !is_exchanged() {
                     return false;
                 }
                 self.admitted.lock().unwrap().extend(allowed.then_some(key));

@@ -7,7 +7,7 @@ use super::{
     service::{InForce, Service},
 };
 use crate::{
-    store::{MemoryStore, State, Store as _, WideRecord, remote::RemoteError},
+    store::{MemoryStore, State, WideRecord, change, remote::RemoteError},
     transaction::Part,
 };
 
@@ -93,14 +93,8 @@ fn asks<'b>(bench: &'b Bench<'_>, request: &Request) -> Result<(Rules<'b>, Asks<
 fn renew(bench: &Bench<'_>, part: &Part<'_>) {
     let (store, limits, charge): (&MemoryStore, _, _) =
         (bench.store, &bench.generation.limits, part.charge(bench.now()));
-    loop {
-        let before = store.read(limits, &charge);
-        let after = match &before {
-            State::Word(_) => State::Word(ratelimit_common::algorithm::fresh(charge.now)),
-            State::Wide(_) => State::Wide(WideRecord::fresh(charge.limit)),
-        };
-        if store.exchange(limits, &charge, &before, &after) {
-            return;
-        }
-    }
+    change(store, limits, &charge, |before| match before {
+        State::Word(_) => State::Word(ratelimit_common::algorithm::fresh(charge.now)),
+        State::Wide(_) => State::wide(WideRecord::fresh(charge.limit)),
+    });
 }

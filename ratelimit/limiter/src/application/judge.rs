@@ -148,7 +148,8 @@ impl<'g> Court<'g> {
         let Self { store, limits, crossings, now, passes_all } = *self;
         let parts = parts(asks);
         let terms = terms(asks, now, passes_all);
-        let decided = Transaction { store, limits, crossings: Some(crossings), terms }.judge(&parts, present);
+        let mut decided = Decided::none(&terms);
+        Transaction { store, limits, crossings: Some(crossings), terms }.judge(&parts, &mut decided, present);
         Judged::new(asks, &terms, parts, decided)
     }
 }
@@ -170,8 +171,8 @@ impl<'a, 'g> Judged<'a, 'g> {
     #[inline(always)]
     pub(super) fn new(asks: &'a [Ask<'g>], terms: &Terms, parts: Parts<'a>, decided: Decided<'a>) -> Self {
         let now = terms.now;
-        let outcome = |((ask, part), outcome)| of_outcome(ask, part, outcome, now);
-        let outcomes = asks.iter().zip(&parts).zip(&decided.outcomes).map(outcome).collect();
+        let outcome = |index: usize| of_outcome(&asks[index], &parts[index], &decided, index);
+        let outcomes = (0..asks.len()).map(outcome).collect();
         let is_over = is_over(terms, &parts, &decided.outcomes);
         Judged { asks, outcomes, is_over, now, parts, decided }
     }
@@ -200,7 +201,8 @@ impl Judged<'_, '_> {
     }
 }
 
-fn of_outcome(ask: &Ask<'_>, part: &Part<'_>, outcome: &transaction::Outcome<'_>, now: Now) -> Outcome {
+fn of_outcome(ask: &Ask<'_>, part: &Part<'_>, decided: &Decided<'_>, index: usize) -> Outcome {
+    let outcome = &decided.outcomes[index];
     let Some(answer) = outcome.answer else {
         let verdict = if ask.reports { REPORTED_IN_VAIN } else { Bucket::CLOSED };
         return Outcome { verdict, charged: false };
@@ -214,7 +216,10 @@ fn of_outcome(ask: &Ask<'_>, part: &Part<'_>, outcome: &transaction::Outcome<'_>
     } else if part.act == Act::RefundIfAdmitted && !outcome.over {
         verdict = Verdict { over: false, wait: None, never: false, ..verdict };
     } else {
-        soften(ask, outcome, now, &mut verdict);
+        verdict.soft = outcome.standing == Standing::Above && !outcome.over;
+        if let Some(then) = decided.then(index).filter(|_| !verdict.never) {
+            soften(ask, then, decided.now(), &mut verdict);
+        }
     }
     if outcome.charged && ask.bucket.overruns() {
         verdict.cut = verdict.cut.saturating_add(ask.uncounted);
@@ -225,10 +230,8 @@ fn of_outcome(ask: &Ask<'_>, part: &Part<'_>, outcome: &transaction::Outcome<'_>
 /// Of a report to a limit that lets nothing through.
 const REPORTED_IN_VAIN: Verdict = Verdict { over: false, never: false, ..Bucket::CLOSED };
 
-/// What a soft limit makes of what the limit says.
-fn soften(ask: &Ask<'_>, outcome: &transaction::Outcome<'_>, now: Now, verdict: &mut Verdict) {
-    verdict.soft = outcome.standing == Standing::Above && !outcome.over;
-    let Some(then) = outcome.then.as_deref().filter(|_| !verdict.never) else { return };
+/// What a soft limit that is over makes of what the limit says.
+fn soften(ask: &Ask<'_>, then: &Held, now: Now, verdict: &mut Verdict) {
     // One that counts denied requests has been charged, so what it says now is true of the next one.
     let wait = Opening::of(ask, then, 0, now).wait();
     let reset_after = wait.filter(|_| !ask.bucket.is_window()).map_or(verdict.reset_after, |wait| wait.exact);

@@ -65,13 +65,17 @@ pub(super) fn judge<'l, S: Store>(
 ) -> Outcome<'l> {
     // Filled in place: they are large.
     let mut parts: SmallVec<[Part<'l>; MOST_INLINE]> = SmallVec::new();
-    parts.extend(asks.iter().map(Ask::part));
+    for ask in asks {
+        parts.push(ask.part());
+    }
     let terms = Terms { now, passes_all: false, has_open_quota: false };
-    let decided = Transaction { store, limits, crossings: None, terms }.judge(&parts, present);
+    let mut decided = Decided::none(&terms);
+    Transaction { store, limits, crossings: None, terms }.judge(&parts, &mut decided, present);
     let mut outcome = Outcome { decisions: SmallVec::new(), again: None };
-    let decision = |(ask, outcome): (&Ask<'l>, &_)| Decision::of(outcome, ask.bound);
-    outcome.decisions.extend(asks.iter().zip(&decided.outcomes).map(decision));
-    if !decided.admitted {
+    for (ask, of_ask) in asks.iter().zip(&decided.outcomes) {
+        outcome.decisions.push(Decision::of(of_ask, ask.bound));
+    }
+    if !decided.admitted && (decided.shares_buckets() || asks.iter().any(Ask::stands_alone)) {
         outcome.again = again(asks, &parts, &decided);
     }
     outcome
@@ -82,7 +86,8 @@ pub(super) fn refund<S: Store>(store: &S, limits: &Limits, asks: &[Ask<'_>], pre
     let refunds = asks.iter().map(|ask| Part { act: Act::Refund, ..ask.part() });
     let refunds: SmallVec<[Part<'_>; MOST_INLINE]> = refunds.collect();
     let terms = Terms { now: present(), passes_all: false, has_open_quota: false };
-    Transaction { store, limits, crossings: None, terms }.judge(&refunds, present);
+    let mut decided = Decided::none(&terms);
+    Transaction { store, limits, crossings: None, terms }.judge(&refunds, &mut decided, present);
 }
 
 /// The longest wait of the same request for a limit that does not say it itself: it has been charged, or is asked more

@@ -1,5 +1,6 @@
-//! The times of a sliding window log, in pieces: a copy shares them until one of the two changes, and then takes as much
-//! memory as the pieces that change. So a request under several limits copies two pieces of a log, not ten thousand times.
+//! The times of a sliding window log, in pieces that copies share. What a request does to a copy is most often to let a few of
+//! the oldest times go and to add its own some times: that is kept beside the pieces, as three numbers, until the copy replaces
+//! what it was made from and nobody else holds the pieces. Any other change copies the pieces that it changes.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -17,42 +18,82 @@ type Piece = VecDeque<Nanos>;
 /// The times of a log, oldest first, and the units that are owed beside them.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// None is empty.
-    pieces: Arc<SmallVec<[Arc<Piece>; 1]>>,
+    /// `None` has no times.
+    pieces: Option<Arc<Pieces>>,
+    change: Change,
     owed: u64,
 }
+
+/// What makes a log of the pieces that it shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Change {
+    /// So many of the oldest times are gone.
+    popped: u32,
+    /// So many times have come, all the same one.
+    pushed: u32,
+    time: Nanos,
+}
+
+/// None is empty.
+#[derive(Clone, Debug, Default)]
+struct Pieces(SmallVec<[Arc<Piece>; 1]>);
 
 impl Log {
     /// A log of these times, oldest first.
     #[must_use]
     pub fn of(times: &[Nanos], owed: u64) -> Self {
         let pieces = times.chunks(PIECE).map(|piece| Arc::new(piece.iter().copied().collect()));
-        Self { pieces: Arc::new(pieces.collect()), owed }
+        Self { pieces: Some(Arc::new(Pieces(pieces.collect()))), owed, ..Self::default() }
     }
 
     /// Its times, oldest first.
     pub(super) fn times(&self) -> impl Iterator<Item = Nanos> {
-        self.pieces.iter().flat_map(|piece| piece.iter().copied())
+        (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Whether neither has changed since one was copied from the other.
+    /// Whether neither has changed since one was copied from the other, or both have in the same way.
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.owed == other.owed && Arc::ptr_eq(&self.pieces, &other.pieces)
+        let pieces = |log: &Self| log.pieces.as_ref().map(Arc::as_ptr);
+        pieces(self) == pieces(other) && self.change == other.change && self.owed == other.owed
     }
 
-    /// In which piece a time is, and where there.
-    fn place(&self, index: usize) -> (usize, usize) {
-        let first = self.pieces.first().map_or(0, |piece| piece.len());
-        match index.checked_sub(first) {
-            None => (0, index),
-            Some(after) => (1 + after / PIECE, after % PIECE),
+    /// Changes the pieces as well; those that somebody else holds are copied. There are never more than `most` times.
+    pub(super) fn merge(&mut self, most: u64) {
+        if self.change == Change::default() {
+            return;
         }
+        let Change { popped, pushed, time } = std::mem::take(&mut self.change);
+        let pieces = Arc::make_mut(self.pieces.get_or_insert_default());
+        for _ in 0..popped {
+            pieces.remove(0);
+        }
+        for _ in 0..pushed {
+            pieces.push(time, most);
+        }
+    }
+
+    /// The pieces to change them, after all that was beside them.
+    fn merged(&mut self) -> &mut Pieces {
+        self.merge(u64::MAX);
+        Arc::make_mut(self.pieces.get_or_insert_default())
+    }
+
+    /// The pieces, if nobody else holds them.
+    fn own(&mut self) -> Option<&mut Pieces> {
+        if self.change != Change::default() {
+            return None;
+        }
+        Arc::get_mut(self.pieces.as_mut()?)
+    }
+
+    fn in_pieces(&self) -> usize {
+        self.pieces.as_ref().map_or(0, |pieces| pieces.len()) - self.change.popped as usize
     }
 }
 
-impl Entries for Log {
+impl Pieces {
     fn len(&self) -> usize {
-        match &**self.pieces {
+        match &*self.0 {
             [] => 0,
             [only] => only.len(),
             [first, between @ .., last] => first.len() + between.len() * PIECE + last.len(),
@@ -61,21 +102,25 @@ impl Entries for Log {
 
     fn get(&self, index: usize) -> Nanos {
         let (piece, place) = self.place(index);
-        self.pieces.get(piece).and_then(|piece| piece.get(place)).copied().unwrap_or_default()
+        self.0.get(piece).and_then(|piece| piece.get(place)).copied().unwrap_or_default()
     }
 
-    fn pop_oldest(&mut self) {
-        self.remove(0);
+    /// In which piece a time is, and where there.
+    fn place(&self, index: usize) -> (usize, usize) {
+        let first = self.0.first().map_or(0, |piece| piece.len());
+        match index.checked_sub(first) {
+            None => (0, index),
+            Some(after) => (1 + after / PIECE, after % PIECE),
+        }
     }
 
     /// Memory grows by a quarter, and to no more than is ever needed: by itself it would double.
     fn push(&mut self, time: Nanos, most: u64) {
         let len = self.len();
-        let pieces = Arc::make_mut(&mut self.pieces);
-        if pieces.last().is_none_or(|last| last.len() >= PIECE) {
-            pieces.push(Arc::default());
+        if self.0.last().is_none_or(|last| last.len() >= PIECE) {
+            self.0.push(Arc::default());
         }
-        let Some(last) = pieces.last_mut().map(Arc::make_mut) else { return };
+        let Some(last) = self.0.last_mut().map(Arc::make_mut) else { return };
         if last.len() == last.capacity() {
             let left = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(len);
             last.reserve_exact((last.len() / 4).max(LEAST_MORE).min(left).min(PIECE - last.len()));
@@ -85,22 +130,64 @@ impl Entries for Log {
 
     fn remove(&mut self, index: usize) {
         let (number, place) = self.place(index);
-        if number >= self.pieces.len() {
+        if number >= self.0.len() {
             return;
         }
-        let pieces = Arc::make_mut(&mut self.pieces);
-        Arc::make_mut(&mut pieces[number]).remove(place);
+        Arc::make_mut(&mut self.0[number]).remove(place);
         // Later times move up, so that all pieces between the first and the last stay full.
-        let last = if number == 0 { 0 } else { pieces.len() - 1 };
+        let last = if number == 0 { 0 } else { self.0.len() - 1 };
         for later in number..last {
-            if let Some(time) = Arc::make_mut(&mut pieces[later + 1]).pop_front() {
-                Arc::make_mut(&mut pieces[later]).push_back(time);
+            if let Some(time) = Arc::make_mut(&mut self.0[later + 1]).pop_front() {
+                Arc::make_mut(&mut self.0[later]).push_back(time);
             }
         }
         let emptied = if number == 0 { 0 } else { last };
-        if pieces[emptied].is_empty() {
-            pieces.remove(emptied);
+        if self.0[emptied].is_empty() {
+            self.0.remove(emptied);
         }
+    }
+}
+
+impl Entries for Log {
+    fn len(&self) -> usize {
+        self.in_pieces() + self.change.pushed as usize
+    }
+
+    fn get(&self, index: usize) -> Nanos {
+        match index.checked_sub(self.in_pieces()) {
+            None => self
+                .pieces
+                .as_ref()
+                .map_or(Nanos(0), |pieces| pieces.get(index + self.change.popped as usize)),
+            Some(after) if after < self.change.pushed as usize => self.change.time,
+            Some(_) => Nanos(0),
+        }
+    }
+
+    fn pop_oldest(&mut self) {
+        if let Some(pieces) = self.own() {
+            pieces.remove(0);
+        } else if self.in_pieces() > 0 {
+            self.change.popped += 1;
+        } else {
+            self.change.pushed = self.change.pushed.saturating_sub(1);
+        }
+    }
+
+    fn push(&mut self, time: Nanos, most: u64) {
+        if let Some(pieces) = self.own() {
+            pieces.push(time, most);
+        } else if self.change.pushed == 0 || self.change.time == time {
+            self.change.pushed += 1;
+            self.change.time = time;
+        } else {
+            self.merge(most);
+            self.push(time, most);
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        self.merged().remove(index);
     }
 
     fn owed(&self) -> u64 {
@@ -122,16 +209,18 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Push(usize),
+        Push(usize, u64),
         Pop(usize),
         Remove(usize, usize),
+        Merge,
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            (1..1_500_usize).prop_map(Step::Push),
+            (1..1_500_usize, 0..2_u64).prop_map(|(count, apart)| Step::Push(count, apart)),
             (1..1_500_usize).prop_map(Step::Pop),
             (0..usize::MAX, 1..700_usize).prop_map(|(index, count)| Step::Remove(index, count)),
+            Just(Step::Merge),
         ]
     }
 
@@ -141,9 +230,12 @@ mod tests {
             let (mut log, mut model, mut next) = (Log::default(), Vec::new(), 0);
             for step in steps {
                 let (copy, before) = (log.clone(), model.clone());
+                let is_merged = matches!(step, Step::Merge);
                 match step {
-                    Step::Push(count) => for _ in 0..count {
-                        next += 1;
+                    Step::Merge => log.merge(MOST),
+                    // All at one time, or each at its own.
+                    Step::Push(count, apart) => for nth in 0..count as u64 {
+                        next += if nth == 0 { 1 } else { apart };
                         log.push(Nanos(next), MOST);
                         model.push(Nanos(next));
                     },
@@ -161,7 +253,8 @@ mod tests {
                 prop_assert!((0..model.len()).all(|index| log.get(index) == model[index]));
                 prop_assert_eq!(log.get(model.len()), Nanos(0));
                 prop_assert_eq!(copy.times().collect::<Vec<_>>(), before);
-                prop_assert_eq!(log.is(&copy), log.len() == copy.len() && log.get(0) == copy.get(0));
+                let is_same = log.len() == copy.len() && log.get(0) == copy.get(0);
+                prop_assert!((is_merged && is_same) || log.is(&copy) == is_same);
             }
         }
     }

@@ -13,6 +13,7 @@ mod grid;
 mod reserve;
 mod saved;
 mod slots;
+mod turns;
 mod wide;
 
 use std::{
@@ -28,7 +29,7 @@ use ratelimit_common::{
         realign::{realign, settle as settle_window},
     },
     limit::Kind,
-    table::{self, Attempt, Request, SLOTS, Secret},
+    table::{self, Attempt, Request, SLOTS, Secret, Seen},
     time::Now,
 };
 
@@ -36,10 +37,12 @@ pub use self::saved::{NoState, Restored, Saved, most_bytes};
 use self::{
     backoff::Backoff,
     grid::{Grid, View},
+    slots::Slot,
+    turns::{Turn, Turns},
     wide::Wide,
 };
 use super::{
-    Account, Answer, Charge, Enrolment, KeyHash, Limits, State, Store, Zero,
+    Account, Answer, Buckets, Charge, Enrolment, KeyHash, Limits, State, Store, Zero,
     tags::{Owner, Tags},
 };
 
@@ -58,9 +61,21 @@ pub struct NoMemory {
 #[derive(Debug)]
 pub struct MemoryStore {
     secrets: Secrets,
+    turns: Turns,
     grid: Grid,
     wide: Wide,
     tags: Mutex<Tags>,
+}
+
+/// Where a bucket lay in a [`MemoryStore`]; nowhere if it is fresh, or beside the table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemorySpot<'s>(Option<Seen<Slot<'s>>>);
+
+/// A [`MemoryStore`] while others wait.
+#[derive(Debug)]
+pub struct MemoryTurn<'s> {
+    store: &'s MemoryStore,
+    _turn: Turn<'s>,
 }
 
 impl MemoryStore {
@@ -72,7 +87,7 @@ impl MemoryStore {
         let error = NoMemory { max_keys };
         let grid = most_sets(max_keys).and_then(Grid::new).ok_or(error)?;
         let wide = Wide::new(usize::try_from(max_keys).map_err(|_| error)?);
-        Ok(Self { secrets: Secrets::draw(), grid, wide, tags: Mutex::default() })
+        Ok(Self { secrets: Secrets::draw(), turns: Turns::default(), grid, wide, tags: Mutex::default() })
     }
 
     /// How many buckets in use have given way to others because there was no room.
@@ -135,6 +150,55 @@ impl MemoryStore {
         taken.get()
     }
 
+    #[inline]
+    fn read_now<'s>(&'s self, limits: &Limits, charge: &Charge<'_>) -> (State, MemorySpot<'s>) {
+        if self.is_wide(charge) {
+            let record = self.wide.read(charge, || self.take_word(limits, charge));
+            return (State::wide(record), MemorySpot::default());
+        }
+        let (view, key) = (View { grid: &self.grid, limits }, self.request(charge).key);
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some((state, seen)) = table::look(&view, &key, charge.now) {
+                return (State::Word(state), MemorySpot(seen));
+            }
+            backoff.wait();
+        }
+    }
+
+    #[inline]
+    fn exchange_now(
+        &self,
+        limits: &Limits,
+        charge: &Charge<'_>,
+        MemorySpot(seen): MemorySpot<'_>,
+        before: State,
+        after: State,
+    ) -> bool {
+        match (before, after) {
+            (State::Word(before), State::Word(after)) => {
+                seen.is_some_and(|seen| seen.exchange(before, after))
+                    || self.exchange_word(limits, *charge, before, after)
+            }
+            (State::Wide(before), State::Wide(after)) => self.wide.exchange(charge, *before, *after),
+            _ => false,
+        }
+    }
+
+    /// Exchanges a state that may lie anywhere. With its arguments by value, as [`Self::charge_any`].
+    #[cold]
+    #[inline(never)]
+    fn exchange_word(&self, limits: &Limits, charge: Charge<'_>, before: u64, after: u64) -> bool {
+        let (view, key) = (View { grid: &self.grid, limits }, self.request(&charge).key);
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(is_done) = table::exchange(&view, &key, charge.now, before, after) {
+                return is_done;
+            }
+            backoff.wait();
+        }
+    }
+
     #[inline(always)]
     fn request<'l>(&self, charge: &Charge<'l>) -> Request<'l> {
         let Charge { limit, now, cost, .. } = *charge;
@@ -143,7 +207,54 @@ impl MemoryStore {
     }
 }
 
+impl Buckets for MemoryStore {
+    type Spot<'s> = MemorySpot<'s>;
+
+    #[inline]
+    fn read(&self, limits: &Limits, charge: &Charge<'_>) -> (State, MemorySpot<'_>) {
+        self.turns.wait();
+        self.read_now(limits, charge)
+    }
+
+    #[inline]
+    fn exchange(
+        &self,
+        limits: &Limits,
+        charge: &Charge<'_>,
+        spot: MemorySpot<'_>,
+        before: State,
+        after: State,
+    ) -> bool {
+        self.turns.wait();
+        self.exchange_now(limits, charge, spot, before, after)
+    }
+}
+
+impl Buckets for MemoryTurn<'_> {
+    type Spot<'s>
+        = MemorySpot<'s>
+    where
+        Self: 's;
+
+    fn read(&self, limits: &Limits, charge: &Charge<'_>) -> (State, MemorySpot<'_>) {
+        self.store.read_now(limits, charge)
+    }
+
+    fn exchange(
+        &self,
+        limits: &Limits,
+        charge: &Charge<'_>,
+        spot: MemorySpot<'_>,
+        before: State,
+        after: State,
+    ) -> bool {
+        self.store.exchange_now(limits, charge, spot, before, after)
+    }
+}
+
 impl Store for MemoryStore {
+    type Turn<'s> = MemoryTurn<'s>;
+
     #[inline]
     fn hash<K: Hash + ?Sized>(&self, key: &K) -> KeyHash {
         KeyHash(self.secrets.hash(key))
@@ -160,6 +271,7 @@ impl Store for MemoryStore {
 
     #[inline(always)]
     fn charge<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l> {
+        self.turns.wait();
         if self.is_wide(charge) {
             return Answer::known(self.wide.charge(*charge, || self.take_word(limits, charge)));
         }
@@ -171,32 +283,8 @@ impl Store for MemoryStore {
         Answer::word(charge.limit, charge.now, charge.cost, (allowed, before))
     }
 
-    #[inline]
-    fn read(&self, limits: &Limits, charge: &Charge<'_>) -> State {
-        if self.is_wide(charge) {
-            return State::Wide(self.wide.read(charge, || self.take_word(limits, charge)));
-        }
-        let (view, request) = (View { grid: &self.grid, limits }, self.request(charge));
-        State::Word(settle(|| table::peek(&view, &request)).1)
-    }
-
-    #[inline]
-    fn exchange(&self, limits: &Limits, charge: &Charge<'_>, before: &State, after: &State) -> bool {
-        let (before, after) = match (before, after) {
-            (State::Word(before), State::Word(after)) => (*before, *after),
-            (State::Wide(before), State::Wide(after)) => {
-                return self.wide.exchange(charge, before, after.clone());
-            }
-            _ => return false,
-        };
-        let (view, key) = (View { grid: &self.grid, limits }, self.request(charge).key);
-        let mut backoff = Backoff::default();
-        loop {
-            if let Some(is_done) = table::exchange(&view, &key, charge.now, before, after) {
-                return is_done;
-            }
-            backoff.wait();
-        }
+    fn turn(&self) -> MemoryTurn<'_> {
+        MemoryTurn { store: self, _turn: self.turns.take() }
     }
 
     fn realign(&self, limits: &Limits, from: Zero, to: Zero, now: Now) {

@@ -90,10 +90,39 @@ pub struct Enrolment<'r> {
     pub limit: &'r Limit,
 }
 
+/// Buckets whose states are read, and exchanged for others.
+///
+/// `limits` is what [`Store::enroll`] gave for the generation that the charge belongs to; its cost does not matter.
+pub trait Buckets {
+    /// Where a bucket lay when it was read, so that it need not be looked for again; by default that is not known.
+    type Spot<'s>: Copy + Default
+    where
+        Self: 's;
+
+    /// The state of a bucket, that of a fresh one if there is none, and where it lies.
+    fn read(&self, limits: &Limits, charge: &Charge<'_>) -> (State, Self::Spot<'_>);
+
+    /// Replaces the state of a bucket if it still is what [`Self::read`] gave, and says whether it was. The states are given
+    /// away: a store can change a log in place that nobody else holds.
+    fn exchange(
+        &self,
+        limits: &Limits,
+        charge: &Charge<'_>,
+        spot: Self::Spot<'_>,
+        before: State,
+        after: State,
+    ) -> bool;
+}
+
 /// Keeps buckets.
 ///
 /// `limits` is what [`Self::enroll`] gave for the generation that the charge belongs to.
-pub trait Store {
+pub trait Store: Buckets {
+    /// The buckets while others wait.
+    type Turn<'s>: Buckets
+    where
+        Self: 's;
+
     /// What stands for a key. Different keys may have the same hash, once in 2^64 pairs.
     fn hash<K: Hash + ?Sized>(&self, key: &K) -> KeyHash;
 
@@ -104,12 +133,9 @@ pub trait Store {
     /// Decides and charges.
     fn charge<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l>;
 
-    /// The state of a bucket; that of a fresh one if there is none. `charge.cost` does not matter.
-    fn read(&self, limits: &Limits, charge: &Charge<'_>) -> State;
-
-    /// Replaces the state of a bucket if it still is what [`Self::read`] gave, and says whether it was. `charge.cost` does not
-    /// matter.
-    fn exchange(&self, limits: &Limits, charge: &Charge<'_>, before: &State, after: &State) -> bool;
+    /// Waits until it is the caller's turn. Until that is dropped, others finish what they have begun at a bucket, and begin
+    /// nothing else: for a request that others have overtaken again and again.
+    fn turn(&self) -> Self::Turn<'_>;
 
     /// Moves windows after the wall clock was set: `limits` and `to` are aligned to it as it is, `from` as it was. Before new
     /// limits come if it was set back, after the old ones are gone if forward.
@@ -120,6 +146,38 @@ pub trait Store {
 
     /// Makes no bucket emptier than empty, after limits have shrunk.
     fn clamp(&self, limits: &Limits, now: Now);
+}
+
+/// So many times an exchange may fail before whoever tries asks for a turn, in which nobody is faster.
+pub(crate) const MOST_LOST: u32 = 16;
+
+/// Changes the state of a bucket, whoever else does meanwhile.
+pub(crate) fn change<S: Store>(
+    store: &S,
+    limits: &Limits,
+    charge: &Charge<'_>,
+    change: impl Fn(&State) -> State,
+) {
+    let mut backoff = Backoff::default();
+    for _ in 0..MOST_LOST {
+        if change_unless_changed(store, limits, charge, &change) {
+            return;
+        }
+        backoff.wait();
+    }
+    let turn = store.turn();
+    while !change_unless_changed(&turn, limits, charge, &change) {}
+}
+
+fn change_unless_changed<B: Buckets>(
+    buckets: &B,
+    limits: &Limits,
+    charge: &Charge<'_>,
+    change: &impl Fn(&State) -> State,
+) -> bool {
+    let (before, spot) = buckets.read(limits, charge);
+    let after = change(&before);
+    before.is(&after) || buckets.exchange(limits, charge, spot, before, after)
 }
 
 /// What a store says about one limit; the numbers are worked out when asked for.
@@ -143,6 +201,15 @@ impl<'l> Answer<'l> {
     #[inline]
     const fn word(limit: &'l Limit, now: Now, cost: u32, (allowed, before): (bool, u64)) -> Self {
         Self { allowed, facts: Facts::Word { limit, before, now, cost } }
+    }
+
+    /// Decides about a word and charges it.
+    #[inline(always)]
+    pub(crate) fn charge_word(limit: &'l Limit, word: &mut u64, now: Now, cost: u32) -> Self {
+        let before = *word;
+        let (decision, after) = algorithm::decide(limit, before, now, cost);
+        *word = after;
+        Self::word(limit, now, cost, (decision.allowed, before))
     }
 
     /// With the numbers of a bucket that was not charged.

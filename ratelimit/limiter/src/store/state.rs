@@ -17,8 +17,8 @@ use super::{Answer, Log};
 pub enum State {
     /// A word of the bucket table.
     Word(u64),
-    /// What does not fit into a word.
-    Wide(WideRecord),
+    /// What does not fit into a word. In a box, so that words are moved as two words.
+    Wide(Box<WideRecord>),
 }
 
 /// A state that is not a word.
@@ -31,21 +31,23 @@ pub enum WideRecord {
 }
 
 impl State {
+    /// One that is not a word.
+    #[must_use]
+    pub fn wide(record: WideRecord) -> Self {
+        Self::Wide(Box::new(record))
+    }
+
     /// Decides and charges.
     #[inline(always)]
     pub(crate) fn charge<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
         match self {
-            Self::Word(word) => {
-                let before = *word;
-                let (decision, after) = algorithm::decide(limit, before, now, cost);
-                *word = after;
-                Answer::word(limit, now, cost, (decision.allowed, before))
-            }
+            Self::Word(word) => Answer::charge_word(limit, word, now, cost),
             Self::Wide(record) => Answer::known(record.charge(limit, now, cost)),
         }
     }
 
     /// Decides as [`Self::charge`] would, without charging.
+    #[inline]
     pub(crate) fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
         match self {
             Self::Word(word) => {
@@ -58,7 +60,8 @@ impl State {
 
     /// Lets what is owed enter a log, as far as it has been paid. That takes nothing, and changes no decision.
     pub(crate) fn settle(&mut self, limit: &Limit, now: Now) {
-        if let Self::Wide(WideRecord::Log(log)) = self
+        if let Self::Wide(record) = self
+            && let WideRecord::Log(log) = &mut **record
             && limit.overruns()
             && log.owed() > 0
         {
@@ -75,10 +78,7 @@ impl State {
                 *word = after;
                 Answer::known(decision)
             }
-            Self::Wide(WideRecord::Log(log)) => {
-                Answer::known(sliding_window_log::report(limit, log, now, cost))
-            }
-            Self::Wide(WideRecord::Counter(counter)) => Answer::known(counter.report(limit, now, cost)),
+            Self::Wide(record) => Answer::known(record.report(limit, now, cost)),
         }
     }
 
@@ -94,8 +94,7 @@ impl State {
                 // What was charged in this instant is all that there is, so all of it can be told apart.
                 *word = algorithm::undo(limit, *word, now, now, cost.min(most));
             }
-            Self::Wide(WideRecord::Log(log)) => sliding_window_log::refund(limit, log, now, cost),
-            Self::Wide(WideRecord::Counter(counter)) => counter.undo(limit, now, cost),
+            Self::Wide(record) => record.refund(limit, now, cost),
         }
     }
 
@@ -103,8 +102,7 @@ impl State {
     pub(crate) fn undo(&mut self, limit: &Limit, charged: Now, later: Now, cost: u32) {
         match self {
             Self::Word(word) => *word = algorithm::undo(limit, *word, charged, later, cost),
-            Self::Wide(WideRecord::Log(log)) => sliding_window_log::undo(log, charged, cost),
-            Self::Wide(WideRecord::Counter(counter)) => counter.undo(limit, charged, cost),
+            Self::Wide(record) => record.undo(limit, charged, cost),
         }
     }
 
@@ -121,6 +119,7 @@ impl State {
     }
 
     /// Whether the other is the same state. Logs are if nobody has changed either since one was copied from the other.
+    #[inline(always)]
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Word(one), Self::Word(other)) => one == other,
@@ -155,6 +154,34 @@ impl WideRecord {
         match self {
             Self::Log(log) => sliding_window_log::decide(limit, log, now, cost),
             Self::Counter(counter) => counter.decide(limit, now, cost),
+        }
+    }
+
+    fn report<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Decision<'l> {
+        match self {
+            Self::Log(log) => sliding_window_log::report(limit, log, now, cost),
+            Self::Counter(counter) => counter.report(limit, now, cost),
+        }
+    }
+
+    fn refund(&mut self, limit: &Limit, now: Now, cost: u32) {
+        match self {
+            Self::Log(log) => sliding_window_log::refund(limit, log, now, cost),
+            Self::Counter(counter) => counter.undo(limit, now, cost),
+        }
+    }
+
+    fn undo(&mut self, limit: &Limit, charged: Now, cost: u32) {
+        match self {
+            Self::Log(log) => sliding_window_log::undo(log, charged, cost),
+            Self::Counter(counter) => counter.undo(limit, charged, cost),
+        }
+    }
+
+    /// Makes what has changed a part of the rest, so that the next change takes no more.
+    pub(super) fn merge(&mut self, limit: &Limit) {
+        if let Self::Log(log) = self {
+            log.merge(limit.capacity());
         }
     }
 

@@ -1,23 +1,28 @@
 //! Commits what was decided, and decides again where somebody was faster.
 
+use std::mem;
+
 use ratelimit_common::time::Now;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{
     Act, Decided, Held, MOST_INLINE, Part, Snapshot, Transaction,
     decide::{Crossing, decide},
 };
-use crate::store::{Backoff, Charge, State, Store};
+use crate::store::{Backoff, Buckets, Charge, MOST_LOST, State, Store};
+
+/// Where buckets lay when they were read.
+pub(super) type Spots<'b, B> = SmallVec<[<B as Buckets>::Spot<'b>; MOST_INLINE]>;
 
 /// What this request has stored so far.
 #[derive(Default)]
-pub(super) struct Stored {
+struct Stored {
     /// For each bucket how far this round is with it.
     progress: SmallVec<[Progress; MOST_INLINE]>,
     /// For each bucket the state that earlier rounds gave it, if they did; empty in the first round.
-    states: SmallVec<[Option<State>; MOST_INLINE]>,
+    states: Vec<Option<State>>,
     /// For each part whether earlier rounds charged its bucket, which can be taken back.
-    charged: SmallVec<[bool; MOST_INLINE]>,
+    charged: Vec<bool>,
 }
 
 /// How far a round is with a bucket.
@@ -28,106 +33,37 @@ enum Progress {
     /// There was nothing to store.
     Same,
     Stored,
+    /// What earlier rounds stored is to be given back, and somebody was faster.
+    Owing,
 }
 
-/// Somebody was faster: the snapshot has been mended, and all is to be decided again.
-struct Lost;
+/// Rounds of deciding and committing, until nobody was faster in one.
+struct Settling<'r, 'l, 's, S, P> {
+    transaction: &'r Transaction<'s, S>,
+    parts: &'r [Part<'l>],
+    snapshot: &'r mut Snapshot,
+    decided: &'r mut Decided<'l>,
+    stored: Stored,
+    /// Reads the clock.
+    present: P,
+}
 
 impl<S: Store> Transaction<'_, S> {
     /// Decides and commits until nobody was faster.
-    pub(super) fn settle<'l>(
-        &self,
+    pub(super) fn settle<'s, 'l>(
+        &'s self,
         parts: &[Part<'l>],
         snapshot: &mut Snapshot,
-        mut stored: Stored,
+        spots: &mut Spots<'s, S>,
         decided: &mut Decided<'l>,
         present: impl Fn() -> Now,
     ) {
-        let mut backoff = Backoff::default();
-        loop {
-            decide(&self.terms, parts, snapshot, decided);
-            if self.commit(parts, decided, snapshot, &mut stored, &present).is_ok() {
-                self.keep_crossings(decided);
-                return;
-            }
-            backoff.wait();
+        let mut settling =
+            Settling { transaction: self, parts, snapshot, decided, stored: Stored::default(), present };
+        if !settling.round(self.store, spots) {
+            settling.go_on(spots);
         }
-    }
-
-    /// Stores what is charged in any case first, and what only observes last.
-    fn commit(
-        &self,
-        parts: &[Part<'_>],
-        decided: &Decided<'_>,
-        snapshot: &mut Snapshot,
-        stored: &mut Stored,
-        present: &impl Fn() -> Now,
-    ) -> Result<(), Lost> {
-        stored.progress.clear();
-        stored.progress.resize(snapshot.buckets.len(), Progress::Open);
-        for turn in 0..Part::TURNS {
-            for index in (0..parts.len()).filter(|&index| parts[index].turn() == turn) {
-                let bucket = snapshot.of_part[index];
-                if stored.progress[bucket] != Progress::Open {
-                    continue;
-                }
-                let progress = self.store_bucket(bucket, parts, decided, snapshot, stored, present);
-                stored.progress[bucket] = progress;
-                if progress == Progress::Open {
-                    stored.keep(bucket, parts, decided, snapshot);
-                    let held = &mut snapshot.buckets[bucket];
-                    held.state = self.store.read(self.limits, &parts[held.reader].charge(self.terms.now));
-                    return Err(Lost);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn store_bucket(
-        &self,
-        bucket: usize,
-        parts: &[Part<'_>],
-        decided: &Decided<'_>,
-        snapshot: &Snapshot,
-        stored: &Stored,
-        present: &impl Fn() -> Now,
-    ) -> Progress {
-        let (held, after) = (&snapshot.buckets[bucket], &decided.buckets[bucket].state);
-        let ours = stored.states.get(bucket).and_then(Option::as_ref);
-        let before = ours.unwrap_or(&held.state);
-        if before.is(after) {
-            return Progress::Same;
-        }
-        let charge = parts[held.reader].charge(self.terms.now);
-        if self.store.exchange(self.limits, &charge, before, after) {
-            return Progress::Stored;
-        }
-        if ours.is_none() {
-            return Progress::Open;
-        }
-        let later = present().max(self.terms.now);
-        for index in
-            (0..parts.len()).filter(|&index| snapshot.of_part[index] == bucket && stored.charged[index])
-        {
-            self.take_back(&parts[index].charge(self.terms.now), later);
-        }
-        if decided.admitted { Progress::Open } else { Progress::Stored }
-    }
-
-    /// Gives back what was charged in vain, after others have changed the bucket as well.
-    fn take_back(&self, charge: &Charge<'_>, later: Now) {
-        let mut backoff = Backoff::default();
-        loop {
-            let before = self.store.read(self.limits, charge);
-            let mut after = before.clone();
-            after.undo(charge.limit, charge.now, later, charge.cost);
-            if before.is(&after) || self.store.exchange(self.limits, charge, &before, &after) {
-                return;
-            }
-            backoff.wait();
-        }
+        self.keep_crossings(decided);
     }
 
     fn keep_crossings(&self, decided: &Decided<'_>) {
@@ -141,40 +77,170 @@ impl<S: Store> Transaction<'_, S> {
     }
 }
 
-impl Stored {
-    /// After a round that has stored all buckets before that one, at which somebody was faster.
-    pub(super) fn before(
-        lost: usize,
-        parts: &[Part<'_>],
-        decided: &Decided<'_>,
-        snapshot: &Snapshot,
-    ) -> Self {
-        let of = |(index, (held, after)): (usize, (&Held, &Held))| match index < lost {
-            true if held.state.is(&after.state) => Progress::Same,
-            true => Progress::Stored,
-            false => Progress::Open,
-        };
-        let progress = snapshot.buckets.iter().zip(&decided.buckets).enumerate().map(of).collect();
-        let mut stored = Self { progress, ..Self::default() };
-        stored.keep(lost, parts, decided, snapshot);
-        stored
+impl<'l, 's, S: Store, P: Fn() -> Now> Settling<'_, 'l, 's, S, P> {
+    /// After a round in which somebody was faster.
+    #[cold]
+    fn go_on(&mut self, spots: &mut Spots<'s, S>) {
+        let mut backoff = Backoff::default();
+        for _ in 1..MOST_LOST {
+            backoff.wait();
+            if self.round(self.transaction.store, spots) {
+                return;
+            }
+        }
+        let turn = self.transaction.store.turn();
+        let mut spots = smallvec![Default::default(); spots.len()];
+        // One round for each bucket that was read before the turn, or given back in it.
+        while !self.round(&turn, &mut spots) {}
     }
 
-    /// Keeps what this round has stored, for the next one, after somebody was faster at a bucket.
+    /// Decides and commits; false if somebody was faster at a bucket, which has been read again.
+    #[inline(always)]
+    fn round<'b, B: Buckets>(&mut self, buckets: &'b B, spots: &mut Spots<'b, B>) -> bool {
+        decide(&self.transaction.terms, self.parts, self.snapshot, self.decided);
+        self.stored.progress.clear();
+        let mut passes = 0_u32;
+        for held in &*self.snapshot.buckets {
+            self.stored.progress.push(Progress::Open);
+            passes |= 1 << pass(held);
+        }
+        while passes != 0 {
+            let this = passes.trailing_zeros();
+            passes &= passes - 1;
+            for bucket in 0..self.snapshot.buckets.len() {
+                if pass(&self.snapshot.buckets[bucket]) == this && !self.stores(buckets, bucket, spots) {
+                    self.lose(buckets, bucket, spots);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Stores a bucket; false if somebody was faster.
+    #[inline(always)]
+    fn stores<'b, B: Buckets>(&mut self, buckets: &'b B, bucket: usize, spots: &Spots<'b, B>) -> bool {
+        let progress = self.store_bucket(buckets, bucket, spots);
+        self.stored.progress[bucket] = progress;
+        matches!(progress, Progress::Same | Progress::Stored)
+    }
+
+    /// Prepares the next round, after somebody was faster at a bucket.
     #[cold]
-    fn keep(&mut self, lost: usize, parts: &[Part<'_>], decided: &Decided<'_>, snapshot: &Snapshot) {
-        self.states.resize(snapshot.buckets.len(), None);
-        self.charged.resize(parts.len(), false);
+    fn lose<'b, B: Buckets>(&mut self, buckets: &'b B, bucket: usize, spots: &mut Spots<'b, B>) {
+        self.keep();
+        if self.stored.progress[bucket] == Progress::Open {
+            self.stored.states[bucket] = None;
+            (self.snapshot.buckets[bucket].state, spots[bucket]) =
+                buckets.read(self.transaction.limits, &self.charge_of(bucket));
+        }
+    }
+
+    #[inline(always)]
+    fn store_bucket<'b, B: Buckets>(
+        &mut self,
+        buckets: &'b B,
+        bucket: usize,
+        spots: &Spots<'b, B>,
+    ) -> Progress {
+        if self.stored.states.get(bucket).is_some_and(Option::is_some) {
+            return self.store_again(buckets, bucket);
+        }
+        let (before, after) = (&self.snapshot.buckets[bucket].state, &self.decided.buckets[bucket].state);
+        let (before, after) = match (before, after) {
+            (State::Word(before), State::Word(after)) if before == after => return Progress::Same,
+            (&State::Word(before), &State::Word(after)) => (State::Word(before), State::Word(after)),
+            (before, after) if before.is(after) => return Progress::Same,
+            _ => self.wide_states(bucket),
+        };
+        let charge = self.charge_of(bucket);
+        if buckets.exchange(self.transaction.limits, &charge, spots[bucket], before, after) {
+            Progress::Stored
+        } else {
+            Progress::Open
+        }
+    }
+
+    /// The states before and after. Nobody needs the last one's any more, if waits need not be told.
+    #[inline(never)]
+    fn wide_states(&mut self, bucket: usize) -> (State, State) {
+        let is_open = |progress: &&Progress| **progress == Progress::Open;
+        let is_last = self.stored.progress.iter().filter(is_open).count() == 1;
+        let (before, after) =
+            (&mut self.snapshot.buckets[bucket].state, &mut self.decided.buckets[bucket].state);
+        if is_last && self.decided.admitted {
+            (mem::replace(before, State::Word(0)), mem::replace(after, State::Word(0)))
+        } else {
+            (before.clone(), after.clone())
+        }
+    }
+
+    /// A bucket that an earlier round has stored.
+    #[cold]
+    fn store_again<B: Buckets>(&mut self, buckets: &B, bucket: usize) -> Progress {
+        let Some(Some(before)) = self.stored.states.get(bucket) else { return Progress::Open };
+        let after = &self.decided.buckets[bucket].state;
+        if before.is(after) {
+            return Progress::Same;
+        }
+        let (limits, charge) = (self.transaction.limits, self.charge_of(bucket));
+        if buckets.exchange(limits, &charge, Default::default(), before.clone(), after.clone()) {
+            return Progress::Stored;
+        }
+        match self.take_back(buckets, bucket) {
+            false => Progress::Owing,
+            true if self.decided.admitted => Progress::Open,
+            true => Progress::Stored,
+        }
+    }
+
+    /// Gives back what was charged in vain, after others have changed the bucket as well; false if they do so all the time.
+    fn take_back<B: Buckets>(&mut self, buckets: &B, bucket: usize) -> bool {
+        let (limits, now) = (self.transaction.limits, self.transaction.terms.now);
+        let later = (self.present)().max(now);
+        for index in (0..self.parts.len()).filter(|&index| self.snapshot.of_part[index] == bucket) {
+            if !self.stored.charged[index] {
+                continue;
+            }
+            let charge = self.parts[index].charge(now);
+            let (before, spot) = buckets.read(limits, &charge);
+            let mut after = before.clone();
+            after.undo(charge.limit, now, later, charge.cost);
+            if !before.is(&after) && !buckets.exchange(limits, &charge, spot, before, after) {
+                return false;
+            }
+            self.stored.charged[index] = false;
+        }
+        true
+    }
+
+    /// Keeps what this round has stored, for the next one.
+    fn keep(&mut self) {
+        let Self { stored, decided, snapshot, parts, .. } = self;
+        stored.states.resize(snapshot.buckets.len(), None);
+        stored.charged.resize(parts.len(), false);
         for (bucket, held) in decided.buckets.iter().enumerate() {
-            if self.progress[bucket] == Progress::Stored {
-                self.states[bucket] = Some(held.state.clone());
+            if stored.progress[bucket] == Progress::Stored {
+                stored.states[bucket] = Some(held.state.clone());
             }
         }
         for (index, outcome) in decided.outcomes.iter().enumerate() {
-            if self.progress[snapshot.of_part[index]] == Progress::Stored {
-                self.charged[index] = outcome.charged && parts[index].act == Act::ChargeIfAdmitted;
+            if stored.progress[snapshot.of_part[index]] == Progress::Stored {
+                stored.charged[index] = outcome.charged && parts[index].act == Act::ChargeIfAdmitted;
             }
         }
-        self.states[lost] = None;
     }
+
+    /// What the store is asked with about a bucket.
+    #[inline(always)]
+    fn charge_of(&self, bucket: usize) -> Charge<'l> {
+        self.snapshot.buckets[bucket].part(self.parts).charge(self.transaction.terms.now)
+    }
+}
+
+/// When a bucket is stored: first what is charged in any case, last what only observes; and words before wide states, of which
+/// the last one need not be copied.
+#[inline(always)]
+fn pass(held: &Held) -> u32 {
+    2 * held.turn + u32::from(matches!(held.state, State::Wide(_)))
 }

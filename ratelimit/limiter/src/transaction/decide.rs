@@ -7,18 +7,19 @@ use ratelimit_common::{
 use smallvec::{SmallVec, smallvec};
 
 use super::{Act, Held, MOST_INLINE, Over, Part, Say, Snapshot, Standing, Terms, soft};
-use crate::{policy::SoftLimit, store::Answer};
+use crate::{
+    policy::SoftLimit,
+    store::{Answer, State},
+};
 
 /// What came of one part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome<'l> {
     /// `None` of a limit that lets nothing through.
     pub(crate) answer: Option<Answer<'l>>,
     pub(crate) over: bool,
     pub(crate) charged: bool,
     pub(crate) standing: Standing,
-    /// Of one that is over and above its soft limit: the bucket as it was then.
-    pub(crate) then: Option<Box<Held>>,
 }
 
 /// What came of a request.
@@ -27,11 +28,14 @@ pub(crate) struct Decided<'l> {
     pub(crate) outcomes: SmallVec<[Outcome<'l>; MOST_INLINE]>,
     /// Whether no limit denies it.
     pub(crate) admitted: bool,
-    /// The buckets as they are then. None if one limit was charged in its store, or if a simple request passes.
+    /// The buckets as they are then, of a request that is denied: wide states of others may be gone, and one limit alone is
+    /// charged in its store.
     pub(crate) buckets: SmallVec<[Held; MOST_INLINE]>,
     /// Crossings of soft limits, as they are to be kept.
     pub(super) crossings: Vec<Crossing>,
     pub(super) of_part: SmallVec<[usize; MOST_INLINE]>,
+    /// Of each part that is over and above its soft limit, the bucket as it was then.
+    softened: Vec<(usize, Held)>,
     now: Now,
 }
 
@@ -46,15 +50,21 @@ pub(super) enum Crossing {
 
 /// Decides about a request. What was decided before goes; it is filled in place, since it is large.
 pub(crate) fn decide<'l>(terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot, decided: &mut Decided<'l>) {
+    decided.outcomes.clear();
+    decided.softened.clear();
+    decided.begin(snapshot);
+    if parts.iter().all(Part::is_plain) {
+        let Some(over) = decided.take_all(terms, parts) else {
+            decided.admitted = true;
+            return;
+        };
+        if !terms.passes_all && parts[over].say == Say::Decides && decided.are_apart(parts) {
+            return decided.deny(terms, parts, snapshot, over);
+        }
+        decided.begin(snapshot);
+    }
     let mut deciding = Deciding { terms, parts, snapshot, decided };
-    if deciding.takes_all() {
-        deciding.decided.admitted = true;
-        return;
-    }
     deciding.begin();
-    for index in 0..parts.len() {
-        deciding.decided.outcomes[index] = deciding.first(index);
-    }
     if !deciding.is_denied() && !deciding.charge_all() {
         deciding.give_back(false);
     } else if !deciding.is_denied() && !deciding.refund_all() {
@@ -71,33 +81,25 @@ struct Deciding<'d, 'l> {
 }
 
 impl<'d, 'l> Deciding<'d, 'l> {
+    #[inline(always)]
     fn begin(&mut self) {
-        self.decided.begin(self.snapshot);
         self.decided.outcomes.clear();
-        for _ in self.parts {
+        for (index, part) in self.parts.iter().enumerate() {
             self.decided.outcomes.push(Outcome::closed());
-        }
-    }
-
-    /// Charges all limits without asking them first, as long as none is over that has a say; false if one is. Where all
-    /// there is to do is to charge, a limit that has room then had room before as well.
-    fn takes_all(&mut self) -> bool {
-        if !self.parts.iter().all(Part::is_plain) {
-            return false;
-        }
-        self.begin();
-        for turn in 0..Part::TURNS {
-            for (index, part) in self.parts.iter().enumerate().filter(|(_, part)| part.turn() == turn) {
-                self.decided.outcomes[index] = self.charge(index);
-                if self.decided.outcomes[index].over && part.say != Say::Observes {
-                    return false;
-                }
+            if part.act == Act::ChargeIfAdmitted && part.is_plain() {
+                // What [`Self::first`] does, in place.
+                let now = self.terms.now;
+                let answer = self.held(index).ask(part.limit, now, part.cost);
+                let outcome = &mut self.decided.outcomes[index];
+                (outcome.answer, outcome.over) = (Some(answer), part.is_over(&answer));
+            } else {
+                self.decided.outcomes[index] = self.first(index);
             }
         }
-        true
     }
 
     /// Does what is done in any case, and asks the rest.
+    #[inline(never)]
     fn first(&mut self, index: usize) -> Outcome<'l> {
         let part = self.part(index);
         match part.act {
@@ -246,8 +248,11 @@ impl<'d, 'l> Deciding<'d, 'l> {
         (over, charged): (bool, bool),
     ) -> Outcome<'l> {
         let is_told = over && standing != Standing::Below;
-        let then = is_told.then(|| Box::new(self.held(index).clone()));
-        Outcome { answer: Some(answer), over, charged, standing, then }
+        if is_told {
+            let then = self.held(index).clone();
+            self.decided.softened.push((index, then));
+        }
+        Outcome { answer: Some(answer), over, charged, standing }
     }
 
     #[inline]
@@ -269,11 +274,18 @@ impl<'d, 'l> Deciding<'d, 'l> {
 }
 
 /// Whether a limit that decides is over, or all quotas are.
+#[inline]
 pub(crate) fn is_over(terms: &Terms, parts: &[Part<'_>], outcomes: &[Outcome<'_>]) -> bool {
-    let of = |say: Say| parts.iter().zip(outcomes).filter(move |(part, _)| part.say == say);
-    let mut quotas = of(Say::Quota).map(|(_, outcome)| outcome.over).peekable();
-    of(Say::Decides).any(|(_, outcome)| outcome.over)
-        || (!terms.has_open_quota && quotas.peek().is_some() && quotas.all(|over| over))
+    let (mut quotas, mut open_quotas) = (0, usize::from(terms.has_open_quota));
+    for (part, outcome) in parts.iter().zip(outcomes) {
+        match part.say {
+            Say::Decides if outcome.over => return true,
+            Say::Quota if outcome.over => quotas += 1,
+            Say::Quota => open_quotas += 1,
+            Say::Decides | Say::Observes => {}
+        }
+    }
+    quotas > 0 && open_quotas == 0
 }
 
 impl<'l> Decided<'l> {
@@ -286,6 +298,7 @@ impl<'l> Decided<'l> {
     }
 
     /// Before anything is decided.
+    #[inline(always)]
     pub(crate) fn none(terms: &Terms) -> Self {
         Self {
             outcomes: SmallVec::new(),
@@ -293,15 +306,16 @@ impl<'l> Decided<'l> {
             buckets: SmallVec::new(),
             crossings: Vec::new(),
             of_part: SmallVec::new(),
+            softened: Vec::new(),
             now: terms.now,
         }
     }
 
     /// With the buckets as they were gathered.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, snapshot: &Snapshot) {
         self.buckets.clear();
-        for held in &snapshot.buckets {
+        for held in &*snapshot.buckets {
             self.buckets.push(held.clone());
         }
         self.crossings.clear();
@@ -310,9 +324,107 @@ impl<'l> Decided<'l> {
         }
     }
 
+    /// Charges all limits without asking them first, as long as none is over that has a say; else says which. Where all
+    /// there is to do is to charge, a limit that has room then had room before as well.
+    #[inline(always)]
+    fn take_all(&mut self, terms: &Terms, parts: &[Part<'l>]) -> Option<usize> {
+        let mut turns = Part::turns(parts);
+        let buckets = &mut *self.buckets;
+        if turns.is_power_of_two() {
+            for (index, (part, &bucket)) in parts.iter().zip(&*self.of_part).enumerate() {
+                // Apart, so that words stay in registers.
+                let over = match &mut buckets[bucket].state {
+                    State::Word(word) => {
+                        let outcome = Outcome::of_word(part, word, terms.now);
+                        let over = outcome.over;
+                        self.outcomes.push(outcome);
+                        over
+                    }
+                    state @ State::Wide(_) => {
+                        let outcome = Outcome::charged(part, state, terms.now);
+                        self.outcomes.push(outcome);
+                        outcome.over
+                    }
+                };
+                if over && part.say != Say::Observes {
+                    return Some(index);
+                }
+            }
+            return None;
+        }
+        self.fill_up(parts);
+        let buckets = &mut *self.buckets;
+        while turns != 0 {
+            let turn = turns.trailing_zeros();
+            turns &= turns - 1;
+            let of_turn = parts.iter().zip(&mut *self.outcomes).zip(&*self.of_part).enumerate();
+            for (index, ((part, outcome), &bucket)) in
+                of_turn.filter(|(_, ((part, _), _))| part.turn() == turn)
+            {
+                *outcome = Outcome::charged(part, &mut buckets[bucket].state, terms.now);
+                if outcome.over && part.say != Say::Observes {
+                    return Some(index);
+                }
+            }
+        }
+        None
+    }
+
+    /// An outcome for each part.
+    #[inline(always)]
+    fn fill_up(&mut self, parts: &[Part<'_>]) {
+        while self.outcomes.len() < parts.len() {
+            self.outcomes.push(Outcome::closed());
+        }
+    }
+
+    /// Whether each limit is charged only if all let the request pass, and has a bucket of its own.
+    #[inline(always)]
+    fn are_apart(&self, parts: &[Part<'_>]) -> bool {
+        self.buckets.len() == parts.len() && parts.iter().all(|part| part.act == Act::ChargeIfAdmitted)
+    }
+
+    /// Of a request that one limit denies, the others say what they have, and nothing is charged.
+    #[inline(always)]
+    fn deny(&mut self, terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot, over: usize) {
+        self.fill_up(parts);
+        let gathered = snapshot.buckets.iter().zip(&mut *self.buckets);
+        for (index, ((part, outcome), (held, bucket))) in
+            parts.iter().zip(&mut *self.outcomes).zip(gathered).enumerate()
+        {
+            // The one that is over has said it, if its question is what was charged.
+            if index != over || part.limit.overruns() {
+                let answer = held.ask(part.limit, terms.now, part.cost);
+                (outcome.answer, outcome.over) = (Some(answer), part.is_over(&answer));
+            }
+            outcome.charged = false;
+            if !bucket.state.is(&held.state) {
+                bucket.state = held.state.clone();
+            }
+        }
+        self.admitted = false;
+    }
+
     /// The bucket of a part.
     pub(crate) fn held(&self, part: usize) -> &Held {
         &self.buckets[self.of_part[part]]
+    }
+
+    /// The bucket of a part that is over and above its soft limit, as it was then.
+    pub(crate) fn then(&self, part: usize) -> Option<&Held> {
+        let outcome = self.outcomes.get(part)?;
+        let is_told = outcome.over && outcome.standing != Standing::Below;
+        self.softened.iter().rfind(|(index, _)| is_told && *index == part).map(|(_, held)| held)
+    }
+
+    /// When it was decided.
+    pub(crate) const fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Whether two parts share a bucket.
+    pub(crate) fn shares_buckets(&self) -> bool {
+        self.of_part.len() > self.buckets.len()
     }
 
     /// What a part's bucket would say of a cost if so much had been taken from it before.
@@ -332,17 +444,33 @@ impl<'l> Decided<'l> {
     }
 }
 
-impl Outcome<'_> {
+impl<'l> Outcome<'l> {
     /// Without anything that a bucket says.
-    pub(crate) fn unknown(over: bool) -> Self {
-        let mut outcome = Self::closed();
-        outcome.over = over;
-        outcome
+    pub(crate) const fn unknown(over: bool) -> Self {
+        Self { over, ..Self::closed() }
+    }
+
+    /// Of a limit that is charged if it has room, or in any case.
+    fn charged(part: &Part<'l>, state: &mut State, now: Now) -> Self {
+        Self::of_answer(part, state.charge(part.limit, now, part.cost))
+    }
+
+    /// The same of one whose state is a word.
+    #[inline(always)]
+    fn of_word(part: &Part<'l>, word: &mut u64, now: Now) -> Self {
+        Self::of_answer(part, Answer::charge_word(part.limit, word, now, part.cost))
+    }
+
+    #[inline(always)]
+    fn of_answer(part: &Part<'l>, answer: Answer<'l>) -> Self {
+        let over = part.is_over(&answer);
+        let charged = part.act == Act::Charge || !over;
+        Self { answer: Some(answer), over, charged, standing: Standing::Below }
     }
 
     /// Of a limit that lets nothing through.
     #[inline(always)]
     pub(super) const fn closed() -> Self {
-        Self { answer: None, over: true, charged: false, standing: Standing::Below, then: None }
+        Self { answer: None, over: true, charged: false, standing: Standing::Below }
     }
 }

@@ -5,23 +5,25 @@
 //! whatever the others say. Limits that only observe are charged last. Units that a request gives back go the same two ways.
 //!
 //! To commit is to exchange each state for the new one if it still is what was gathered. If somebody was faster at one, it
-//! is read again and all is decided again; each such round is another request's success. What was committed before that
-//! and is not to be any more is taken back: meanwhile it may have denied others, but it has admitted none.
+//! is read again and all is decided again; each such round is another request's success, and after some of them others wait.
+//! What was committed before that and is not to be any more is taken back: meanwhile it may have denied others, but it has
+//! admitted none.
 //!
 //! All numbers of an answer, waits included, follow from the states and the time that were gathered. So a store that has to be
 //! asked over a network needs one round trip to gather and one to commit, and uses [`decide`] as it is.
 
 mod commit;
 mod decide;
+#[cfg(test)]
+mod overtaken;
 mod part;
-mod simple;
 mod soft;
 
 use ratelimit_common::{limit::Limit, time::Now};
 use smallvec::SmallVec;
 
+use self::commit::Spots;
 pub use self::part::{Act, Over, Part, Say};
-use self::{commit::Stored, simple::is_simple};
 pub(crate) use self::{
     decide::{Decided, Outcome, decide, is_over},
     soft::{Crossings, Standing, time_left},
@@ -68,75 +70,100 @@ pub(crate) struct Held {
     /// Since when use has been above the soft limit.
     pub(crate) above_since: Option<Now>,
     /// A part whose limit reads the state.
-    reader: usize,
+    reader: u32,
+    /// The first [turn](Part::turn) of its parts.
+    turn: u32,
 }
 
 impl<S: Store> Transaction<'_, S> {
-    /// Judges a request. `present` reads the clock, for giving back.
-    pub(crate) fn judge<'l>(&self, parts: &[Part<'l>], present: impl Fn() -> Now) -> Decided<'l> {
-        let mut decided = Decided::none(&self.terms);
+    /// Judges a request. `present` reads the clock, for giving back. `decided`, in which nothing is decided yet, is filled in
+    /// place, since it is large.
+    pub(crate) fn judge<'l>(&self, parts: &[Part<'l>], decided: &mut Decided<'l>, present: impl Fn() -> Now) {
         match parts {
             [part] if part.is_plain() => {
                 let answer = self.store.charge(self.limits, &part.charge(self.terms.now));
                 decided.set_one(&self.terms, part, answer);
             }
-            parts if !self.terms.passes_all && is_simple(parts) => {
-                self.settle_simple(parts, &mut decided, present);
+            _ => {
+                // Filled in place: they are large.
+                let (mut snapshot, mut spots) = (Snapshot::empty(), Spots::<S>::new());
+                snapshot.find_buckets(parts);
+                self.gather(parts, &mut snapshot, &mut spots);
+                self.settle(parts, &mut snapshot, &mut spots, decided, present);
             }
-            _ => self.settle(parts, &mut self.gather(parts), Stored::default(), &mut decided, present),
         }
-        decided
     }
 
-    #[inline]
-    fn gather(&self, parts: &[Part<'_>]) -> Snapshot {
-        let mut snapshot = Snapshot::of(parts);
-        for held in &mut snapshot.buckets {
-            held.state = self.store.read(self.limits, &parts[held.reader].charge(self.terms.now));
+    /// Reads all buckets, and says where they lie.
+    #[inline(always)]
+    fn gather<'s>(&'s self, parts: &[Part<'_>], snapshot: &mut Snapshot, spots: &mut Spots<'s, S>) {
+        for held in &mut *snapshot.buckets {
+            let (state, spot) = self.store.read(self.limits, &held.part(parts).charge(self.terms.now));
+            held.state = state;
+            spots.push(spot);
         }
-        if let Some(crossings) = self.crossings {
-            for (part, &bucket) in parts.iter().zip(&snapshot.of_part).filter(|(part, _)| part.soft.is_some())
-            {
-                snapshot.buckets[bucket].above_since = crossings.since(part.key());
-            }
+        let Some(crossings) = self.crossings else { return };
+        for (part, &bucket) in parts.iter().zip(&snapshot.of_part).filter(|(part, _)| part.soft.is_some()) {
+            snapshot.buckets[bucket].above_since = crossings.since(part.key());
         }
-        snapshot
     }
 }
 
 impl Snapshot {
-    /// Which buckets there are.
-    #[inline]
+    /// Which buckets there are, with no state yet.
     pub(crate) fn of(parts: &[Part<'_>]) -> Self {
-        let mut snapshot = Self { buckets: SmallVec::new(), of_part: SmallVec::new() };
+        let mut snapshot = Self::empty();
+        snapshot.find_buckets(parts);
+        snapshot
+    }
+
+    #[inline(always)]
+    fn empty() -> Self {
+        Self { buckets: SmallVec::new(), of_part: SmallVec::new() }
+    }
+
+    #[inline(always)]
+    fn find_buckets(&mut self, parts: &[Part<'_>]) {
         for (index, part) in parts.iter().enumerate() {
-            let is_same = |held: &Held| parts[held.reader].is_about_same(part);
-            let found = snapshot.buckets.iter().position(is_same);
-            snapshot.of_part.push(found.unwrap_or(snapshot.buckets.len()));
+            let is_same = |held: &Held| held.part(parts).is_about_same(part);
+            let found = self.buckets.iter().position(is_same);
+            self.of_part.push(found.unwrap_or(self.buckets.len()));
             match found {
                 // One that a limit has made too wide for a word is read by that.
-                Some(found) if part.reads_more_than(&parts[snapshot.buckets[found].reader]) => {
-                    snapshot.buckets[found].reader = index;
-                }
-                Some(_) => {}
-                None => snapshot.buckets.push(Held::new(State::Word(0), index)),
+                Some(found) => self.buckets[found].is_shared_by(parts, index),
+                None => self.buckets.push(Held::new(State::Word(0), part, index)),
             }
         }
-        snapshot
     }
 }
 
 impl Held {
     /// Which of the parts reads the state.
+    #[inline(always)]
     pub(crate) const fn reader(&self) -> usize {
-        self.reader
+        self.reader as usize
     }
 
-    const fn new(state: State, reader: usize) -> Self {
-        Self { state, above_since: None, reader }
+    #[inline(always)]
+    fn new(state: State, part: &Part<'_>, index: usize) -> Self {
+        Self { state, above_since: None, reader: index as u32, turn: part.turn() }
+    }
+
+    fn is_shared_by(&mut self, parts: &[Part<'_>], index: usize) {
+        self.turn = self.turn.min(parts[index].turn());
+        // One that a limit has made too wide for a word is read by that.
+        if parts[index].reads_more_than(self.part(parts)) {
+            self.reader = index as u32;
+        }
+    }
+
+    #[inline(always)]
+    fn part<'p, 'l>(&self, parts: &'p [Part<'l>]) -> &'p Part<'l> {
+        &parts[self.reader()]
     }
 
     /// What a limit says of a cost.
+    #[inline]
     pub(crate) fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> Answer<'l> {
         self.state.ask(limit, now, cost)
     }
@@ -162,7 +189,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::store::{Enrolment, MemoryStore, WideRecord};
+    use crate::store::{Buckets as _, Enrolment, MemoryStore, WideRecord};
 
     #[test]
     fn a_debt_that_is_paid_is_settled_by_who_only_asks() {
@@ -185,9 +212,11 @@ mod tests {
             let now = Now(Nanos::from_secs(seconds));
             let terms = Terms { now, passes_all: false, has_open_quota: false };
             let transaction = Transaction { store: &store, limits: &limits, crossings: None, terms };
-            let admitted = transaction.judge(&[part], || now).admitted;
-            let State::Wide(WideRecord::Log(log)) = store.read(&limits, &part.charge(now)) else { panic!() };
-            (admitted, log.len(), log.owed())
+            let mut decided = Decided::none(&terms);
+            transaction.judge(&[part], &mut decided, || now);
+            let State::Wide(record) = store.read(&limits, &part.charge(now)).0 else { panic!() };
+            let WideRecord::Log(log) = *record else { panic!() };
+            (decided.admitted, log.len(), log.owed())
         };
         assert_eq!(owed_after(100, Act::Charge, 110), (true, 10, 100));
         assert_eq!(owed_after(105, Act::Ask, 0), (false, 10, 50));

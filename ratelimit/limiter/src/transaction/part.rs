@@ -73,9 +73,6 @@ pub enum Over {
 }
 
 impl<'l> Part<'l> {
-    /// How many turns there are.
-    pub(super) const TURNS: u8 = 4;
-
     #[inline]
     pub(crate) const fn charge(&self, now: Now) -> Charge<'l> {
         Charge { account: self.account, hash: self.hash, limit: self.limit, now, cost: self.cost }
@@ -103,8 +100,15 @@ impl<'l> Part<'l> {
             }
     }
 
+    /// The turns of all parts, as bits.
+    #[inline(always)]
+    pub(super) fn turns(parts: &[Self]) -> u32 {
+        parts.iter().fold(0, |turns, part| turns | 1 << part.turn())
+    }
+
     /// When it is stored, and charged: first what is in any case, last what only observes, and what is given back.
-    pub(super) fn turn(&self) -> u8 {
+    #[inline(always)]
+    pub(super) fn turn(&self) -> u32 {
         match self.act {
             Act::Ask | Act::Charge | Act::Report | Act::Refund => 0,
             Act::ChargeIfAdmitted if self.say != Say::Observes => 1,
@@ -114,6 +118,7 @@ impl<'l> Part<'l> {
     }
 
     /// Whether all there is to do is to charge it.
+    #[inline(always)]
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.act, Act::Charge | Act::ChargeIfAdmitted)
             && self.soft.is_none()
@@ -125,6 +130,7 @@ impl<'l> Part<'l> {
         self.account.identity(self.hash)
     }
 
+    #[inline(always)]
     pub(super) fn is_about_same(&self, other: &Self) -> bool {
         (self.account, self.hash) == (other.account, other.hash)
     }

@@ -253,7 +253,8 @@ fn is_recalled(part: &Part<'_>) -> bool {
 }
 
 fn is_long(state: &State) -> bool {
-    matches!(state, State::Wide(WideRecord::Log(log)) if log.len() > LONGEST_LOG)
+    let State::Wide(record) = state else { return false };
+    matches!(&**record, WideRecord::Log(log) if log.len() > LONGEST_LOG)
 }
 
 fn length(bucket: &BucketKey<'_>) -> usize {

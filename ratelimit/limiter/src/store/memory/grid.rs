@@ -271,14 +271,14 @@ fn words_of(slot: &SlotWords) -> (u64, u64) {
 
 /// The table as one generation sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'g> {
+pub struct View<'g, 'l> {
     /// The memory.
     pub grid: &'g Grid,
     /// The limits by tag.
-    pub limits: &'g Limits,
+    pub limits: &'l Limits,
 }
 
-impl<'g> table::Table for View<'g> {
+impl<'g> table::Table for View<'g, '_> {
     type Set = Set<'g>;
 
     #[inline]

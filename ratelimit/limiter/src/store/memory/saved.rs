@@ -14,6 +14,7 @@ use super::{
     Limits, MemoryStore, Secrets, Tags,
     grid::{Grid, SavedBucket},
     most_sets,
+    turns::Turns,
     wide::{SavedState, SavedWide, Wide},
 };
 
@@ -190,7 +191,7 @@ impl Reader<'_> {
         let grid = Grid::restore(most_sets, sets, buckets).ok_or(NoState::Other)?;
         let wide = Wide::new(usize::try_from(max_keys).map_err(|_| NoState::NoMemory)?);
         wide.restore(wide_buckets);
-        let store = MemoryStore { secrets, grid, wide, tags: Mutex::new(tags) };
+        let store = MemoryStore { secrets, turns: Turns::default(), grid, wide, tags: Mutex::new(tags) };
         Ok(Restored { store, now: Now(Nanos(now)), clock: Nanos(clock) })
     }
 
@@ -240,7 +241,7 @@ mod tests {
     use ratelimit_common::limit::{Algorithm, Limit, LimitSpec, Place, Rate};
 
     use super::*;
-    use crate::store::{Account, Answer, Charge, Enrolment, Store as _, Zero};
+    use crate::store::{Account, Answer, Buckets as _, Charge, Enrolment, Store as _, Zero};
 
     /// A limit that can be overrun: `amount` in a minute.
     fn limit(algorithm: Algorithm, amount: u64) -> Limit {
@@ -255,14 +256,14 @@ mod tests {
     }
 
     fn ask<'l>(store: &MemoryStore, limits: &Limits, charge: &Charge<'l>) -> Answer<'l> {
-        store.read(limits, charge).ask(charge.limit, charge.now, charge.cost)
+        store.read(limits, charge).0.ask(charge.limit, charge.now, charge.cost)
     }
 
     fn refund(store: &MemoryStore, limits: &Limits, charge: &Charge<'_>) {
-        let before = store.read(limits, charge);
+        let (before, spot) = store.read(limits, charge);
         let mut after = before.clone();
         after.refund(charge.limit, charge.now, charge.cost);
-        assert!(store.exchange(limits, charge, &before, &after));
+        assert!(store.exchange(limits, charge, spot, before, after));
     }
 
     /// The kinds of states: a time, an interval, a counter in a word and one too wide for it, a log.

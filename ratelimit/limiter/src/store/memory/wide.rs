@@ -167,25 +167,29 @@ impl Wide {
     }
 
     /// Replaces what a bucket holds if it still is `before`, and says whether it was.
-    pub fn exchange(&self, charge: &Charge<'_>, before: &WideRecord, after: WideRecord) -> bool {
+    pub fn exchange(&self, charge: &Charge<'_>, before: WideRecord, after: WideRecord) -> bool {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
         let found = shard.get_mut(identity);
         let is_same = match found.as_ref().filter(|bucket| bucket.record.is_of(charge.limit)) {
-            Some(bucket) => bucket.record.is(before),
+            Some(bucket) => bucket.record.is(&before),
             // What was idle may have given way, which changes nothing.
             None => before.is_idle(charge.limit, charge.now),
         };
         if !is_same {
             return false;
         }
-        let bucket = Bucket::of_record(charge, after);
+        drop(before);
+        let mut bucket = Bucket::of_record(charge, after);
         if let Some(found) = found {
             self.note_entries(found.entries(), bucket.entries());
             self.note_counter(&bucket);
             *found = bucket;
+            // Nobody holds any more what it held, but who has read it meanwhile.
+            found.record.merge(charge.limit);
             shard.changed(identity);
         } else if bucket.idle_at > charge.now.0 {
+            bucket.record.merge(charge.limit);
             self.remove_idle(&mut shard, REMOVALS, identity, charge.now);
             self.insert(&mut shard, identity, bucket);
         }

@@ -67,6 +67,7 @@ impl Shard {
             *bucket = Bucket::fresh(charge.limit);
         }
         let decision = bucket.decide(charge);
+        bucket.record.merge(charge.limit);
         self.changed(identity);
         Some(decision)
     }
