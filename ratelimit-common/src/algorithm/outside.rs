@@ -1,6 +1,7 @@
 //! State words from the numbers that another store keeps of a bucket: times in full, and counts beside them.
 //!
-//! Times are nanoseconds since the zero that the present counts from too; what lies further back does not matter any more.
+//! Times are nanoseconds since the zero that the present counts from too; what lies further back does not matter any
+//! more.
 
 use super::{
     fresh, sliding_window_counter,
@@ -17,8 +18,8 @@ pub const fn arrival(now: Now, ahead: Ticks) -> u64 {
     now.plus(ahead).0
 }
 
-/// The state of a window that ends at `end` and has counted so much; of a bucket with `refill: interval`, that of one whose
-/// last refill comes then and brings so much.
+/// The state of a window that ends at `end` and has counted so much; of a bucket with `refill: interval`, that of one
+/// whose last refill comes then and brings so much.
 #[must_use]
 pub fn window(limit: &Limit, now: Now, end: Nanos, count: u64) -> u64 {
     if end <= now.0 {

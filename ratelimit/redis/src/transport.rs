@@ -1,7 +1,9 @@
-//! The seam between what is asked of a server and how it is reached: a call of a script whose keys all lie in one shard.
+//! The seam between what is asked of a server and how it is reached: a call of a script whose keys all lie in one
+//! shard.
 
-use std::{future::Future, sync::LazyLock};
+use std::future::Future;
 
+use ratelimit_limiter::store::remote::RemoteHealth;
 use tokio::time::Instant;
 
 /// A script with the hash that a server keeps it under.
@@ -22,9 +24,6 @@ impl Script {
     }
 }
 
-/// A script that is made when it is called first.
-pub type LazyScript = LazyLock<Script>;
-
 /// One call of a script.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -44,6 +43,9 @@ pub struct Call {
 pub trait Transport: Send + Sync + 'static {
     /// Runs the script once. It sends nothing again that may have been applied.
     fn call(&self, call: Call) -> impl Future<Output = Result<redis::Value, Failure>> + Send;
+
+    /// How the servers are.
+    fn health(&self) -> RemoteHealth;
 }
 
 /// Why a call has no answer.

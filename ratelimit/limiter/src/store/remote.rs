@@ -6,6 +6,7 @@
 //! what it says about it in a [`Reading`].
 
 mod erased;
+mod outcomes;
 
 use ratelimit_common::{
     limit::Kind,
@@ -14,6 +15,7 @@ use ratelimit_common::{
 use smallvec::SmallVec;
 
 pub(crate) use self::erased::Shared;
+pub use self::outcomes::Outcomes;
 use super::{State, Zero};
 pub use crate::{
     policy::SoftLimit,

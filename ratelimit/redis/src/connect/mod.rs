@@ -121,6 +121,10 @@ impl Transport for Connections {
         }
         .map_err(Refused::into_failure)
     }
+
+    fn health(&self) -> RemoteHealth {
+        Self::health(self)
+    }
 }
 
 fn command(name: &str, script: &[u8], call: &Call) -> Cmd {

@@ -3,4 +3,6 @@
 
 mod connect;
 mod counter;
+mod differential;
 mod probe;
+mod support;

@@ -1,0 +1,155 @@
+//! A request that waits for its call: a question's facts as owned values.
+
+use std::collections::BTreeMap;
+
+use ratelimit_common::limit::{Kind, Limit};
+use ratelimit_limiter::store::remote::{Act, Over, Part, Question, Say, SoftLimit};
+use smallvec::SmallVec;
+
+use super::number::Micros;
+use crate::keys::{Keys, Secret};
+
+/// Buckets and parts of a request without memory of their own.
+const MOST_INLINE: usize = 2;
+
+/// A request about buckets that all lie in one shard.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) buckets: SmallVec<[Bucket; MOST_INLINE]>,
+    pub(crate) parts: SmallVec<[Asked; MOST_INLINE]>,
+    pub(crate) passes_all: bool,
+    pub(crate) has_open_quota: bool,
+}
+
+/// A bucket of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    pub(crate) shard: u16,
+    pub(crate) key: Vec<u8>,
+    /// The part whose limit reads its state.
+    pub(crate) reader: usize,
+}
+
+/// One limit's part in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) bucket: usize,
+    pub(crate) limit: Limit,
+    pub(crate) cost: u32,
+    pub(crate) act: Doing,
+    pub(crate) say: Say,
+    pub(crate) over: Over,
+    pub(crate) soft: Option<SoftLimit>,
+}
+
+/// What of a request lies in one shard, and where that is in it.
+#[derive(Clone, Debug)]
+pub(crate) struct OfShard {
+    pub(crate) request: Request,
+    pub(crate) buckets: Vec<usize>,
+    pub(crate) parts: Vec<usize>,
+}
+
+impl OfShard {
+    fn none(request: &Request) -> Self {
+        let Request { passes_all, has_open_quota, .. } = *request;
+        let request =
+            Request { buckets: SmallVec::new(), parts: SmallVec::new(), passes_all, has_open_quota };
+        Self { request, buckets: Vec::new(), parts: Vec::new() }
+    }
+}
+
+/// What a part does to its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// What the limiter wants.
+    Act(Act),
+    /// It takes back what it charged then.
+    Undo(Micros),
+}
+
+impl Request {
+    /// The question's facts.
+    pub(crate) fn of(question: &Question<'_>, keys: &Keys, secret: &Secret) -> Self {
+        let bucket = |(index, bucket)| {
+            let key = keys.of(secret, bucket);
+            Bucket { shard: key.shard, key: key.name, reader: reader(question, index) }
+        };
+        let parts = question.parts.iter().zip(question.of_part);
+        Self {
+            buckets: question.buckets.iter().enumerate().map(bucket).collect(),
+            parts: parts.map(|(part, &bucket)| Asked::of(part, bucket)).collect(),
+            passes_all: question.passes_all,
+            has_open_quota: question.has_open_quota,
+        }
+    }
+
+    /// Whether one call can decide about it.
+    pub(crate) fn lies_in_one_shard(&self) -> bool {
+        self.buckets.windows(2).all(|pair| pair[0].shard == pair[1].shard)
+    }
+
+    /// What of it lies in each shard.
+    pub(crate) fn split(&self) -> BTreeMap<u16, OfShard> {
+        let mut shards = BTreeMap::<u16, OfShard>::new();
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            let of_shard = shards.entry(bucket.shard).or_insert_with(|| OfShard::none(self));
+            of_shard.request.buckets.push(bucket.clone());
+            of_shard.buckets.push(index);
+        }
+        for OfShard { request, buckets, parts } in shards.values_mut() {
+            for (index, part) in self.parts.iter().enumerate() {
+                let Some(bucket) = buckets.iter().position(|&bucket| bucket == part.bucket) else { continue };
+                if self.buckets[part.bucket].reader == index {
+                    request.buckets[bucket].reader = request.parts.len();
+                }
+                request.parts.push(Asked { bucket, ..*part });
+                parts.push(index);
+            }
+        }
+        shards
+    }
+
+    /// Forgets buckets that no part is about, after parts were taken out.
+    pub(crate) fn without_unused_buckets(mut self) -> Self {
+        let mut kept = SmallVec::new();
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            let Some(reader) = self.parts.iter().position(|part| part.bucket == index) else { continue };
+            for part in self.parts.iter_mut().filter(|part| part.bucket == index) {
+                part.bucket = kept.len();
+            }
+            kept.push(Bucket { reader, ..bucket.clone() });
+        }
+        self.buckets = kept;
+        self
+    }
+
+    /// The parts that are about a bucket.
+    pub(crate) fn about(&self, bucket: usize) -> impl Iterator<Item = &Asked> {
+        self.parts.iter().filter(move |part| part.bucket == bucket)
+    }
+
+    /// The limit that reads a bucket's state; `None` if no part is about it.
+    pub(crate) fn reader(&self, bucket: usize) -> Option<&Asked> {
+        self.parts.get(self.buckets.get(bucket)?.reader)
+    }
+}
+
+/// The part that reads a bucket: the first about it, unless another's limit has wider states.
+fn reader(question: &Question<'_>, bucket: usize) -> usize {
+    let about = || (0..question.parts.len()).filter(|&part| question.of_part.get(part) == Some(&bucket));
+    let is_wide = |&part: &usize| question.parts[part].limit.kind() == Kind::WideSlidingCounter;
+    about().find(is_wide).or_else(|| about().next()).unwrap_or(usize::MAX)
+}
+
+impl Asked {
+    fn of(part: &Part<'_>, bucket: usize) -> Self {
+        let Part { limit, cost, act, say, over, soft, .. } = *part;
+        Self { bucket, limit: *limit, cost, act: Doing::Act(act), say, over, soft }
+    }
+
+    /// Whether units are given back.
+    pub(crate) const fn gives_back(&self) -> bool {
+        matches!(self.act, Doing::Act(Act::Refund | Act::RefundIfAdmitted) | Doing::Undo(_))
+    }
+}

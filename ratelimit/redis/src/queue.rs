@@ -1,0 +1,292 @@
+//! Requests of one shard on their way: those that wait go together, in the order in which they came, in calls of which
+//! few are on their way at a time.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use foldhash::fast::FixedState;
+use tokio::{runtime::Handle, sync::oneshot};
+
+use crate::{
+    call::{
+        batch::{MOST_KEYS, MOST_REQUESTS, arguments},
+        number::Micros,
+        reading::{Reply, Said},
+        request::Request,
+    },
+    clock::ServerClock,
+    script,
+    transport::{Call, Failure, FailureKind, Transport},
+};
+
+/// Requests that may wait.
+const MOST_WAITING: usize = 16_384;
+
+/// Charges that nobody waits for.
+const MOST_LATER: usize = 4_096;
+
+/// How often a request is sent that the script would not judge: its clock was another one, or its windows were.
+const MOST_TRIES: u8 = 4;
+
+/// What became of a request.
+pub(crate) type Answer = Result<Decided, Trouble>;
+
+/// A request that was decided.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) now: Micros,
+    pub(crate) admitted: bool,
+    pub(crate) states: Vec<Vec<u8>>,
+    pub(crate) request: Request,
+}
+
+/// Why a request was not decided.
+#[derive(Clone, Debug)]
+pub(crate) enum Trouble {
+    /// The call failed.
+    Failed(FailureKind),
+    /// Its time is over, and it was not applied.
+    Late,
+    /// Too many wait.
+    Full,
+    /// Something else is kept under this key.
+    Foreign(Vec<u8>),
+    /// The server's reply is none of the script's.
+    Reply,
+}
+
+/// A shard's requests.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    shard: u16,
+    most_calls: usize,
+    transport: Arc<T>,
+    runtime: Handle,
+    pub(crate) clock: ServerClock,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    waiting: VecDeque<Waiting>,
+    later: VecDeque<Waiting>,
+    /// Calls on their way.
+    calls: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    request: Request,
+    deadline: Instant,
+    /// The time from which on it is void, if the caller says it.
+    not_after: Option<Micros>,
+    tries: u8,
+    /// `None` if nobody waits.
+    answer: Option<oneshot::Sender<Answer>>,
+}
+
+impl<T: Transport> Queue<T> {
+    pub(crate) fn new(shard: u16, most_calls: usize, transport: Arc<T>, runtime: Handle) -> Arc<Self> {
+        let (clock, line) = (ServerClock::new(), Mutex::default());
+        Arc::new(Self { shard, most_calls, transport, runtime, clock, line })
+    }
+
+    /// Puts a request in line. It is answered, unless the runtime is gone.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        request: Request,
+        deadline: Instant,
+        not_after: Option<Micros>,
+    ) -> oneshot::Receiver<Answer> {
+        let (sender, receiver) = oneshot::channel();
+        let waiting = Waiting { request, deadline, not_after, tries: 0, answer: Some(sender) };
+        let mut line = self.line();
+        if line.waiting.len() >= MOST_WAITING {
+            drop(line);
+            waiting.end(Err(Trouble::Full));
+            return receiver;
+        }
+        line.waiting.push_back(waiting);
+        self.start(line);
+        receiver
+    }
+
+    /// Puts a request in line that nobody waits for, before others like it.
+    pub(crate) fn tell(self: &Arc<Self>, request: Request, deadline: Instant) {
+        let mut line = self.line();
+        if line.waiting.len() < MOST_WAITING {
+            line.waiting.push_back(Waiting { request, deadline, not_after: None, tries: 0, answer: None });
+            self.start(line);
+        }
+    }
+
+    /// Puts a request in line that nobody waits for; it is dropped if there are too many.
+    pub(crate) fn charge_later(self: &Arc<Self>, request: Request, deadline: Instant) {
+        let waiting = Waiting { request, deadline, not_after: None, tries: 0, answer: None };
+        let mut line = self.line();
+        if line.later.len() < MOST_LATER {
+            line.later.push_back(waiting);
+            self.start(line);
+        }
+    }
+
+    /// Begins a call unless enough are on their way: it takes what waits when it is made.
+    fn start(self: &Arc<Self>, mut line: MutexGuard<'_, Line>) {
+        if line.calls >= self.most_calls {
+            return;
+        }
+        line.calls += 1;
+        drop(line);
+        let queue = Arc::clone(self);
+        self.runtime.spawn(async move { queue.run().await });
+    }
+
+    /// Makes calls as long as requests wait.
+    async fn run(self: Arc<Self>) {
+        loop {
+            let batch = {
+                let mut line = self.line();
+                let batch = line.batch();
+                if batch.is_empty() {
+                    line.calls -= 1;
+                    return;
+                }
+                batch
+            };
+            self.call(batch).await;
+        }
+    }
+
+    async fn call(&self, batch: Vec<Waiting>) {
+        let times = self.clock.times();
+        let now = Instant::now();
+        let void = |waiting: &Waiting| {
+            waiting.not_after.unwrap_or_else(|| self.clock.at(waiting.deadline)).max(Micros(1))
+        };
+        let arguments = arguments(batch.iter().map(|waiting| (&waiting.request, void(waiting))), times);
+        let keys = arguments.keys.clone();
+        let latest = batch.iter().map(|waiting| waiting.deadline).max().unwrap_or(now);
+        let call = Call {
+            script: &script::DECIDE,
+            shard: self.shard,
+            keys: arguments.keys,
+            args: vec![arguments.numbers],
+            deadline: latest.into(),
+        };
+        match self.transport.call(call).await {
+            Ok(value) => {
+                let counts = batch.iter().map(|waiting| waiting.request.buckets.len());
+                match Reply::of(value, counts) {
+                    Some(reply) => self.answer(batch, reply, &keys),
+                    None => end_all(batch, &Trouble::Reply),
+                }
+            }
+            Err(Failure { kind, .. }) => end_all(batch, &Trouble::Failed(kind)),
+        }
+    }
+
+    fn answer(&self, batch: Vec<Waiting>, reply: Reply, keys: &[Vec<u8>]) {
+        let is_wrong = |said: &Said| matches!(said, Said::Late | Said::OtherWindow);
+        if reply.said.iter().any(is_wrong) {
+            self.clock.set(reply.now)
+        } else {
+            self.clock.heard(reply.now)
+        }
+        let mut again = Vec::new();
+        for (mut waiting, said) in batch.into_iter().zip(reply.said) {
+            match said {
+                Said::Decided { admitted, states } => waiting.decided(reply.now, admitted, states),
+                Said::Foreign(key) => {
+                    let key = key.checked_sub(1).and_then(|key| keys.get(key)).cloned().unwrap_or_default();
+                    waiting.end(Err(Trouble::Foreign(key)));
+                }
+                Said::Late | Said::OtherWindow if waiting.may_try_again() => {
+                    waiting.tries += 1;
+                    again.push(waiting);
+                }
+                Said::Late | Said::OtherWindow => waiting.end(Err(Trouble::Late)),
+            }
+        }
+        if !again.is_empty() {
+            let mut line = self.line();
+            for waiting in again.into_iter().rev() {
+                line.waiting.push_front(waiting);
+            }
+        }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line {
+    /// The requests of the next call: those that came first, and if there is room then, charges that nobody waits for.
+    fn batch(&mut self) -> Vec<Waiting> {
+        let mut batch = Batch { requests: Vec::new(), keys: HashSet::default() };
+        let now = Instant::now();
+        for line in [&mut self.waiting, &mut self.later] {
+            while let Some(waiting) = line.pop_front() {
+                if !waiting.is_waited_for(now) {
+                    waiting.end(Err(Trouble::Late));
+                } else if let Err(waiting) = batch.add(waiting) {
+                    line.push_front(*waiting);
+                    return batch.requests;
+                }
+            }
+        }
+        batch.requests
+    }
+}
+
+struct Batch {
+    requests: Vec<Waiting>,
+    keys: HashSet<Vec<u8>, FixedState>,
+}
+
+impl Batch {
+    /// Adds a request, or gives it back if there is no room. One alone finds room whatever it has.
+    fn add(&mut self, waiting: Waiting) -> Result<(), Box<Waiting>> {
+        let keys = waiting.request.buckets.iter().map(|bucket| &bucket.key);
+        let new = keys.clone().filter(|key| !self.keys.contains(*key)).count();
+        let is_room = self.requests.len() < MOST_REQUESTS && self.keys.len() + new <= MOST_KEYS;
+        if !is_room && !self.requests.is_empty() {
+            return Err(Box::new(waiting));
+        }
+        self.keys.extend(keys.cloned());
+        self.requests.push(waiting);
+        Ok(())
+    }
+}
+
+impl Waiting {
+    fn is_waited_for(&self, now: Instant) -> bool {
+        now < self.deadline && self.answer.as_ref().is_none_or(|answer| !answer.is_closed())
+    }
+
+    fn may_try_again(&self) -> bool {
+        // What the caller says is final.
+        self.tries < MOST_TRIES && self.not_after.is_none() && self.is_waited_for(Instant::now())
+    }
+
+    fn decided(self, now: Micros, admitted: bool, states: Vec<Vec<u8>>) {
+        if let Some(answer) = self.answer {
+            let _ = answer.send(Ok(Decided { now, admitted, states, request: self.request }));
+        }
+    }
+
+    fn end(self, result: Answer) {
+        if let Some(answer) = self.answer {
+            let _ = answer.send(result);
+        }
+    }
+}
+
+fn end_all(batch: Vec<Waiting>, trouble: &Trouble) {
+    for waiting in batch {
+        waiting.end(Err(trouble.clone()));
+    }
+}

@@ -1,0 +1,219 @@
+//! The store: from a question to the calls that it takes, and from their replies to a reading.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use ratelimit_limiter::store::remote::{
+    BucketKey, Question, Reading, RemoteError, RemoteHealth, RemoteStore,
+};
+use redis::Value;
+use tokio::{
+    runtime::Handle,
+    sync::{oneshot, watch},
+    time::sleep_until,
+};
+
+use crate::{
+    call::{number::Micros, reading::Epoch, request::Request},
+    keys::{Keys, Secret},
+    queue::{Answer, Queue, Trouble},
+    script, secret,
+    several::Several,
+    transport::{Call, FailureKind, Transport},
+};
+
+/// How long charges that nobody waits for may take to be sent.
+const LATER: Duration = Duration::from_secs(1);
+
+/// How buckets are kept in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// What all keys begin with; without braces.
+    pub prefix: String,
+    /// Over how many hash tags keys are spread; `None` if one server has them all.
+    pub shards: Option<u16>,
+    /// How long a request waits at most.
+    pub timeout: Duration,
+    /// How many calls of a shard are on their way at a time.
+    pub most_calls: usize,
+}
+
+/// Buckets behind a transport.
+#[derive(Debug)]
+pub struct Store<T> {
+    keys: Keys,
+    timeout: Duration,
+    transport: Arc<T>,
+    runtime: Handle,
+    /// For each shard the requests on their way there.
+    queues: Vec<Arc<Queue<T>>>,
+    secret: watch::Receiver<Option<Secret>>,
+    _told: Arc<secret::Told>,
+    epoch: Mutex<Option<Epoch>>,
+}
+
+impl<T: Transport> Store<T> {
+    /// A store that makes its calls on a runtime.
+    #[must_use]
+    pub fn new(transport: T, options: &StoreOptions, runtime: Handle) -> Self {
+        let (transport, keys) = (Arc::new(transport), Keys::new(&options.prefix, options.shards));
+        let queue =
+            |shard| Queue::new(shard, options.most_calls.max(1), Arc::clone(&transport), runtime.clone());
+        let queues = (0..keys.shards()).map(queue).collect();
+        let (told, secret) = watch::channel(None);
+        let told = Arc::new(told);
+        let (weak, timeout) = (Arc::downgrade(&transport), options.timeout);
+        runtime.spawn(secret::keep(weak, keys.clone(), timeout, Arc::downgrade(&told)));
+        Self { keys, timeout, transport, runtime, queues, secret, _told: told, epoch: Mutex::default() }
+    }
+
+    /// What reaches the servers.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    async fn secret(&self, deadline: Instant) -> Result<Secret, RemoteError> {
+        if let Some(secret) = *self.secret.borrow() {
+            return Ok(secret);
+        }
+        let mut secret = self.secret.clone();
+        let known = async { secret.wait_for(Option::is_some).await.ok().and_then(|secret| *secret) };
+        match self.until(deadline, known).await {
+            Some(Some(secret)) => Ok(secret),
+            _ => Err(RemoteError::TimedOut),
+        }
+    }
+
+    /// What a future gives, unless that takes until the deadline. It may be polled outside of the runtime.
+    pub(crate) async fn until<R>(&self, deadline: Instant, future: impl Future<Output = R>) -> Option<R> {
+        let sleep = {
+            let _within = self.runtime.enter();
+            sleep_until(deadline.into())
+        };
+        tokio::select! {
+            biased;
+            given = future => Some(given),
+            () = sleep => None,
+        }
+    }
+
+    /// Puts a request in its shard's line.
+    pub(crate) fn ask(
+        &self,
+        request: Request,
+        deadline: Instant,
+        not_after: Option<Micros>,
+    ) -> Option<oneshot::Receiver<Answer>> {
+        let shard = request.buckets.first()?.shard;
+        Some(self.queues.get(usize::from(shard))?.ask(request, deadline, not_after))
+    }
+
+    /// Puts a request in its shard's line that nobody waits for.
+    pub(crate) fn tell(&self, request: Request) {
+        let shard = request.buckets.first().map_or(0, |bucket| bucket.shard);
+        if let Some(queue) = self.queues.get(usize::from(shard)) {
+            queue.tell(request, Instant::now() + LATER);
+        }
+    }
+
+    /// The epoch that states are told in.
+    pub(crate) fn epoch(&self, now: Micros) -> Epoch {
+        let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        match *epoch {
+            Some(epoch) if epoch.has(now) => epoch,
+            _ => *epoch.insert(Epoch::at(now)),
+        }
+    }
+
+    async fn ask_one(
+        &self,
+        request: Request,
+        deadline: Instant,
+        not_after: Option<Micros>,
+    ) -> Result<Reading, RemoteError> {
+        let Some(receiver) = self.ask(request, deadline, not_after) else {
+            return Err(RemoteError::Unavailable("a request without buckets".to_owned()));
+        };
+        let decided = match self.until(deadline, receiver).await {
+            Some(Ok(answer)) => answer.map_err(error)?,
+            Some(Err(_)) => return Err(RemoteError::Unavailable("it is stopping".to_owned())),
+            None => return Err(RemoteError::TimedOut),
+        };
+        let epoch = self.epoch(decided.now);
+        let reading = epoch.reading(decided.now, &decided.request, decided.admitted, &decided.states);
+        reading.ok_or_else(|| RemoteError::Foreign("a state that is none".to_owned()))
+    }
+
+    async fn forget(&self, shard: u16, keys: Vec<Vec<u8>>, deadline: Instant) -> Result<u64, RemoteError> {
+        let (script, args) = (&*script::RESET, Vec::new());
+        let call = Call { script, shard, keys, args, deadline: deadline.into() };
+        match self.transport.call(call).await {
+            Ok(Value::Int(count)) => Ok(u64::try_from(count).unwrap_or(0)),
+            Ok(_) => Err(error(Trouble::Reply)),
+            Err(failure) => Err(error(Trouble::Failed(failure.kind))),
+        }
+    }
+}
+
+impl<T: Transport> RemoteStore for Store<T> {
+    async fn decide(&self, question: Question<'_>) -> Result<Reading, RemoteError> {
+        let deadline = Instant::now() + self.timeout;
+        let secret = self.secret(deadline).await?;
+        let request = Request::of(&question, &self.keys, &secret);
+        if request.lies_in_one_shard() {
+            self.ask_one(request, deadline, question.not_after.map(Micros::down)).await
+        } else {
+            Several { store: self, question: &question, deadline }.decide(&request).await
+        }
+    }
+
+    fn charge_later(&self, question: Question<'_>) {
+        let Some(secret) = *self.secret.borrow() else { return };
+        let deadline = Instant::now() + LATER;
+        for (shard, part) in Request::of(&question, &self.keys, &secret).split() {
+            if let Some(queue) = self.queues.get(usize::from(shard)) {
+                queue.charge_later(part.request, deadline);
+            }
+        }
+    }
+
+    async fn reset(&self, buckets: &[BucketKey<'_>]) -> Result<u64, RemoteError> {
+        let deadline = Instant::now() + self.timeout;
+        let secret = self.secret(deadline).await?;
+        let mut keys: Vec<_> = buckets.iter().map(|bucket| self.keys.of(&secret, bucket)).collect();
+        keys.sort_by_key(|key| key.shard);
+        let mut count = 0;
+        for of_shard in keys.chunk_by(|one, other| one.shard == other.shard) {
+            let shard = of_shard.first().map_or(0, |key| key.shard);
+            let names = of_shard.iter().map(|key| key.name.clone()).collect();
+            let forgotten = self.until(deadline, self.forget(shard, names, deadline)).await;
+            count += forgotten.unwrap_or(Err(RemoteError::TimedOut))?;
+        }
+        Ok(count)
+    }
+
+    fn answers_within(&self) -> Duration {
+        self.timeout
+    }
+
+    fn health(&self) -> RemoteHealth {
+        self.transport.health()
+    }
+}
+
+/// What the limiter is told.
+pub(crate) fn error(trouble: Trouble) -> RemoteError {
+    match trouble {
+        Trouble::Failed(FailureKind::Unavailable(why)) => RemoteError::Unavailable(why),
+        Trouble::Failed(FailureKind::TimedOut) | Trouble::Late => RemoteError::TimedOut,
+        Trouble::Failed(FailureKind::Broken) => {
+            RemoteError::Unavailable("it has failed just before".to_owned())
+        }
+        Trouble::Full => RemoteError::Overloaded,
+        Trouble::Foreign(key) => RemoteError::Foreign(key.escape_ascii().to_string()),
+        Trouble::Reply => RemoteError::Foreign("a reply of another script".to_owned()),
+    }
+}

@@ -1,0 +1,4 @@
+//! What the tests share.
+
+pub mod direct;
+pub mod random;
