@@ -195,7 +195,7 @@ impl Moved {
                 let [ends, current, previous] = [text.number(7)?, text.number(7)?, text.number(7)?];
                 self.sliding(limit, end(ends), previous, current)
             }
-            (Kind::Log, 5) => State::Wide(WideRecord::Log(self.log(text)?)),
+            (Kind::Log, 5) => wide(WideRecord::Log(self.log(text)?)),
             _ => return None,
         })
     }
@@ -206,7 +206,7 @@ impl Moved {
             return State::Word(outside::sliding(&self.epoch.zero.align(*limit), end, previous, current));
         }
         let owed = if limit.overruns() { current.saturating_sub(limit.capacity()) } else { 0 };
-        State::Wide(WideRecord::Counter(WideState::of_parts([end.0, previous, current - owed, owed])))
+        wide(WideRecord::Counter(WideState::of_parts([end.0, previous, current - owed, owed])))
     }
 
     /// A log of which some entries are known; the others are given the time of the known one before them, which
@@ -232,10 +232,14 @@ impl Moved {
 
 fn fresh(limit: &Limit, now: Now) -> State {
     match limit.kind() {
-        Kind::Log => State::Wide(WideRecord::Log(Log::default())),
-        Kind::WideSlidingCounter => State::Wide(WideRecord::Counter(WideState::default())),
+        Kind::Log => wide(WideRecord::Log(Log::default())),
+        Kind::WideSlidingCounter => wide(WideRecord::Counter(WideState::default())),
         _ => State::Word(ratelimit_common::algorithm::fresh(now)),
     }
+}
+
+fn wide(record: WideRecord) -> State {
+    State::Wide(Box::new(record))
 }
 
 /// What is left of a text.

@@ -357,7 +357,9 @@ impl<'r> Made<'r> {
 fn is_idle(limit: &Limit, state: &State, now: Now) -> bool {
     match state {
         State::Word(word) => algorithm::is_idle(*word, now),
-        State::Wide(WideRecord::Counter(counter)) => counter.is_idle(limit, now),
-        State::Wide(WideRecord::Log(log)) => sliding_window_log::is_idle(limit, log, now),
+        State::Wide(record) => match &**record {
+            WideRecord::Counter(counter) => counter.is_idle(limit, now),
+            WideRecord::Log(log) => sliding_window_log::is_idle(limit, log, now),
+        },
     }
 }
