@@ -14,20 +14,19 @@ mod reply;
 mod sentinel;
 mod slots;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ratelimit_limiter::store::remote::{Breaker, RemoteHealth};
 use ratelimit_policy::application::{RedisAddress, RedisSettings, Topology};
 use redis::{Cmd, Value};
-use tokio::{runtime::Handle, time::Instant};
-
-pub use self::{
-    client::ClientError,
-    dial::DialError,
-    hello::{Hello, Mode, Role},
-    link::MOST_IN_FLIGHT,
+use tokio::{
+    runtime::Handle,
+    task::JoinHandle,
+    time::{Instant, sleep},
 };
+
 use self::{
+    backoff::jittered,
     cluster::Cluster,
     dial::Dialer,
     link::{Link, Request},
@@ -35,17 +34,31 @@ use self::{
     sentinel::Sentinels,
     slots::slot_of,
 };
+pub use self::{
+    client::ClientError,
+    dial::DialError,
+    hello::{Hello, Mode, Role},
+    link::MOST_IN_FLIGHT,
+};
 pub(crate) use self::{
     dial::{Dialled, GREETING, connect},
     reply::slot_is_elsewhere,
 };
-use crate::transport::{Call, Failure, Transport};
+use crate::{
+    probe::probe,
+    transport::{Call, Failure, Transport},
+};
+
+/// How long after a store was not there it is looked at once more, at first and at last.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LAST_LOOK: Duration = Duration::from_secs(60);
 
 /// Connections to a store. They end with their handle.
 #[derive(Debug)]
 pub struct Connections {
     name: String,
     way: Way,
+    advice: JoinHandle<()>,
 }
 
 #[derive(Debug)]
@@ -74,7 +87,8 @@ impl Connections {
                 Way::One(Link::start(runtime, name.clone(), dialer))
             }
         };
-        Self { name, way }
+        let advice = runtime.spawn(advise(settings));
+        Self { name, way, advice }
     }
 
     /// How it is.
@@ -96,6 +110,26 @@ impl Connections {
             Way::Cluster(cluster) => cluster.send(slot.unwrap_or(0), command, deadline).await,
         }
     }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.advice.abort();
+    }
+}
+
+/// Says in the log, once the store is there, what people should know of before they rely on it.
+async fn advise(settings: Arc<RedisSettings>) {
+    let mut wait = FIRST_LOOK;
+    let found = loop {
+        match probe(&settings).await {
+            Ok(found) => break found,
+            Err(_) => sleep(jittered(wait)).await,
+        }
+        wait = (wait * 2).min(LAST_LOOK);
+    };
+    found.errors().iter().for_each(|error| tracing::error!("{error}"));
+    found.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
 }
 
 /// The addresses of all masters of a store.

@@ -164,19 +164,19 @@ impl Probe {
         let mut warnings: Vec<String> = Vec::new();
         for server in &self.servers {
             let address = &server.address;
-            warnings.extend(server.hello.warning().map(|warning| format!("{address} {warning}")));
+            warnings.extend(server.hello.warning().map(|warning| format!("the store {address} {warning}")));
             match &server.memory {
                 Some(memory) => {
-                    warnings.extend(memory.warning().map(|warning| format!("{address} {warning}")));
+                    warnings.extend(memory.warning().map(|warning| format!("the store {address} {warning}")));
                 }
                 None => warnings.push(format!(
-                    "{address} does not say what it does when its memory is full: grant +info, or see that `maxmemory-policy` \
+                    "the store {address} does not say what it does when its memory is full: grant +info, or see that `maxmemory-policy` \
                      is {RECOMMENDED}"
                 )),
             }
             if server.clock.is_large() {
                 warnings.push(format!(
-                    "the clock of {address} {}: windows begin and end by the store's clock",
+                    "the clock of the store {address} {}: windows begin and end by the store's clock",
                     server.clock
                 ));
             }

@@ -1,10 +1,15 @@
 //! What is said of stores before they are used.
 
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
 use ratelimit_policy::application::{Login, RedisSettings, Topology};
 use ratelimit_redis::{Mode, Probe, Role, probe};
 use ratelimit_redis_testing::{Cluster, Engine, Sentinels, Server, Setup};
 
-use crate::counter::settings;
+use crate::counter::{Counter, settings};
 
 /// What a user of the store needs, as the documentation has it.
 pub const RIGHTS: &str =
@@ -82,4 +87,40 @@ async fn what_is_not_reached_is_said() {
     server.kill();
     let error = probe(&settings).await.unwrap_err().to_string();
     assert!(error.starts_with(&server.url()) && error.contains("refused"), "{error}");
+}
+
+/// What a log gets.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// In one thread, so that the log of the test is that of the connections.
+#[tokio::test]
+async fn what_people_should_know_is_logged_once_the_store_is_there() {
+    let lines = Lines::default();
+    let (of_log, log) = (lines.clone(), tracing_subscriber::fmt().without_time());
+    let _log = tracing::subscriber::set_default(log.with_writer(move || of_log.clone()).finish());
+    let mut server = Setup::new(Engine::Redis).max_memory(64 << 20, "allkeys-lru").start();
+    server.kill();
+    let counter = Counter::at(&server.url());
+    let logged = |part: &str| String::from_utf8_lossy(&lines.0.lock().unwrap()).contains(part);
+    while !logged("does not work") {
+        let _ = counter.incr("a").await;
+        tokio::task::yield_now().await;
+    }
+    server.start_again();
+    while !logged("forgets buckets that are in use") || !logged("works again") {
+        let _ = counter.incr("a").await;
+        tokio::task::yield_now().await;
+    }
 }
