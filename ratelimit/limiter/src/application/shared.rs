@@ -7,6 +7,8 @@ mod blocking;
 mod exhausted;
 mod keys;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod without;
 
 use std::time::{Duration, Instant};

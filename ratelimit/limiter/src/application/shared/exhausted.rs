@@ -214,6 +214,12 @@ impl Exhausted {
         }
     }
 
+    /// How many keys are known.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap().keys.len()).sum()
+    }
+
     /// Sends the charges of these buckets, before the store is asked about them.
     fn send_charges(&self, parts: &[Part<'_>], store: &Shared) {
         for part in parts.iter().filter(|part| part.act == Act::Charge || part.gives_back()) {

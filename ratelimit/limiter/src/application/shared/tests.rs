@@ -1,0 +1,505 @@
+//! Services over a store that several of them share, by a model of one: the limiter's own decisions, on a clock of its own.
+
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    num::NonZeroU32,
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+};
+
+use ratelimit_common::{
+    limit::{Algorithm, Limit},
+    time::Nanos,
+};
+
+use super::*;
+use crate::{
+    application::{
+        Code, Descriptor, DescriptorRule, Domain, LimitOverride, OnStoreError, Quantity, RateOptions,
+        RequestLimit, RequestRate, RuleSet, Service, ServicePolicy, SoftLimit, TimeUnit,
+    },
+    clock::{Clock as _, FakeClock},
+    store::{State, WideRecord, remote::Found},
+    transaction::Part,
+};
+
+const SECOND: u64 = Nanos::SECOND.0;
+const START: Nanos = Nanos(1_700_000_123_456_789_000);
+const MINUTE: Nanos = Nanos(60 * SECOND);
+
+/// A store that several services share, with a clock of its own.
+#[derive(Clone)]
+struct Bank(Arc<Mutex<Vault>>);
+
+struct Vault {
+    clock: FakeClock,
+    zero: Zero,
+    buckets: HashMap<String, (State, Option<Now>)>,
+    fails: Option<RemoteError>,
+    /// Nobody is answered.
+    hangs: bool,
+    /// What was asked, and what was charged without an answer.
+    asked: usize,
+    later: Vec<u32>,
+}
+
+impl Bank {
+    fn new() -> Self {
+        let clock = FakeClock::new(START);
+        let zero = Zero::at(START, Now(Nanos(Nanos::YEAR.0 + SECOND)), START);
+        Self(Arc::new(Mutex::new(Vault {
+            clock,
+            zero,
+            buckets: HashMap::new(),
+            fails: None,
+            hangs: false,
+            asked: 0,
+            later: Vec::new(),
+        })))
+    }
+
+    fn vault<T>(&self, look: impl FnOnce(&mut Vault) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    fn asked(&self) -> usize {
+        self.vault(|vault| vault.asked)
+    }
+}
+
+fn name(key: &BucketKey<'_>) -> String {
+    format!("{:?}", (key.domain, key.account, key.kind, key.window, key.entries))
+}
+
+impl Vault {
+    fn settle(&mut self, question: Question<'_>) -> Reading {
+        let now = self.zero.since(self.clock.now());
+        let limits: Vec<Limit> = question.parts.iter().map(|part| self.zero.align(*part.limit)).collect();
+        let parts: Vec<Part<'_>> =
+            question.parts.iter().zip(&limits).map(|(part, limit)| Part { limit, ..*part }).collect();
+        let mut snapshot = Snapshot::of(&parts);
+        let names: Vec<String> = question.buckets.iter().map(name).collect();
+        for (held, name) in snapshot.buckets.iter_mut().zip(&names) {
+            let limit = parts[held.reader()].limit;
+            let fresh = match limit.kind() {
+                ratelimit_common::limit::Kind::Log | ratelimit_common::limit::Kind::WideSlidingCounter => {
+                    State::Wide(WideRecord::fresh(limit))
+                }
+                _ => State::Word(ratelimit_common::algorithm::fresh(now)),
+            };
+            (held.state, held.above_since) = self.buckets.get(name).cloned().unwrap_or((fresh, None));
+        }
+        let terms = crate::transaction::Terms {
+            now,
+            passes_all: question.passes_all,
+            has_open_quota: question.has_open_quota,
+        };
+        let mut decided = Decided::none(&terms);
+        decide(&terms, &parts, &snapshot, &mut decided);
+        let mut reading = Reading::at(self.zero, now, decided.admitted);
+        for (held, (after, name)) in snapshot.buckets.into_iter().zip(decided.buckets.iter().zip(names)) {
+            reading.buckets.push(Found { state: held.state, above_since: held.above_since });
+            self.buckets.insert(name, (after.state.clone(), after.above_since));
+        }
+        reading
+    }
+}
+
+impl RemoteStore for Bank {
+    async fn decide(&self, question: Question<'_>) -> Result<Reading, RemoteError> {
+        poll_fn(|_| if self.vault(|vault| vault.hangs) { Poll::Pending } else { Poll::Ready(()) }).await;
+        self.vault(|vault| {
+            vault.asked += 1;
+            vault.fails.clone().map_or_else(|| Ok(vault.settle(question)), Err)
+        })
+    }
+
+    fn charge_later(&self, question: Question<'_>) {
+        self.vault(|vault| {
+            vault.later.push(question.parts[0].cost);
+            vault.settle(question);
+        });
+    }
+
+    async fn reset(&self, buckets: &[BucketKey<'_>]) -> Result<u64, RemoteError> {
+        let forgotten = |vault: &mut Vault| {
+            buckets.iter().filter(|bucket| vault.buckets.remove(&name(bucket)).is_some()).count()
+        };
+        Ok(self.vault(forgotten) as u64)
+    }
+
+    fn answers_within(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+
+    fn health(&self) -> RemoteHealth {
+        RemoteHealth { name: "a bank".to_owned(), ..RemoteHealth::default() }
+    }
+}
+
+/// A limit of requests with this key.
+fn rule(key: &str, rate: RequestRate) -> DescriptorRule {
+    let limit =
+        RequestLimit { name: Some(key.to_owned()), replaces: Vec::new(), quantity: Quantity::Limited(rate) };
+    DescriptorRule { limit: Some(limit), ..DescriptorRule::new(key, None) }
+}
+
+fn rate(algorithm: Algorithm, requests: u32, options: RateOptions) -> RequestRate {
+    RequestRate::new(algorithm, requests, MINUTE, options).unwrap()
+}
+
+fn policy(rules: Vec<DescriptorRule>) -> ServicePolicy {
+    let mut set = RuleSet::default();
+    set.add(Domain::new("d", rules), false).unwrap();
+    ServicePolicy::of_rules(set)
+}
+
+/// A service over a bank, whose clock is this one.
+fn daemon(policy: &ServicePolicy, bank: &Bank, clock: &FakeClock) -> Service {
+    Service::with_clock(policy, Arc::new(clock.clone())).unwrap().sharing(bank.clone())
+}
+
+/// A window of so many requests a minute, and two daemons with clocks an hour apart.
+fn two_daemons(requests: u32) -> (Bank, Service, Service, [FakeClock; 2]) {
+    let bank = Bank::new();
+    let policy = policy(vec![rule("user", RequestRate::window(requests, MINUTE).unwrap())]);
+    let clocks = [FakeClock::new(START), FakeClock::new(Nanos(START.0 + 3_600 * SECOND))];
+    let [a, b] = clocks.each_ref().map(|clock| daemon(&policy, &bank, clock));
+    (bank, a, b, clocks)
+}
+
+fn asking(descriptors: &[&str]) -> Request {
+    let descriptor = |text: &&str| Descriptor::of([text.split_once('=').unwrap()]);
+    Request {
+        domain: "d".to_owned(),
+        descriptors: descriptors.iter().map(descriptor).collect(),
+        hits_addend: 1,
+    }
+}
+
+/// What becomes of a future that never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn ask(service: &Service, request: &Request) -> Response {
+    now(service.decide_async(request)).unwrap()
+}
+
+fn passes(service: &Service, descriptors: &[&str]) -> bool {
+    ask(service, &asking(descriptors)).allowed()
+}
+
+/// Numbers that look random, the same each time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+#[test]
+fn answers_are_those_of_memory_in_every_field() {
+    let soft = Some(SoftLimit { limit: 3.try_into().unwrap(), lasts: Nanos(7 * SECOND) });
+    let some = RateOptions::default();
+    let limited = |key: &str, algorithm, options| rule(key, rate(algorithm, 6, options));
+    let mut rules = vec![
+        limited("token", Algorithm::TokenBucket, RateOptions { burst: 4.try_into().ok(), ..some }),
+        limited("window", Algorithm::FixedWindow, some),
+        limited("log", Algorithm::SlidingWindowLog, RateOptions { count_denied: true, ..some }),
+        limited("counter", Algorithm::SlidingWindowCounter, RateOptions { soft, ..some }),
+        limited("debt", Algorithm::TokenBucket, RateOptions { overrun: true, ..some }),
+        rule("plain", RequestRate::window(5, MINUTE).unwrap()),
+        rule("none", RequestRate::window(0, MINUTE).unwrap()),
+        DescriptorRule { shadow_mode: true, ..limited("shadow", Algorithm::LeakyBucket, some) },
+    ];
+    for key in ["quota", "quota2"] {
+        rules.push(DescriptorRule { quota_mode: true, ..limited(key, Algorithm::FixedWindow, some) });
+    }
+    let (policy, clock, bank) = (policy(rules), FakeClock::new(START), Bank::new());
+    bank.vault(|vault| vault.clock = clock.clone());
+    let memory = Service::with_clock(&policy, Arc::new(clock.clone())).unwrap();
+    let shared = daemon(&policy, &bank, &clock).remembering(0);
+    let keys =
+        ["token", "window", "log", "counter", "debt", "plain", "none", "shadow", "quota", "quota2", "other"];
+    let mut random = Random(7);
+    for round in 0..20_000 {
+        clock.advance(Nanos(random.below(3) * random.below(9 * SECOND)));
+        let count = 1 + random.below(4);
+        let descriptors = (0..count).map(|_| {
+            let key = keys[random.below(keys.len() as u64) as usize];
+            let own =
+                LimitOverride { requests_per_unit: random.below(4) as u32, unit: Some(TimeUnit::Minute) };
+            Descriptor {
+                entries: vec![(key.to_owned(), random.below(2).to_string())],
+                limit: (random.below(9) == 0).then_some(own),
+                hits_addend: (random.below(3) == 0).then(|| random.below(9)),
+                is_negative_hits: random.below(9) == 0,
+            }
+        });
+        let request = Request { domain: "d".to_owned(), descriptors: descriptors.collect(), hits_addend: 1 };
+        let (expected, found) = match random.below(12) {
+            0 => (memory.report(&request), now(shared.report_async(&request))),
+            _ => (memory.decide(&request), now(shared.decide_async(&request))),
+        };
+        assert_eq!(format!("{found:?}"), format!("{expected:?}"), "{round}: {request:?}");
+    }
+    let stats = shared.shared_store().unwrap();
+    assert_eq!((stats.disagreements, stats.recalled), (0, 0));
+    assert_eq!(shared.rule_counts().len(), memory.rule_counts().len());
+    assert!(shared.domain_counts() == memory.domain_counts());
+}
+
+#[test]
+fn daemons_share_a_limit_whatever_their_clocks_say() {
+    let (_, a, b, _) = two_daemons(100);
+    let passed = (0..300).filter(|index| passes(if index % 3 == 0 { &a } else { &b }, &["user=x"])).count();
+    assert_eq!(passed, 100);
+}
+
+#[test]
+fn a_flood_against_a_limit_asks_the_store_once_a_second() {
+    let (bank, a, _, [clock, _]) = two_daemons(2);
+    let asked = |requests: usize| {
+        let before = bank.asked();
+        let denied = (0..requests).filter(|_| !passes(&a, &["user=x"])).count();
+        (denied, bank.asked() - before)
+    };
+    assert_eq!(asked(2), (0, 2));
+    assert_eq!(asked(1_000), (1_000, 1));
+    clock.advance(Nanos(SECOND / 2));
+    assert_eq!(asked(1_000), (1_000, 0));
+    // What was denied counts, and is sent on in batches.
+    assert!(bank.vault(|vault| vault.later.iter().sum::<u32>()) >= 999);
+    clock.advance(Nanos(SECOND / 2 + 1));
+    assert_eq!(asked(1_000), (1_000, 1));
+    a.flush();
+    let used: u64 = bank.vault(|vault| vault.later.iter().map(|cost| u64::from(*cost)).sum());
+    assert_eq!(used, 3_000 - 2, "all but the two that the store has answered");
+}
+
+#[test]
+fn a_refund_elsewhere_shows_within_a_second() {
+    let (_, a, b, [clock, _]) = two_daemons(2);
+    assert_eq!((0..4).filter(|_| passes(&a, &["user=x"])).count(), 2);
+    a.flush();
+    let mut back = asking(&["user=x"]);
+    back.descriptors[0].is_negative_hits = true;
+    back.descriptors[0].hits_addend = Some(3);
+    ask(&b, &back);
+    assert!(passes(&b, &["user=x"]) && !passes(&a, &["user=x"]));
+    clock.advance(Nanos(SECOND + 1));
+    ask(&b, &back);
+    assert!(passes(&a, &["user=x"]));
+}
+
+#[test]
+fn a_limit_that_is_raised_counts_at_once() {
+    let (_, a, ..) = two_daemons(2);
+    assert_eq!((0..4).filter(|_| passes(&a, &["user=x"])).count(), 2);
+    a.reload(&policy(vec![rule("user", RequestRate::window(100, MINUTE).unwrap())])).unwrap();
+    assert!(passes(&a, &["user=x"]));
+}
+
+#[test]
+fn a_window_that_has_room_is_charged_at_once_though_another_denies() {
+    let bank = Bank::new();
+    let window = |key, requests| rule(key, RequestRate::window(requests, MINUTE).unwrap());
+    let policy = policy(vec![window("full", 1), window("open", 10)]);
+    let clock = FakeClock::new(START);
+    let (a, b) = (daemon(&policy, &bank, &clock), daemon(&policy, &bank, &clock));
+    let passed = (0..30).filter(|_| passes(&a, &["full=x", "open=x"])).count();
+    assert_eq!((passed, passes(&b, &["open=x"])), (1, false), "each of the thirty was charged to both");
+}
+
+#[test]
+fn buckets_of_other_algorithms_are_remembered_too_and_open_in_time() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::SlidingWindowLog, Algorithm::SlidingWindowCounter] {
+        let (bank, clock) = (Bank::new(), FakeClock::new(START));
+        bank.vault(|vault| vault.clock = clock.clone());
+        let a =
+            daemon(&policy(vec![rule("user", rate(algorithm, 600, RateOptions::default()))]), &bank, &clock);
+        let passed = (0..1_000).filter(|_| passes(&a, &["user=x"])).count();
+        assert_eq!(passed, 600, "{algorithm:?}");
+        if algorithm == Algorithm::TokenBucket {
+            assert_eq!(bank.asked(), 601);
+            // A token comes each tenth of a second, by the time that has passed since the store was asked.
+            clock.advance(Nanos(SECOND / 10));
+            assert!(passes(&a, &["user=x"]) && !passes(&a, &["user=x"]));
+        }
+    }
+}
+
+#[test]
+fn soft_crossings_bind_everywhere() {
+    let soft = SoftLimit { limit: 2.try_into().unwrap(), lasts: Nanos(5 * SECOND) };
+    let options = RateOptions { soft: Some(soft), ..RateOptions::default() };
+    let policy = policy(vec![rule("user", rate(Algorithm::FixedWindow, 10, options))]);
+    let (bank, clock) = (Bank::new(), FakeClock::new(START));
+    bank.vault(|vault| vault.clock = clock.clone());
+    let (a, b) = (daemon(&policy, &bank, &clock), daemon(&policy, &bank, &clock));
+    assert!((0..3).all(|_| passes(&a, &["user=x"])));
+    assert!(ask(&b, &asking(&["user=x"])).soft());
+    clock.advance(Nanos(6 * SECOND));
+    assert!(!passes(&b, &["user=x"]) && !passes(&a, &["user=x"]));
+}
+
+#[test]
+fn without_the_store_answers_have_no_figures() {
+    for (policy_says, domain_says, allowed) in [
+        (OnStoreError::Allow, None, true),
+        (OnStoreError::Deny, None, false),
+        (OnStoreError::Deny, Some(OnStoreError::Allow), true),
+        (OnStoreError::Allow, Some(OnStoreError::Deny), false),
+    ] {
+        let (bank, clock) = (Bank::new(), FakeClock::new(START));
+        let rules = vec![
+            rule("user", RequestRate::window(2, MINUTE).unwrap()),
+            rule("none", RequestRate::window(0, MINUTE).unwrap()),
+            rule("closed", rate(Algorithm::TokenBucket, 0, RateOptions::default())),
+            DescriptorRule { shadow_mode: true, ..rule("shadow", RequestRate::window(1, MINUTE).unwrap()) },
+        ];
+        let mut set = RuleSet::default();
+        set.add(Domain { on_store_error: domain_says, ..Domain::new("d", rules) }, false).unwrap();
+        let policy = ServicePolicy { on_store_error: policy_says, ..ServicePolicy::of_rules(set) };
+        let a = daemon(&policy, &bank, &clock);
+        assert!(passes(&a, &["user=x"]));
+        bank.vault(|vault| vault.fails = Some(RemoteError::TimedOut));
+        for _ in 0..5 {
+            let response = ask(&a, &asking(&["user=x"]));
+            assert_eq!(response.allowed(), allowed);
+            assert!(response.deciding().is_none() && response.statuses[0].limit.is_none());
+            assert_eq!(response.statuses[0].code, if allowed { Code::Ok } else { Code::OverLimit });
+        }
+        // A limit that only counts denies nothing, and one that lets nothing through nothing passes.
+        assert!(passes(&a, &["shadow=x"]));
+        assert!(!passes(&a, &["none=x"]) && !passes(&a, &["closed=x"]) && passes(&a, &["unlimited=x"]));
+        let mut large = asking(&["user=x"]);
+        large.hits_addend = 3;
+        assert!(!ask(&a, &large).allowed(), "no state lets it through");
+        let stats = a.shared_store().unwrap();
+        assert_eq!(stats.errors[1], ("timed_out", 8));
+        assert_eq!(stats.without_store[0].1 + stats.without_store[1].1, 8);
+        bank.vault(|vault| vault.fails = None);
+        assert!(passes(&a, &["user=x"]) && !passes(&a, &["user=x"]), "nothing was charged");
+    }
+}
+
+#[test]
+fn with_local_each_daemon_has_its_share_and_a_store_that_flaps_gives_no_other() {
+    let (bank, clock) = (Bank::new(), FakeClock::new(START));
+    let rules = vec![
+        rule("user", RequestRate::window(10, MINUTE).unwrap()),
+        rule(
+            "bucket",
+            rate(
+                Algorithm::TokenBucket,
+                10,
+                RateOptions { burst: 4.try_into().ok(), ..RateOptions::default() },
+            ),
+        ),
+    ];
+    let share = NonZeroU32::new(3).unwrap();
+    let policy = ServicePolicy { on_store_error: OnStoreError::Local, local_share: share, ..policy(rules) };
+    let a = daemon(&policy, &bank, &clock);
+    let fails = |fails: bool| bank.vault(|vault| vault.fails = fails.then_some(RemoteError::Overloaded));
+    let passed = |key: &str, count: usize| (0..count).filter(|_| passes(&a, &[key])).count();
+    fails(true);
+    assert_eq!((passed("user=x", 20), passed("bucket=x", 20)), (4, 2), "a third, rounded up");
+    let response = ask(&a, &asking(&["user=x"]));
+    assert_eq!(response.deciding().and_then(|status| status.limit).map(|limit| limit.capacity), Some(4));
+    for _ in 0..5 {
+        fails(false);
+        assert_eq!(passed("user=y", 1), 1);
+        fails(true);
+        assert_eq!((passed("user=x", 5), passed("bucket=x", 5)), (0, 0));
+    }
+    let own = LimitOverride { requests_per_unit: 7, unit: Some(TimeUnit::Minute) };
+    let mut request = asking(&["own=x"]);
+    request.descriptors[0].limit = Some(own);
+    assert_eq!((0..9).filter(|_| ask(&a, &request).allowed()).count(), 3);
+}
+
+#[test]
+fn a_reload_does_not_wait_for_a_store_that_is_asked() {
+    let (bank, a, ..) = two_daemons(2);
+    bank.vault(|vault| vault.hangs = true);
+    let request = asking(&["user=x"]);
+    let mut deciding = pin!(a.decide_async(&request));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(deciding.as_mut().poll(&mut context).is_pending());
+    a.reload(&policy(vec![rule("user", RequestRate::window(0, MINUTE).unwrap())])).unwrap();
+    bank.vault(|vault| vault.hangs = false);
+    // By the rules that were in force when it came.
+    assert!(matches!(deciding.poll(&mut context), Poll::Ready(Ok(response)) if response.allowed()));
+    assert!(!passes(&a, &["user=x"]));
+}
+
+#[test]
+fn who_blocks_waits_no_longer_than_the_store_may_take() {
+    let (bank, a, ..) = two_daemons(1);
+    let request = asking(&["user=x"]);
+    assert!(a.decide(&request).unwrap().allowed() && !a.decide(&request).unwrap().allowed());
+    bank.vault(|vault| vault.hangs = true);
+    let other = asking(&["user=y"]);
+    assert!(a.decide(&other).unwrap().allowed(), "as `on_store_error` says");
+    assert_eq!(a.shared_store().unwrap().errors[1], ("timed_out", 1));
+}
+
+#[test]
+fn states_of_another_kind_are_no_states() {
+    let (bank, a, ..) = two_daemons(1);
+    assert!(passes(&a, &["user=x"]));
+    bank.vault(|vault| {
+        for (state, _) in vault.buckets.values_mut() {
+            *state = State::Wide(WideRecord::Log(crate::store::Log::default()));
+        }
+    });
+    assert!(passes(&a, &["user=x"]), "as `on_store_error` says");
+    assert_eq!(a.shared_store().unwrap().errors[3], ("foreign", 1));
+}
+
+#[test]
+fn what_is_remembered_is_bounded_and_nothing_is_remembered_of_none() {
+    let (bank, a, ..) = two_daemons(1);
+    let a = a.remembering(16);
+    for user in 0..1_000 {
+        assert!(passes(&a, &[&format!("user={user}")]));
+        assert!(!passes(&a, &[&format!("user={user}")]));
+    }
+    let kept = a.in_force().bench().1.unwrap().exhausted.kept();
+    assert!((1..=16).contains(&kept), "{kept}");
+    let before = bank.asked();
+    let b = a.remembering(0);
+    assert!((0..10).all(|_| !passes(&b, &["user=1"])));
+    assert_eq!(bank.asked() - before, 10);
+}
+
+#[test]
+fn buckets_are_shown_and_made_new_in_either_store() {
+    let (bank, shared, ..) = two_daemons(2);
+    let clock = FakeClock::new(START);
+    let rules = policy(vec![rule("user", RequestRate::window(2, MINUTE).unwrap())]);
+    let memory = Service::with_clock(&rules, Arc::new(clock)).unwrap();
+    for service in [&shared, &memory] {
+        assert_eq!((0..5).filter(|_| passes(service, &["user=x"])).count(), 2);
+        let (before, asked) = (service.domain_counts(), [Descriptor::of([("user", "x")])]);
+        let status = now(service.inspect("d", &asked)).unwrap();
+        assert_eq!((status[0].code, status[0].remaining), (Code::OverLimit, 0));
+        assert_eq!(now(service.reset("d", &asked)).unwrap()[0].code, Code::OverLimit);
+        assert_eq!(now(service.inspect("d", &asked)).unwrap()[0].remaining, 2);
+        assert!(service.domain_counts() == before && passes(service, &["user=x"]));
+        assert_eq!(
+            now(service.inspect("e", &asked)).unwrap_err(),
+            crate::application::InspectError::NoDomain
+        );
+    }
+    assert!(bank.asked() > 0);
+}
