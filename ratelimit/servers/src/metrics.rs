@@ -1,5 +1,7 @@
 //! What the application layer has counted, read whenever it is asked for.
 
+mod store;
+
 use std::{fmt, sync::Arc};
 
 use prometheus_client::{
@@ -56,6 +58,9 @@ impl Collector for Requests {
         )?;
         gauge(&mut encoder, "store_keys", "Buckets in use", self.service.keys_in_use())?;
         gauge(&mut encoder, "store_bytes", "Memory of the store in bytes", self.service.store().bytes())?;
+        if let Some(store) = self.service.shared_store() {
+            store::encode(&store, &mut encoder)?;
+        }
         let refused = self.stats.refused();
         counter(
             &mut encoder,

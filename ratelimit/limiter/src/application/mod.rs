@@ -65,7 +65,7 @@ pub use self::{
     saved::{ReadError, SaveError, StateError, check as check_state},
     service::{InForce, Service, ServiceError},
     shared::{DEFAULT_EXHAUSTED_KEYS, LATENCY_BOUNDS, SharedStoreStats},
-    status::{DomainStatus, RequestAction, RequestRuleStatus, ServiceStatus, StoreStatus},
+    status::{DomainStatus, RequestAction, RequestRuleStatus, ServiceStatus, SharedStoreStatus, StoreStatus},
     values::MOST_VALUE_LABELS,
 };
 pub use crate::policy::{

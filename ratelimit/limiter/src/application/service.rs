@@ -21,7 +21,7 @@ use super::{
     response::Response,
     saved::{self, SaveError},
     shared::{DEFAULT_EXHAUSTED_KEYS, SharedStore, SharedStoreStats},
-    status::{self, DomainStatus, Part, ServiceStatus, StoreStatus},
+    status::{self, DomainStatus, Part, ServiceStatus, SharedStoreStatus, StoreStatus},
 };
 use crate::{
     clock::{Clock, MonotonicClock},
@@ -372,6 +372,7 @@ impl Service {
             rules: rules.shown,
             request_errors: self.request_errors(),
             store: StoreStatus {
+                shared: self.shared_store().as_ref().map(SharedStoreStatus::of),
                 keys: self.keys_in_use(),
                 max_keys: self.settings.max_keys,
                 bytes: self.store.bytes(),

@@ -7,10 +7,12 @@ use super::{
     book::Rule,
     counters::{DomainCounts, RuleCounts},
     generation::Generation,
+    shared::SharedStoreStats,
 };
 use crate::{
     format::format_limit,
     policy::{LIMITS_OF_REQUESTS, RequestRate},
+    store::remote::Breaker,
     text::beginning,
 };
 
@@ -127,6 +129,41 @@ pub struct StoreStatus {
     pub live_evictions: u64,
     /// Where counts are saved on a clean stop.
     pub state_file: Option<String>,
+    /// The store that is asked instead, if several daemons share one.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub shared: Option<SharedStoreStatus>,
+}
+
+/// A store that several daemons share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SharedStoreStatus {
+    /// What it is, and where.
+    pub name: String,
+    /// Whether it is asked.
+    pub breaker: Breaker,
+    /// Questions without a decision.
+    pub errors: u64,
+    /// Requests that passed without it.
+    pub allowed: u64,
+    /// Requests that were denied without it.
+    pub denied: u64,
+    /// Requests about which this daemon decided by itself.
+    pub local: u64,
+}
+
+impl SharedStoreStatus {
+    pub(super) fn of(stats: &SharedStoreStats) -> Self {
+        let [(_, allowed), (_, denied), (_, local)] = stats.without_store;
+        Self {
+            name: stats.health.name.clone(),
+            breaker: stats.health.breaker,
+            errors: stats.errors.iter().map(|(_, count)| count).sum(),
+            allowed,
+            denied,
+            local,
+        }
+    }
 }
 
 /// Some of many, and how many are not among them.

@@ -5,9 +5,13 @@ use std::fmt;
 use super::super::{rules::share, table::Table};
 use super::age;
 use crate::{
-    application::{DomainCounts, DomainStatus, RequestAction, RequestRuleStatus, ServiceStatus, StoreStatus},
+    application::{
+        DomainCounts, DomainStatus, RequestAction, RequestRuleStatus, ServiceStatus, SharedStoreStatus,
+        StoreStatus,
+    },
+    limiter::store::remote::Breaker,
     server::{LayerStatus, ListenerStatus},
-    text::Thousands,
+    text::{Shown, Thousands},
 };
 
 /// The lines at the top: what is in force, and where.
@@ -73,13 +77,44 @@ impl Head<'_> {
     }
 
     fn store(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StoreStatus { keys, max_keys, bytes, live_evictions, state_file } = &self.layer.service.store;
+        let StoreStatus { keys, max_keys, bytes, live_evictions, state_file, shared } =
+            &self.layer.service.store;
+        let name = match shared {
+            Some(shared) => {
+                self.shared_store(shared, f)?;
+                "memory"
+            }
+            None => "store",
+        };
         let (keys, max_keys, size) = (Thousands(*keys), Thousands(*max_keys), bytes.div_ceil(1 << 20));
         let saved = state_file.as_ref().map_or_else(String::new, |path| format!(", saved in {path}"));
-        writeln!(f, "store       {keys} keys in use, room for {max_keys}; {size} MiB{saved}")?;
+        writeln!(f, "{name:<11} {keys} keys in use, room for {max_keys}; {size} MiB{saved}")?;
         if *live_evictions > 0 {
             let evictions = Thousands(*live_evictions);
             writeln!(f, "            {evictions} keys in use gave way to others: take a larger `max_keys`")?;
+        }
+        Ok(())
+    }
+}
+
+impl Head<'_> {
+    fn shared_store(&self, shared: &SharedStoreStatus, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SharedStoreStatus { name, breaker, errors, allowed, denied, local } = shared;
+        let state = match breaker {
+            Breaker::Closed => "answers",
+            Breaker::HalfOpen | Breaker::Open => {
+                "does not answer: `on_store_error` says what becomes of requests"
+            }
+        };
+        writeln!(f, "store       {}, {state}", Shown(name))?;
+        if *errors > 0 {
+            let [errors, allowed, denied, local] =
+                [errors, allowed, denied, local].map(|count| Thousands(*count));
+            writeln!(
+                f,
+                "            {errors} questions without an answer; {allowed} requests were let pass, {denied} denied, \
+                 {local} judged here"
+            )?;
         }
         Ok(())
     }
@@ -274,9 +309,28 @@ mod tests {
                     bytes: 1 << 20,
                     live_evictions: 3,
                     state_file: None,
+                    shared: None,
                 },
             },
         }
+    }
+
+    #[test]
+    fn a_store_of_several_daemons_is_shown_with_what_was_done_without_it() {
+        let mut layer = layer();
+        layer.service.store.shared = Some(SharedStoreStatus {
+            name: "redis 127.0.0.1:6379".to_owned(),
+            breaker: Breaker::Open,
+            errors: 1_234,
+            allowed: 0,
+            denied: 30,
+            local: 1_204,
+        });
+        let shown = Head(&layer).to_string();
+        let lines = "store       redis 127.0.0.1:6379, does not answer: `on_store_error` says what becomes of requests\n            \
+                     1,234 questions without an answer; 0 requests were let pass, 30 denied, 1,204 judged here\n\
+                     memory      12 keys in use";
+        assert!(shown.contains(lines), "{shown}");
     }
 
     #[test]
