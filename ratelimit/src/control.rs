@@ -1,6 +1,7 @@
 //! The control socket: HTTP and JSON on a Unix socket that only its owner may open. The daemon serves it, the command
 //! line asks it.
 
+mod buckets;
 mod listen;
 mod routes;
 mod served;
@@ -69,6 +70,47 @@ pub struct AskedBuckets {
     /// Whether they are made as good as new.
     #[serde(default)]
     pub reset: bool,
+}
+
+/// Which buckets of rules on requests.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskedRequestBuckets {
+    /// Whose rules.
+    pub domain: String,
+    /// Descriptors, as their entries in order.
+    pub descriptors: Vec<Vec<(String, String)>>,
+    /// Whether they are made as good as new.
+    #[serde(default)]
+    pub reset: bool,
+}
+
+/// What is answered about them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AnsweredRequestBuckets {
+    /// Whose rules.
+    pub domain: String,
+    /// Whether they were made as good as new, after they were as told here.
+    pub reset: bool,
+    /// One for each descriptor.
+    pub buckets: Vec<RequestBucket>,
+}
+
+/// A descriptor's bucket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RequestBucket {
+    /// The descriptor, as `KEY=VALUE,...`.
+    pub descriptor: String,
+    /// The rule's name, or its key.
+    pub rule: Option<String>,
+    /// The most at once; `None` if no limit applies.
+    pub limit: Option<u64>,
+    /// What is left.
+    pub remaining: u64,
+    /// Seconds until one request would pass, if none would.
+    pub retry_after: Option<f64>,
+    /// Seconds until the bucket is full again, or the window ends.
+    pub reset_after: f64,
 }
 
 /// What is answered about them: first what comes before all rules.

@@ -74,6 +74,12 @@ impl Overview {
         Self { config, service, stats, listeners, since }
     }
 
+    /// Who decides.
+    #[must_use]
+    pub const fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
     /// How it stands, with at most so many rules.
     #[must_use]
     pub fn status(&self, most: usize) -> LayerStatus {

@@ -61,7 +61,7 @@ pub struct Check {
 
 /// Entries of a descriptor, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Descriptor(Vec<(String, String)>);
+pub struct Descriptor(pub(super) Vec<(String, String)>);
 
 impl FromStr for Descriptor {
     type Err = &'static str;

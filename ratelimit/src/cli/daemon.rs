@@ -1,18 +1,16 @@
-//! What is asked of a running daemon: `reload`, `observe`, `bucket`.
+//! What is asked of a running daemon: `reload`, `observe`.
 
-use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 
-use super::{
-    InstanceArgs, answer_with, bans::Time, failure::Failure, output::Output, table::Table, validate::counted,
-};
+use super::{InstanceArgs, answer_with, bans::Time, failure::Failure, output::Output, validate::counted};
 use crate::{
     config::parse_time,
-    control::{self, AnsweredBuckets, AskedBuckets, ControlError, PATIENCE},
-    dataplane::{self, BanStatus},
+    control::{self, ControlError},
+    dataplane,
     policy::InstanceName,
     server::LayerStatus,
 };
@@ -28,7 +26,8 @@ pub struct DaemonArgs {
 const LOADING: Duration = Duration::from_secs(60);
 
 impl DaemonArgs {
-    fn ask(&self, what: &str, asked: &Value, patience: Duration) -> Result<Value, Failure> {
+    /// Asks it to do something.
+    pub(super) fn ask(&self, what: &str, asked: &Value, patience: Duration) -> Result<Value, Failure> {
         let instance = &self.instance.instance;
         let path = self.path(instance).map_err(Failure::failed)?;
         control::ask(&path, instance, what, asked, patience).map_err(|error| match error {
@@ -160,83 +159,6 @@ impl Observe {
     }
 }
 
-/// Shows what one source has left under the rules, or gives it all back; and whether a list or a ban comes before them.
-#[derive(Debug, Args)]
-pub struct Bucket {
-    /// The source.
-    #[arg(value_name = "ADDR")]
-    address: IpAddr,
-    /// Under this rule only.
-    #[arg(long, value_name = "NAME")]
-    rule: Option<String>,
-    /// Make the buckets as good as new.
-    #[arg(long)]
-    reset: bool,
-    #[command(flatten)]
-    pub daemon: DaemonArgs,
-}
-
-impl Bucket {
-    /// Shows them.
-    ///
-    /// # Errors
-    /// There is no such rule, or nobody answers.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
-        let Self { address, rule, reset, daemon } = self;
-        let asked = AskedBuckets { address, rule, reset };
-        let answer = daemon.ask("buckets", &json!(asked), PATIENCE)?;
-        let shown: AnsweredBuckets = serde_json::from_value(answer.clone())
-            .map_err(|error| Failure::failed(format_args!("the daemon's answer: {error}")))?;
-        answer_with(output, &Shown(&shown), &answer)
-    }
-}
-
-struct Shown<'b>(&'b AnsweredBuckets);
-
-impl Shown<'_> {
-    /// What comes before all rules, the first that holds first.
-    fn before_rules(&self) -> Vec<String> {
-        let AnsweredBuckets { address, allowed, denied, banned, .. } = self.0;
-        let listed = |prefix: &String, list: &str, what: &str| {
-            format!("{address} is on the {list} list, as {prefix}: {what}")
-        };
-        let allowed = allowed.as_ref().map(|prefix| listed(prefix, "allow", "everything of it passes"));
-        let denied = denied.as_ref().map(|prefix| listed(prefix, "deny", "everything of it is dropped"));
-        let banned = banned.as_ref().map(|BanStatus { prefix, seconds_left, .. }| {
-            let left = Time(Nanos::from_secs(*seconds_left));
-            format!("{address} is banned, as {prefix}, for {left}: everything of it is dropped")
-        });
-        allowed.map_or_else(|| denied.into_iter().chain(banned).collect(), |allowed| vec![allowed])
-    }
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self.before_rules();
-        lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
-        if !lines.is_empty() {
-            writeln!(f)?;
-        }
-        if self.0.buckets.is_empty() {
-            return writeln!(f, "no rule has a bucket for a source alone");
-        }
-        let mut table =
-            Table::new(["RULE", "KEY", "REMAINING", "LIMIT", "UNIT", "RETRY_AFTER", "RESET_AFTER"]);
-        for bucket in &self.0.buckets {
-            table.row([
-                bucket.rule.clone(),
-                bucket.key.clone(),
-                bucket.remaining.to_string(),
-                bucket.limit.to_string(),
-                bucket.unit.clone(),
-                format!("{:.3}s", bucket.retry_after),
-                format!("{:.3}s", bucket.reset_after),
-            ]);
-        }
-        write!(f, "{table}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,26 +181,5 @@ mod tests {
             "reloaded: 0 rules on packets, 1 limit on requests\n\
              not before the daemon starts again: `instance`, `application.store`\n"
         );
-    }
-
-    #[test]
-    fn what_comes_before_the_rules_is_said_first() {
-        let ban =
-            BanStatus { prefix: "192.0.2.0/24".to_owned(), seconds_left: 90, allowed: None, longer: false };
-        let shown = |allowed: Option<&str>, denied: Option<&str>, banned: Option<&BanStatus>| {
-            let [allowed, denied] = [allowed, denied].map(|prefix| prefix.map(str::to_owned));
-            let address = "192.0.2.7".parse().unwrap();
-            let banned = banned.cloned();
-            Shown(&AnsweredBuckets { address, reset: false, allowed, denied, banned, buckets: vec![] })
-                .to_string()
-        };
-        let (list, end) = ("192.0.2.0/25", "\nno rule has a bucket for a source alone\n");
-        let denied = "192.0.2.7 is on the deny list, as 192.0.2.0/25: everything of it is dropped\n";
-        let banned = "192.0.2.7 is banned, as 192.0.2.0/24, for 1m30s: everything of it is dropped\n";
-        assert_eq!(shown(None, None, None), &end[1..]);
-        assert_eq!(shown(None, None, Some(&ban)), format!("{banned}{end}"));
-        assert_eq!(shown(None, Some(list), Some(&ban)), format!("{denied}{banned}{end}"));
-        let allowed = "192.0.2.7 is on the allow list, as 192.0.2.0/25: everything of it passes\n";
-        assert_eq!(shown(Some(list), Some(list), Some(&ban)), format!("{allowed}{end}"));
     }
 }

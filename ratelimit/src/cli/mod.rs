@@ -1,6 +1,7 @@
 //! The command line: what it understands, and one file for each command.
 
 mod bans;
+mod bucket;
 mod check;
 mod daemon;
 mod detach;
@@ -50,7 +51,7 @@ enum Command {
     Ban(bans::Ban),
     Unban(bans::Unban),
     Bans(bans::List),
-    Bucket(daemon::Bucket),
+    Bucket(bucket::Bucket),
     Observe(daemon::Observe),
     Reload(daemon::Reload),
     Confirm(bans::Confirm),

@@ -16,8 +16,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Answer, AskedBuckets, Command, ControlSocket};
+use super::{Answer, AskedBuckets, AskedRequestBuckets, Command, ControlSocket, buckets};
 use crate::{
+    application::InspectError,
     dataplane::{BanError, BanInForce, BanStatus, Bans, around},
     events::{Hub, MOST_CLIENTS},
     policy::{InstanceName, Prefix, PrefixList},
@@ -80,9 +81,10 @@ pub async fn serve(
         .route("/detach", routing::post(detach))
         .route("/reload", routing::post(reload))
         .route("/observe", routing::post(observe))
-        .route("/buckets", routing::post(buckets))
+        .route("/buckets", routing::post(source_buckets))
         .route("/events", routing::get(listen))
         .route("/requests/{most}", routing::get(requests))
+        .route("/requests/buckets", routing::post(request_buckets))
         .route("/bans", routing::get(list).post(ban).delete(unban))
         .layer(DefaultBodyLimit::max(MOST_REQUEST))
         .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
@@ -190,7 +192,7 @@ async fn observe(State(daemon): State<Daemon>, asked: Asked<AskedObserve>) -> Re
     }
 }
 
-async fn buckets(State(daemon): State<Daemon>, asked: Asked<AskedBuckets>) -> Response {
+async fn source_buckets(State(daemon): State<Daemon>, asked: Asked<AskedBuckets>) -> Response {
     match asked {
         Ok(Json(asked)) => ask(&daemon, |answer| Command::Buckets(asked, answer)).await,
         Err(error) => refused(error.status(), error),
@@ -206,6 +208,23 @@ async fn requests(State(daemon): State<Daemon>, PathPart((_, most)): PathPart<(S
     match tokio::task::spawn_blocking(move || overview.status(most)).await {
         Ok(status) => Json(status).into_response(),
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
+}
+
+/// Buckets of rules on requests, in whichever store. A reload does not hold it up.
+async fn request_buckets(State(daemon): State<Daemon>, asked: Asked<AskedRequestBuckets>) -> Response {
+    let asked = match asked {
+        Ok(Json(asked)) => asked,
+        Err(error) => return refused(error.status(), error),
+    };
+    let Some(overview) = &daemon.layers.requests else {
+        let none = "this daemon answers nothing about requests: it has no `application`";
+        return refused(StatusCode::NOT_FOUND, none);
+    };
+    match buckets::of_requests(overview.service(), asked).await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(error @ InspectError::Store(_)) => refused(StatusCode::SERVICE_UNAVAILABLE, error),
+        Err(error) => refused(StatusCode::BAD_REQUEST, error),
     }
 }
 

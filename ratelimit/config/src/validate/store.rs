@@ -4,6 +4,7 @@ use std::{num::NonZeroU32, path::Path};
 
 use ratelimit_common::time::Nanos;
 
+
 use super::{
     application::{number, path},
     asking::BOOLEANS,
@@ -199,11 +200,11 @@ fn prefix(text: &Text, report: &mut Report) -> Option<String> {
 }
 
 /// A time, in milliseconds as well.
-fn timeout(text: &Text, report: &mut Report) -> Option<ratelimit_common::time::Nanos> {
+fn timeout(text: &Text, report: &mut Report) -> Option<Nanos> {
     let (least, most) = RedisSettings::TIMEOUTS;
     let millis = text.text.strip_suffix("ms").and_then(|digits| digits.parse::<u32>().ok());
     let time = match millis {
-        Some(millis) => Some(ratelimit_common::time::Nanos(u64::from(millis) * 1_000_000)),
+        Some(millis) => Some(Nanos(u64::from(millis) * 1_000_000)),
         None => parse_time(&text.text).ok(),
     };
     let time = time.filter(|time| (least..=most).contains(time));

@@ -326,7 +326,7 @@ mod tests {
             denied: 30,
             local: 1_204,
         });
-        let shown = Head(&layer).to_string();
+        let shown = Head { layer: &layer, has_config: true }.to_string();
         let lines = "store       redis 127.0.0.1:6379, does not answer: `on_store_error` says what becomes of requests\n            \
                      1,234 questions without an answer; 0 requests were let pass, 30 denied, 1,204 judged here\n\
                      memory      12 keys in use";
