@@ -4,7 +4,6 @@ use std::{num::NonZeroU32, path::Path};
 
 use ratelimit_common::time::Nanos;
 
-
 use super::{
     application::{number, path},
     asking::BOOLEANS,

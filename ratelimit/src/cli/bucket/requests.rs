@@ -55,9 +55,9 @@ mod tests {
         let answered = AnsweredRequestBuckets { domain: "edge".to_owned(), reset: true, buckets };
         assert_eq!(
             Shown(&answered).to_string(),
-            "DESCRIPTOR  RULE              REMAINING  LIMIT  RETRY_AFTER  RESET_AFTER\n\
-             user=x      per-user          4          5      0.250s       1.500s\n\
-             user=\\u{1b} no limit applies  -          -      -            -\n\n\
+            "DESCRIPTOR   RULE              REMAINING  LIMIT  RETRY_AFTER  RESET_AFTER\n\
+             user=x       per-user          4          5      0.250s       1.500s\n\
+             user=\\u{1b}  no limit applies  -          -      -            -\n\n\
              these were, and are as good as new now\n"
         );
     }
