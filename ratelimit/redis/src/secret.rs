@@ -15,8 +15,8 @@ use crate::{
     transport::{Call, Transport},
 };
 
-/// How often it is asked for when it is known.
-const EVERY: Duration = Duration::from_secs(5);
+/// How often it is asked for when it is known: for so long daemons may go by different ones after a store was emptied.
+const EVERY: Duration = Duration::from_secs(1);
 
 /// How often it is asked for when it is not.
 const SOON: Duration = Duration::from_millis(50);

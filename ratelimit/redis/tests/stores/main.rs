@@ -1,8 +1,11 @@
 //! The store in real servers, which the tests start, pause, kill and cut off. `cargo xtask setup` gets the programs.
 #![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
 
+mod conformance;
 mod connect;
 mod counter;
 mod differential;
+mod failures;
 mod probe;
+mod service;
 mod support;
