@@ -290,3 +290,6 @@ fn end_all(batch: Vec<Waiting>, trouble: &Trouble) {
         waiting.end(Err(trouble.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests;

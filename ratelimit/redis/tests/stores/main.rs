@@ -8,4 +8,7 @@ mod differential;
 mod failures;
 mod probe;
 mod service;
+mod kept;
+mod probe;
+mod sharing;
 mod support;

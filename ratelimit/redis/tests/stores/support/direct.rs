@@ -8,7 +8,7 @@ use std::sync::{
 use ratelimit_limiter::store::remote::RemoteHealth;
 use ratelimit_redis::transport::{Applied, Call, Failure, FailureKind, Transport};
 use ratelimit_redis_testing::Server;
-use redis::{Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection};
 
 /// One connection to one server.
 pub struct Direct {
@@ -39,7 +39,8 @@ end)(redis, tonumber(table.remove(ARGV)))
 impl Direct {
     pub async fn to(server: &Server) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
-        let connection = client.get_multiplexed_async_connection().await.unwrap();
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
         Self { connection, clock: None, again: AtomicBool::new(false) }
     }
 

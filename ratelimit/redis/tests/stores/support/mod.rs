@@ -1,4 +1,5 @@
 //! What the tests share.
 
+pub mod asking;
 pub mod direct;
 pub mod random;

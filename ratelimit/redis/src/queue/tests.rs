@@ -1,0 +1,203 @@
+//! Requests on their way, through a transport that waits for the test.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
+};
+
+use ratelimit_common::{
+    limit::{Algorithm, LimitSpec, Place, Rate},
+    time::Nanos,
+};
+use ratelimit_limiter::store::remote::{Act, Over, RemoteHealth, Say};
+use redis::Value;
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::call::request::{Asked, Bucket, Doing};
+
+/// Answers when it is allowed to, and remembers what it was asked.
+struct Gate {
+    open: Semaphore,
+    on_way: AtomicUsize,
+    most_on_way: AtomicUsize,
+    /// For each call its keys, and how many requests it had.
+    calls: Mutex<Vec<(Vec<Vec<u8>>, usize)>>,
+    /// What it says of each request.
+    letter: u8,
+}
+
+impl Gate {
+    fn new(letter: u8) -> Arc<Self> {
+        Arc::new(Self {
+            open: Semaphore::new(0),
+            on_way: AtomicUsize::new(0),
+            most_on_way: AtomicUsize::new(0),
+            calls: Mutex::default(),
+            letter,
+        })
+    }
+}
+
+impl Transport for Gate {
+    async fn call(&self, call: Call) -> Result<Value, Failure> {
+        let number = |place: usize| {
+            let bytes = call.args[0].get(place * 8..place * 8 + 8).unwrap();
+            f64::from_le_bytes(bytes.try_into().unwrap()) as usize
+        };
+        let requests = number(2);
+        self.calls.lock().unwrap().push((call.keys.clone(), requests));
+        let on_way = self.on_way.fetch_add(1, SeqCst) + 1;
+        self.most_on_way.fetch_max(on_way, SeqCst);
+        self.open.acquire().await.unwrap().forget();
+        self.on_way.fetch_sub(1, SeqCst);
+        let states = match self.letter {
+            b'A' => call.keys.len().max(requests),
+            _ => 0,
+        };
+        let mut values = vec![Value::Int(1), Value::BulkString(vec![self.letter; requests])];
+        values.extend((0..states).map(|_| Value::BulkString(Vec::new())));
+        Ok(Value::Array(values))
+    }
+
+    fn health(&self) -> RemoteHealth {
+        RemoteHealth::default()
+    }
+}
+
+fn request(keys: impl IntoIterator<Item = usize>) -> Request {
+    let rate = Rate { amount: 10.try_into().unwrap(), per: Nanos::SECOND };
+    let limit = LimitSpec::new(Algorithm::TokenBucket, rate).build(Place::UserSpace).unwrap();
+    let keys: Vec<usize> = keys.into_iter().collect();
+    let bucket =
+        |(reader, key): (usize, &usize)| Bucket { shard: 0, key: key.to_string().into_bytes(), reader };
+    let part = |bucket| Asked {
+        bucket,
+        limit,
+        cost: 1,
+        act: Doing::Act(Act::ChargeIfAdmitted),
+        say: Say::Decides,
+        over: Over::Denied,
+        soft: None,
+    };
+    Request {
+        buckets: keys.iter().enumerate().map(bucket).collect(),
+        parts: (0..keys.len()).map(part).collect(),
+        passes_all: false,
+        has_open_quota: false,
+    }
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+fn queue(gate: &Arc<Gate>) -> Arc<Queue<Gate>> {
+    Queue::new(0, 2, Arc::clone(gate), Handle::current())
+}
+
+/// Lets what is spawned run until it waits.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn requests_go_in_order_in_few_calls_of_bounded_size() {
+    let gate = Gate::new(b'A');
+    let queue = queue(&gate);
+    let mut answers = vec![queue.ask(request([0]), later(), None)];
+    settle().await;
+    answers.extend((1..=1_000).map(|key| queue.ask(request([key]), later(), None)));
+    settle().await;
+    assert_eq!(gate.calls.lock().unwrap().len(), 2, "two are on their way");
+    gate.open.add_permits(1_000);
+    for answer in answers {
+        assert!(answer.await.unwrap().is_ok());
+    }
+    let calls = gate.calls.lock().unwrap();
+    assert!(calls.iter().all(|(keys, requests)| *requests <= 64 && keys.len() == *requests));
+    let keys: Vec<Vec<u8>> = calls.iter().flat_map(|(keys, _)| keys.clone()).collect();
+    let expected: Vec<Vec<u8>> = (0..=1_000).map(|key| key.to_string().into_bytes()).collect();
+    assert_eq!(keys, expected);
+    assert!(calls.len() <= 18 && gate.most_on_way.load(SeqCst) == 2);
+}
+
+#[tokio::test]
+async fn a_call_has_few_keys_unless_one_request_has_more() {
+    let gate = Gate::new(b'L');
+    let queue = queue(&gate);
+    let sizes = [100, 100, 100, 300, 1, 256];
+    for (index, size) in sizes.into_iter().enumerate() {
+        queue.line().waiting.push_back(Waiting {
+            request: request((0..size).map(|key| index * 1_000 + key)),
+            deadline: later(),
+            not_after: Some(Micros(1)),
+            tries: 0,
+            answer: None,
+        });
+    }
+    queue.start(queue.line());
+    gate.open.add_permits(10);
+    settle().await;
+    let calls: Vec<_> = gate.calls.lock().unwrap().iter().map(|(keys, count)| (keys.len(), *count)).collect();
+    assert_eq!(calls, [(200, 2), (100, 1), (300, 1), (1, 1), (256, 1)]);
+}
+
+#[tokio::test]
+async fn one_key_asked_for_by_many_is_one_key() {
+    let gate = Gate::new(b'A');
+    let queue = queue(&gate);
+    gate.open.add_permits(10);
+    let answers: Vec<_> = (0..64).map(|_| queue.ask(request([7]), later(), None)).collect();
+    for answer in answers {
+        answer.await.unwrap().unwrap();
+    }
+    assert!(gate.calls.lock().unwrap().iter().all(|(keys, _)| keys.len() == 1));
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_not_sent_and_more_than_can_wait_is_refused() {
+    let gate = Gate::new(b'A');
+    let queue = queue(&gate);
+    let first = [queue.ask(request([0]), later(), None)];
+    settle().await;
+    let second = [queue.ask(request([1]), later(), None)];
+    settle().await;
+    drop((0..1_000).map(|key| queue.ask(request([key]), later(), None)).collect::<Vec<_>>());
+    let past = queue.ask(request([5_000]), Instant::now(), None);
+    gate.open.add_permits(10);
+    for answer in first.into_iter().chain(second) {
+        answer.await.unwrap().unwrap();
+    }
+    assert!(matches!(past.await.unwrap(), Err(Trouble::Late)));
+    assert_eq!(gate.calls.lock().unwrap().len(), 2);
+
+    let gate = Gate::new(b'A');
+    let queue = self::queue(&gate);
+    let waiting: Vec<_> =
+        (0..MOST_WAITING + 200).map(|key| queue.ask(request([key]), later(), None)).collect();
+    settle().await;
+    for answer in waiting.into_iter().skip(MOST_WAITING) {
+        assert!(matches!(answer.await.unwrap(), Err(Trouble::Full)));
+    }
+    for key in 0..MOST_LATER + 10 {
+        queue.charge_later(request([key]), later());
+    }
+    assert!(queue.line().later.len() <= MOST_LATER);
+}
+
+#[tokio::test]
+async fn a_request_that_is_never_judged_ends() {
+    for letter in [b'L', b'W'] {
+        let gate = Gate::new(letter);
+        gate.open.add_permits(100);
+        let answer = queue(&gate).ask(request([0]), later(), None);
+        assert!(matches!(answer.await.unwrap(), Err(Trouble::Late)));
+        assert_eq!(gate.calls.lock().unwrap().len(), usize::from(MOST_TRIES) + 1);
+    }
+    let gate = Gate::new(b'?');
+    gate.open.add_permits(1);
+    assert!(matches!(queue(&gate).ask(request([0]), later(), None).await.unwrap(), Err(Trouble::Reply)));
+}

@@ -1,0 +1,183 @@
+//! What is kept in the store: what is no state, for how long, and how much memory it takes.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ratelimit_common::limit::{Algorithm, Kind};
+use ratelimit_limiter::store::remote::RemoteError;
+use ratelimit_redis_testing::{Engine, Server};
+
+use crate::support::{
+    asking::{Ask, LONG, decide, each_kind, limit, one, outcomes, store},
+    direct::Direct,
+};
+
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+
+/// What may lie under a bucket's key that is not its state.
+const FOREIGN: [&[&str]; 8] = [
+    &["SET", "KEY", ""],
+    &["SET", "KEY", "x"],
+    &["SET", "KEY", "a text that is longer than a state"],
+    &["SET", "KEY", "\u{1}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}"],
+    &["RPUSH", "KEY", "one", "two"],
+    &["RPUSH", "KEY", "\u{5}\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "garbage"],
+    &["SADD", "KEY", "x"],
+    &["HSET", "KEY", "x", "y"],
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_state_spoils_only_its_own_request() {
+    let server = Server::start(Engine::Redis);
+    let store = store(Direct::to(&server).await, LONG);
+    for (name, limit) in each_kind(100, WEEK) {
+        for (number, command) in FOREIGN.iter().enumerate() {
+            let keys: Vec<String> = (0..64).map(|key| format!("{name} {number} {key}")).collect();
+            let poisoned = number * 7 % 64;
+            decide(&store, &[one(name, &keys[poisoned], &limit)]).await.unwrap();
+            let key = server.ask::<Vec<String>>(&["KEYS", &format!("*:{}", keys[poisoned])]).remove(0);
+            server.command(&["DEL", &key]);
+            let poison: Vec<&str> =
+                command.iter().map(|word| if *word == "KEY" { &*key } else { *word }).collect();
+            server.command(&poison);
+            let before: Vec<u8> = server.ask(&["DUMP", &key]);
+            let asks: Vec<_> = keys.iter().map(|key| [one(name, key, &limit)]).collect();
+            let answers = join_all(asks.iter().map(|asks| decide(&store, asks))).await;
+            for (index, answer) in answers.into_iter().enumerate() {
+                match answer {
+                    Err(RemoteError::Foreign(_)) => assert_eq!(index, poisoned, "{poison:?}"),
+                    answer => {
+                        assert!(answer.unwrap() && index != poisoned, "{name}: {poison:?} passes at {index}")
+                    }
+                }
+            }
+            assert_eq!(server.ask::<Vec<u8>>(&["DUMP", &key]), before, "{poison:?}");
+            // It is nobody's charge that others see.
+            let (after, _) =
+                outcomes(&store, &[one(name, &keys[(poisoned + 1) % 64], &limit)]).await.unwrap();
+            assert!(after.said()[0].contains("[98, 2, 0, 0]"), "{:?}", after.said());
+            server.command(&["FLUSHALL"]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_with_a_foreign_key_charges_none_of_its_others() {
+    let server = Server::start(Engine::Redis);
+    let store = store(Direct::to(&server).await, LONG);
+    let limits = each_kind(100, WEEK);
+    let asks: Vec<_> = limits.iter().map(|(name, limit)| one(name, "key", limit)).collect();
+    assert!(decide(&store, &asks).await.unwrap());
+    for bad in 0..asks.len() {
+        let (name, _) = limits[bad];
+        let key = server.ask::<Vec<String>>(&["KEYS", &format!("*{name}*")]).remove(0);
+        server.command(&["RENAME", &key, "kept"]);
+        server.command(&["SET", &key, "foreign"]);
+        assert!(matches!(decide(&store, &asks).await, Err(RemoteError::Foreign(_))));
+        server.command(&["DEL", &key]);
+        server.command(&["RENAME", "kept", &key]);
+    }
+    let (after, _) = outcomes(&store, &asks).await.unwrap();
+    for said in after.said() {
+        assert!(said.contains("[98, 2, 0, 0]"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_is_kept_until_it_is_full_again() {
+    for engine in [Engine::Redis, Engine::Valkey] {
+        let server = Server::start(engine);
+        let store = store(Direct::to(&server).await, LONG);
+        for (name, limit) in each_kind(10, Duration::from_secs(100)) {
+            let (after, _) = outcomes(&store, &[one(name, "key", &limit)]).await.unwrap();
+            assert!(after.admitted);
+            let keys = server.ask::<Vec<String>>(&["KEYS", &format!("*{name}*")]);
+            let lifetime: i64 = server.ask(&["PTTL", &keys[0]]);
+            let least: i64 = match limit.kind() {
+                Kind::ArrivalTime => 10_000,
+                Kind::Log => 100_000,
+                // A window may end just then; a sliding counter's counts in the next one.
+                Kind::SlidingCounter => 100_000,
+                _ => 0,
+            };
+            let most = if limit.kind() == Kind::SlidingCounter { 200_000 } else { least.max(100_000) };
+            assert!((least..=most + 1_001).contains(&lifetime), "{name}: {lifetime} ms");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn buckets_fill_in_real_time_also_when_they_are_forgotten() {
+    let server = Server::start(Engine::Valkey);
+    let store = store(Direct::to(&server).await, LONG);
+    for (name, limit) in each_kind(1, Duration::from_millis(500)) {
+        for _ in 0..4 {
+            let (after, _) = outcomes(&store, &[one(name, "key", &limit)]).await.unwrap();
+            let wait = match after.admitted {
+                true => None,
+                false => wait_of(&after.said()[0]),
+            };
+            // Exactly then the next one passes, whether the key has just been forgotten or not.
+            if let Some(wait) = wait {
+                tokio::time::sleep(wait).await; // tidy: sleep, the server's own clock has to go on
+                assert!(decide(&store, &[one(name, "key", &limit)]).await.unwrap(), "{name} after {wait:?}");
+            }
+        }
+    }
+    let long_ago = |key: &String| server.ask::<i64>(&["PTTL", key]) != -1;
+    let keys = server.ask::<Vec<String>>(&["KEYS", "rl:1[^:]*"]);
+    assert!(keys.iter().all(long_ago), "{keys:?} lack a time to live");
+}
+
+/// How long a denied request waits, from what is said of it.
+fn wait_of(said: &str) -> Option<Duration> {
+    let after = said.split("Some(Nanos(").nth(1)?;
+    Some(Duration::from_nanos(after.split(')').next()?.parse().ok()?))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_takes_so_much_memory() {
+    let server = Server::start(Engine::Redis);
+    let store = store(Direct::to(&server).await, LONG);
+    // Name and value, with all that the server keeps beside them for a key with a time to live.
+    let most = [
+        ("token bucket", 200),
+        ("interval", 200),
+        ("fixed window", 200),
+        ("sliding counter", 200),
+        ("log", 250),
+    ];
+    for ((name, limit), (of, most)) in each_kind(1_000, WEEK).into_iter().zip(most) {
+        assert_eq!(name, of);
+        let key = "198.51.100.7";
+        decide(&store, &[one("requests", key, &limit)]).await.unwrap();
+        let keys = server.ask::<Vec<String>>(&["KEYS", &format!("*{key}")]);
+        let one: u64 = server.ask(&["MEMORY", "USAGE", &keys[0]]);
+        assert!(one <= most, "{name} takes {one} bytes");
+        println!("{name}: {one} bytes");
+        if limit.kind() == Kind::Log {
+            let ask = Ask { cost: 999, ..crate::support::asking::one("requests", key, &limit) };
+            decide(&store, &[ask]).await.unwrap();
+            let thousand: u64 = server.ask(&["MEMORY", "USAGE", &keys[0], "SAMPLES", "0"]);
+            println!("a log of a thousand: {thousand} bytes");
+            assert!(thousand - one <= 12 * 999, "a log of a thousand takes {thousand} bytes");
+        }
+        server.command(&["DEL", &keys[0]]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_may_have_more_keys_than_lua_unpacks() {
+    let server = Server::start(Engine::Redis);
+    let store = store(Direct::to(&server).await, LONG);
+    let (hour, log) = (Duration::from_secs(3_600), limit(Algorithm::SlidingWindowLog, 9_500, WEEK));
+    let window = limit(Algorithm::FixedWindow, 2, hour * 24 * 365);
+    let keys: Vec<String> = (0..9_000).map(|key| key.to_string()).collect();
+    let mut asks: Vec<_> = keys.iter().map(|key| one("window", key, &window)).collect();
+    asks.push(Ask { cost: 9_400, ..one("log", "key", &log) });
+    assert!(decide(&store, &asks).await.unwrap());
+    assert!(!decide(&store, &asks).await.unwrap(), "the log has no room");
+    asks.pop();
+    assert!(decide(&store, &asks).await.unwrap(), "and what it denied has charged none");
+    assert!(!decide(&store, &asks).await.unwrap());
+}
