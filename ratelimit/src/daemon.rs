@@ -10,6 +10,7 @@ mod rights;
 mod running;
 mod signals;
 mod source;
+mod store;
 mod wall_clock;
 mod watch;
 

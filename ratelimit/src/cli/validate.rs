@@ -1,6 +1,7 @@
 //! `ratelimit validate FILE...`: checks configuration files and nothing else; `lists` checks files of prefixes.
 
 mod lists;
+mod store;
 
 use std::{
     io::{self, Write},
@@ -40,22 +41,30 @@ pub struct Validate {
     /// Files of rules on requests may be about one domain, as with `merge_domains: true`. All that are given are one set.
     #[arg(long)]
     merge_domains: bool,
+    /// Try the store that several daemons share, too: who it is, what it does without memory, its clock, and whether its user may
+    /// do all that is needed.
+    #[arg(long)]
+    connect: bool,
 }
 
 /// Checks all files and says what is wrong with them: as text, mistakes and warnings on the standard error; as JSON,
-/// all in one object on the standard output. The exit status is 2 if a file is wrong, 1 if that could not be said.
+/// all in one object on the standard output. The exit status is 2 if a file is wrong, 1 if a store can't be used or all that could
+/// not be said.
 #[must_use]
-pub fn validate(Validate { files, lists, merge_domains }: &Validate, output: Output) -> ExitCode {
+pub fn validate(validate: &Validate, output: Output) -> ExitCode {
+    let Validate { files, lists, merge_domains, connect } = validate;
     let (out, err) = (&mut io::stdout().lock(), &mut io::stderr().lock());
+    let stores = if *connect { files } else { &Vec::new() };
     let outcome = match output {
         Output::Text => write_text(files, *merge_domains, out, err)
-            .and_then(|good| Ok(lists::write_text(lists, out, err)? && good)),
-        Output::Json => write_json(files, *merge_domains, lists, out),
+            .and_then(|good| Ok(lists::write_text(lists, out, err)? && good))
+            .and_then(|good| Ok((good, store::write_text(stores, out, err)?))),
+        Output::Json => write_json(files, *merge_domains, lists, stores, out),
     };
     match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(WRONG_CONFIGURATION),
-        Err(_) => ExitCode::FAILURE,
+        Ok((true, true)) => ExitCode::SUCCESS,
+        Ok((false, _)) => ExitCode::from(WRONG_CONFIGURATION),
+        Ok((true, false)) | Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -218,6 +227,9 @@ impl std::fmt::Display for Warning<'_> {
 struct Answer {
     files: Vec<FileAnswer>,
     lists: Vec<lists::ListAnswer>,
+    /// Of those who asked for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stores: Vec<store::StoreAnswer>,
 }
 
 #[derive(Serialize)]
@@ -247,17 +259,20 @@ pub fn write_json(
     files: &[PathBuf],
     merge_domains: bool,
     lists: &[PathBuf],
+    stores: &[PathBuf],
     out: &mut impl Write,
-) -> io::Result<bool> {
+) -> io::Result<(bool, bool)> {
     let checked = check_files(files, merge_domains);
     let files: Vec<FileAnswer> =
         files.iter().zip(checked).map(|(file, result)| answer(file, result)).collect();
     let lists = lists::check(lists);
     let all_good = files.iter().all(|file| file.ok) && lists.iter().all(|list| list.ok);
-    serde_json::to_writer_pretty(&mut *out, &Answer { files, lists })?;
+    let stores = store::answers(stores)?;
+    let stores_are_good = stores.iter().all(|store| store.errors.is_empty());
+    serde_json::to_writer_pretty(&mut *out, &Answer { files, lists, stores })?;
     writeln!(out)?;
     out.flush()?;
-    Ok(all_good)
+    Ok((all_good, stores_are_good))
 }
 
 fn answer(file: &Path, result: Result<CheckedFile, ConfigErrors>) -> FileAnswer {
@@ -350,7 +365,7 @@ mod tests {
     fn json_has_the_same() {
         let (_directory, files) = files();
         let mut out = Vec::new();
-        assert!(!write_json(&files, false, &[], &mut out).unwrap());
+        assert!(!write_json(&files, false, &[], &[], &mut out).unwrap().0);
         let answer: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let at = |pointer: &str| answer.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!([at("/files/0/ok"), at("/files/1/ok"), at("/files/2/ok")], [true, false, true]);
@@ -364,6 +379,6 @@ mod tests {
 
     #[test]
     fn no_file_is_wrong() {
-        assert!(write_json(&[], false, &[], &mut Vec::new()).unwrap());
+        assert!(write_json(&[], false, &[], &[], &mut Vec::new()).unwrap().0);
     }
 }

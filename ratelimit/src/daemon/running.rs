@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
 
-use super::{fixed, packets::Packets};
+use super::{fixed, packets::Packets, store};
 use crate::{
     config::Checked,
     control::AskedBuckets,
@@ -54,9 +54,6 @@ impl Started {
     ) -> Result<Self> {
         let Checked { policy, warnings } = checked;
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));
-        if policy.application.as_ref().is_some_and(|application| application.redis.is_some()) {
-            bail!("`application.store.redis` is not supported yet: leave it out");
-        }
         // Before anything is attached: an address that somebody else has is the likelier mistake.
         let requests = policy.application.as_ref().map(Prepared::new).transpose()?;
         let start = |(claim, network)| Packets::start(claim, config, network, revert_after, control);
@@ -71,7 +68,10 @@ impl Started {
     /// There can be no threads.
     pub fn serve(self) -> Result<Running> {
         let Self { config, policy, packets, requests, reloads } = self;
-        let requests = requests.map(|prepared| prepared.start(|service, _| service)).transpose()?;
+        let share = |(prepared, application): (Prepared, &Application)| {
+            prepared.start(|service, runtime| store::share(service, application, runtime))
+        };
+        let requests = requests.zip(policy.application.as_ref()).map(share).transpose()?;
         Ok(Running { config, policy, packets, requests, reloads })
     }
 }
