@@ -74,7 +74,8 @@ pub fn stores(filter: Option<&str>) -> Result<Outcome> {
         return Ok(not_run(missing));
     }
     let mut cargo = command::cargo();
-    cargo.args(["test", "--no-fail-fast", "--package", "ratelimit-redis*", "--test", "stores"]);
+    let packages = ["--package", "ratelimit-redis*", "--package", "ratelimit"];
+    cargo.args(["test", "--no-fail-fast"]).args(packages).args(["--test", "stores"]);
     run_tests(cargo.args(filter))
 }
 
