@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ratelimit_common::limit::{Kind, Limit};
 use ratelimit_limiter::store::remote::{
     BucketKey, Question, Reading, RemoteError, RemoteHealth, RemoteStore,
 };
@@ -160,6 +161,9 @@ impl<T: Transport> Store<T> {
 
 impl<T: Transport> RemoteStore for Store<T> {
     async fn decide(&self, question: Question<'_>) -> Result<Reading, RemoteError> {
+        if question.parts.iter().any(|part| !is_whole(part.limit)) {
+            return Err(RemoteError::Unavailable("a window must be whole microseconds long".to_owned()));
+        }
         let deadline = Instant::now() + self.timeout;
         let secret = self.secret(deadline).await?;
         let request = Request::of(&question, &self.keys, &secret);
@@ -202,6 +206,11 @@ impl<T: Transport> RemoteStore for Store<T> {
     fn health(&self) -> RemoteHealth {
         self.transport.health()
     }
+}
+
+/// Whether the script can tell its windows. No configuration has other ones.
+fn is_whole(limit: &Limit) -> bool {
+    limit.kind() == Kind::ArrivalTime || limit.period().0.is_multiple_of(1_000)
 }
 
 /// What the limiter is told.

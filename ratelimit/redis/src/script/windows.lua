@@ -1,15 +1,19 @@
 -- Buckets that count in windows, which the caller names: the present one by its clock, and the next.
 --   +10 +11 +12  where the window begins and ends, and where the next one ends; of undoing, those of the time of the
--- charge
+--                charge. Windows that are too short to be named in time begin at -1: they are aligned to the epoch.
 --   +13  a window's length                       +14  the most units at once
 --   +15  units in a window                       +16  how far a window counts
 --   +17  all that can be used, debts included    +18  the soft limit
--- A state that lies ahead was written before the clock stepped back. It goes on counting there, so that nothing extra
--- passes.
+-- A state that lies ahead was written before the clock stepped back. It goes on counting there, so that nothing
+-- extra passes.
 
 -- Where the present window begins and ends; nothing if it is neither of the caller's.
 local function present(r)
   local start, ending, next_end = N[r + 10], N[r + 11], N[r + 12]
+  if start < 0 then
+    start = now - fmod(now, N[r + 13])
+    return start, start + N[r + 13]
+  end
   if now < start or now >= next_end then return nil end
   if now < ending then return start, ending end
   return ending, next_end

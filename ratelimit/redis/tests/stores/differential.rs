@@ -5,7 +5,6 @@ mod rules;
 
 use std::{
     collections::HashMap,
-    num::NonZeroU64,
     sync::{Arc, atomic::AtomicU64, atomic::Ordering::SeqCst},
     time::Duration,
 };
@@ -13,7 +12,7 @@ use std::{
 use futures_util::future::join_all;
 use ratelimit_common::{
     algorithm::{self, sliding_window_log},
-    limit::{Algorithm, Kind, Limit, LimitSpec, Place, Rate},
+    limit::{Kind, Limit},
     time::{Nanos, Now},
 };
 use ratelimit_limiter::store::{
@@ -230,24 +229,23 @@ impl<'r> World<'r> {
         }
     }
 
-    /// Has the store learn what the clock says: it can't name windows that are so short, and asks again and again.
+    /// Has the store learn what the clock says, by a request that comes too late.
     async fn tell_time(&self, store: &Store<Direct>) {
         let entries = [("", "")];
-        let rate = Rate { amount: NonZeroU64::MIN, per: Nanos(1_000) };
-        let limit = LimitSpec::new(Algorithm::FixedWindow, rate).build(Place::UserSpace).unwrap();
+        let limit = &self.rules[0].limits[0];
         let (kind, window) = limit.shape();
         let bucket = BucketKey { domain: "", account: "", kind, window, entries: &entries };
         let part = Part {
             account: self.accounts[0],
             hash: self.hashes[0],
-            limit: &limit,
+            limit,
             cost: 0,
             act: Act::Ask,
             say: Say::Decides,
             over: Over::Denied,
             soft: None,
         };
-        let (passes_all, has_open_quota, not_after) = (false, false, None);
+        let (passes_all, has_open_quota, not_after) = (false, false, Some(Nanos(1_000)));
         let (buckets, parts, of_part) = (&[bucket], &[part], &[0]);
         let question = Question { buckets, parts, of_part, passes_all, has_open_quota, not_after };
         drop(store.decide(question).await);

@@ -18,10 +18,11 @@ const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLI;
 
 /// Amounts, and the time that they are for.
-const RATES: [(u64, u64); 9] = [
+const RATES: [(u64, u64); 10] = [
     (1, SECOND),
     (3, SECOND),
     (10, 250 * MILLI),
+    (5, MILLI),
     (7, 60 * SECOND),
     (100, 3_600 * SECOND),
     (8_000, SECOND),
