@@ -2,6 +2,7 @@
 //! (`CONFIGURATION.md`) its text. What the values mean is for `validate`.
 
 mod application;
+mod proxy;
 mod rule_file;
 mod rules;
 mod store;
@@ -59,7 +60,12 @@ pub enum LeftOut {
 
 /// The keys, in the order of the reference: parents before their children.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    TOP.iter().chain(&NETWORK).chain(rules::KEYS).chain(application::KEYS).chain(store::KEYS)
+    TOP.iter()
+        .chain(&NETWORK)
+        .chain(rules::KEYS)
+        .chain(application::KEYS)
+        .chain(store::KEYS)
+        .chain(proxy::KEYS)
 }
 
 /// The keys of files of rules on requests, likewise.

@@ -51,11 +51,11 @@ pub fn check(raw: &RawConfig, policy: &Policy, judge: Judge<'_>, report: &mut Re
     if let Some(text) = raw.store.state_file.as_ref() {
         note(judge(Named::State(&application.store)), |_| text, report);
     }
-    check_listeners(&raw.grpc, &application.listen.grpc, judge, report);
-    check_listeners(&raw.http, &application.listen.http, judge, report);
+    let (raw, made): (Vec<_>, Vec<_>) = (raw.listeners().collect(), application.listeners().collect());
+    check_listeners(&raw, &made, judge, report);
 }
 
-fn check_listeners(raw: &[RawListener], made: &[Listener], judge: Judge<'_>, report: &mut Report) {
+fn check_listeners(raw: &[&RawListener], made: &[&Listener], judge: Judge<'_>, report: &mut Report) {
     // One that is wrong itself has been left out, and then it is not known which is which.
     let pairs = raw.iter().zip(made).filter(|_| raw.len() == made.len());
     for (raw, made) in pairs {

@@ -7,6 +7,7 @@ mod asking;
 mod ban;
 mod key;
 mod matches;
+mod proxy;
 mod rule;
 mod store;
 
@@ -23,6 +24,7 @@ pub use asking::{RawAsking, RawPath};
 pub use ban::RawBan;
 pub use key::{RawKey, RawLengths};
 pub use matches::{RawFlags, RawMatch, RawPrefixes};
+pub use proxy::{RawProxy, RawRoute};
 pub use rule::RawRule;
 pub use store::{RawRedis, RawStore};
 

@@ -7,6 +7,7 @@ mod deny_body;
 mod key;
 mod matches;
 mod prefixes;
+mod proxy;
 mod rules;
 mod store;
 
@@ -72,8 +73,8 @@ fn check_collisions<'r>(
     others: impl Iterator<Item = (&'r Text, ListenAddress)>,
     report: &mut Report,
 ) {
-    let raw: Vec<&RawListener> = raw.grpc.iter().chain(&raw.http).collect();
-    let made: Vec<&Listener> = application.listen.grpc.iter().chain(&application.listen.http).collect();
+    let raw: Vec<&RawListener> = raw.listeners().collect();
+    let made: Vec<&Listener> = application.listeners().collect();
     for (text, address) in others {
         // One that is wrong itself has been left out, and then it is not known which is which.
         let mut pairs = raw.iter().zip(&made).filter(|_| raw.len() == made.len());

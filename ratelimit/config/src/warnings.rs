@@ -7,9 +7,12 @@ use ratelimit_common::limit::{Algorithm, LimitSpec, Refill};
 use super::{
     error::Report,
     limit::LimitOption,
-    raw::{RawApplication, RawConfig, RawNetwork, RawPrefix, RawRule},
+    raw::{RawApplication, RawConfig, RawNetwork, RawPrefix, RawProxy, RawRule},
 };
-use crate::policy::{Application, IcmpType, IpVersion, Key, Network, Policy, Prefix, Rule, Unit};
+use crate::policy::{
+    Application, IcmpType, IpVersion, Key, Network, Policy, Prefix, Rule, Unit,
+    application::{ListenAddress, ProxyListener, ProxyProtocol},
+};
 
 /// New sources in a second that an ordinary host on the internet meets, scans and all; a table that does not even
 /// withstand these forgets clients in ordinary use.
@@ -32,8 +35,25 @@ fn find_in_application(raw: &RawApplication, application: &Application, report: 
     if application.rules.limits() == 0 {
         report.warning(&raw.at, "no rules: every request will pass");
     }
+    // In a clean report each item of the file has become one of the policy.
+    for (raw, made) in raw.proxy.iter().zip(&application.proxy) {
+        find_in_proxy(raw, made, application, report);
+    }
     if let Some((raw, auth)) = raw.auth.as_ref().zip(application.auth.as_ref()) {
         asking::find(&raw.asks, &auth.asks, &application.rules, application.trusted_hops == 0, report);
+    }
+}
+
+fn find_in_proxy(raw: &RawProxy, made: &ProxyListener, application: &Application, report: &mut Report) {
+    match raw.asks.as_ref().zip(made.asks.as_ref()) {
+        Some((raw, asks)) => asking::find(raw, asks, &application.rules, false, report),
+        None => report.warning(&raw.at, "no `domain` and no `descriptors`: every request is passed on"),
+    }
+    let is_open = matches!(made.listener.address, ListenAddress::Tcp(address) if !address.ip().is_loopback());
+    if let (Some(texts), ProxyProtocol::Always, true) = (&raw.proxy_protocol, &made.proxy_protocol, is_open) {
+        let message = "whoever can connect can name any client: write the networks of the balancers instead, such as \
+                       `proxy_protocol: [10.0.0.0/8]`";
+        report.warning(&texts.at, message);
     }
 }
 

@@ -5,6 +5,7 @@ mod asking;
 mod deny_body;
 mod facts;
 mod listen;
+mod proxy;
 mod store;
 pub mod target;
 mod template;
@@ -17,6 +18,10 @@ pub use asking::{Auth, ClientBits, DescriptorTemplate, RequestTemplate};
 pub use deny_body::DenyBody;
 pub use facts::{Facts, SEVERAL_VALUES, UNKNOWN_CLIENT, Value};
 pub use listen::{Listen, ListenAddress, Listener, Tls};
+pub use proxy::{
+    Balance, ProxyListener, ProxyProtocol, Route, Scheme, Timeouts, UpstreamTls, UpstreamUrl,
+    UpstreamUrlError, route_host,
+};
 pub use ratelimit_limiter::{
     AnswerHeaders,
     application::{
@@ -55,6 +60,8 @@ pub struct Application {
     pub on_store_error: OnStoreError,
     /// Where questions come in.
     pub listen: Listen,
+    /// Where requests come in that are limited and passed on.
+    pub proxy: Vec<ProxyListener>,
 }
 
 /// Files of rules.
@@ -93,6 +100,8 @@ pub struct Answering {
     pub trusted_hops: u8,
     /// What is asked about a request that a proxy shows.
     pub auth: Option<Auth>,
+    /// What becomes of requests that nobody can decide about.
+    pub on_store_error: OnStoreError,
 }
 
 impl Application {
@@ -115,14 +124,25 @@ impl Application {
             redis: None,
             on_store_error: OnStoreError::default(),
             listen: Listen::default(),
+            proxy: Vec::new(),
         }
+    }
+
+    /// All sockets that it names: those for questions, and those of the proxy.
+    pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        let proxies = self.proxy.iter().map(|proxy| &proxy.listener);
+        self.listen.grpc.iter().chain(&self.listen.http).chain(proxies)
     }
 
     /// What a service decides by, with the [`Answering`] of those who ask it.
     #[must_use]
     pub fn service_policy(&self) -> ServicePolicy {
-        let answering =
-            Answering { headers: self.headers, trusted_hops: self.trusted_hops, auth: self.auth.clone() };
+        let answering = Answering {
+            headers: self.headers,
+            trusted_hops: self.trusted_hops,
+            auth: self.auth.clone(),
+            on_store_error: self.on_store_error,
+        };
         ServicePolicy {
             rules: self.rules.clone(),
             shadow_mode: self.shadow_mode,

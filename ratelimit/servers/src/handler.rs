@@ -33,6 +33,14 @@ impl Protocol {
         }
     }
 
+    /// As people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Grpc => "gRPC",
+            Self::Http => "HTTP",
+        }
+    }
+
     /// What is borne.
     pub const fn bounds(self) -> Bounds {
         match self {

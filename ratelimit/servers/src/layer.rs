@@ -40,7 +40,7 @@ impl Prepared {
     pub fn new(application: &Application) -> Result<Self, LayerError> {
         let service = Service::new(&application.service_policy())?;
         say_who_is_unknown(application);
-        Ok(Self { service, bound: Bound::bind(&application.listen)? })
+        Ok(Self { service, bound: Bound::bind(application)? })
     }
 
     /// Answers. Counts are in a store that several daemons share if `share` makes one of the service, for the servers' threads.
@@ -86,8 +86,10 @@ impl Layer {
     /// It can't be, or certificates can't be used; all stays as it was then.
     pub fn reload(&self, application: &Application) -> Result<(), LayerError> {
         let certificates = self.servers.read_certificates(application)?;
+        let routes = self.servers.read_routes(application)?;
         self.service.reload(&application.service_policy())?;
         certificates.put_in_force();
+        self.servers.proxy().put_in_force(routes);
         self.since.now();
         Ok(())
     }
@@ -97,7 +99,10 @@ impl Layer {
     /// # Errors
     /// It can't be.
     pub fn go_back(&self, application: &Application) -> Result<(), LayerError> {
-        Ok(self.service.reload(&application.service_policy())?)
+        let routes = self.servers.read_routes(application)?;
+        self.service.reload(&application.service_policy())?;
+        self.servers.proxy().put_in_force(routes);
+        Ok(())
     }
 
     /// For who asks what is in force by the file `config`.
@@ -121,7 +126,8 @@ impl Layer {
     /// Adds what is counted to a registry.
     pub fn register(&self, registry: &mut Registry) {
         let (service, stats) = (Arc::clone(&self.service), Arc::clone(self.servers.stats()));
-        registry.register_collector(Box::new(Requests { service, stats }));
+        let proxy = Arc::clone(self.servers.proxy());
+        registry.register_collector(Box::new(Requests { service, stats, proxy }));
     }
 
     /// Who decides.

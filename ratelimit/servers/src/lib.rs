@@ -9,6 +9,7 @@ mod convert;
 mod deadline;
 mod grpc;
 mod handler;
+mod judge;
 mod layer;
 mod limits;
 mod message;
@@ -17,6 +18,7 @@ mod object;
 mod overview;
 pub mod peer;
 pub mod proto;
+mod proxy;
 mod saving;
 pub mod serving;
 pub mod socket;
@@ -33,12 +35,17 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
+use tokio::{
+    runtime::{Handle, Runtime},
+    sync::watch,
+    task::JoinHandle,
+};
 use tracing::{info, warn};
 
 use self::{
     handler::{Protocol, RateLimitHandler},
-    serving::{Budget, Endpoint, Listener, Overload, Phase, Room},
+    proxy::ProxyHandler,
+    serving::{Bounded, Budget, Endpoint, Exchange, Listener, Overload, Phase, Room},
     state::State,
     stats::Stats,
     tls::Certificates,
@@ -46,6 +53,7 @@ use self::{
 pub use self::{
     layer::{Layer, LayerError, Prepared},
     overview::{LayerStatus, ListenerStatus, Overview},
+    proxy::{Failure, FreshRoutes, Proxy, ProxyStats, Turned, UpstreamStatus},
     tls::{
         DoubtfulCertificate, FreshCertificates, TlsError, certificates, check_certificates, own_certificates,
         private_key, shown_time,
@@ -56,7 +64,7 @@ use ratelimit_policy as policy;
 
 use crate::{
     application::Service,
-    policy::application::{self as config, Application, Listen, ListenAddress, Tls},
+    policy::application::{self as config, Application, ListenAddress, ProxyListener, Tls},
     socket::{ControlSocket, SocketError, check_place},
 };
 
@@ -70,7 +78,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum ServerError {
     /// An address can't be had.
     #[error(
-        "{address}: can't listen there ({source}): choose another address under `application.listen`, or end who has it"
+        "{address}: can't listen there ({source}): choose another address in the configuration, or end who has it"
     )]
     Bind {
         /// The address.
@@ -79,7 +87,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// A certificate can't be used.
-    #[error("`application.listen`: {0}")]
+    #[error("TLS: {0}")]
     Tls(#[from] TlsError),
     /// No threads.
     #[error("starting the servers' threads: {0}")]
@@ -117,12 +125,13 @@ pub struct Servers {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     phase: watch::Sender<Phase>,
-    room: Arc<Room>,
+    rooms: [Arc<Room>; 2],
     state: Arc<State>,
     running: Vec<JoinHandle<()>>,
     certificates: Vec<Arc<Certificates>>,
     addresses: Addresses,
     listeners: Vec<ListenerStatus>,
+    proxy: Arc<Proxy>,
     stats: Arc<Stats>,
 }
 
@@ -133,29 +142,44 @@ pub struct Addresses {
     pub grpc: Vec<ListenAddress>,
     /// For HTTP.
     pub http: Vec<ListenAddress>,
+    /// Of the proxy.
+    pub proxy: Vec<ListenAddress>,
 }
 
 /// Listeners that are bound, and answer nobody yet: what needs rights, and no threads.
 #[derive(Debug)]
-pub struct Bound(Vec<(Protocol, Listener)>);
+pub struct Bound {
+    questions: Vec<(Protocol, Listener)>,
+    proxies: Vec<Listener>,
+    proxy: Arc<Proxy>,
+    room: limits::Room,
+}
 
 impl Bound {
     /// Binds all listeners of a policy.
     ///
     /// # Errors
     /// One can't be bound; then none is.
-    pub fn bind(listen: &Listen) -> Result<Self, ServerError> {
+    pub fn bind(application: &Application) -> Result<Self, ServerError> {
+        let (listen, proxies) = (&application.listen, &application.proxy);
+        let room = limits::room(!proxies.is_empty());
+        let proxy = Proxy::new(proxies, room.requests)?;
         let grpc = listen.grpc.iter().map(|listener| (Protocol::Grpc, listener));
         let http = listen.http.iter().map(|listener| (Protocol::Http, listener));
-        grpc.chain(http)
-            .map(|(protocol, listener)| Ok((protocol, bind(listener, protocol)?)))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let questions =
+            grpc.chain(http).map(|(protocol, listener)| Ok((protocol, bind(listener, protocol.alpn())?)));
+        let questions = questions.collect::<Result<_, ServerError>>()?;
+        let at = |listener: &ProxyListener| {
+            let announcers = proxy::announcers(&listener.proxy_protocol);
+            Ok(bind(&listener.listener, proxy::ALPN)?.with_announcers(announcers))
+        };
+        let proxies = proxies.iter().map(at).collect::<Result<_, ServerError>>()?;
+        Ok(Self { questions, proxies, proxy, room })
     }
 }
 
-fn bind(listener: &config::Listener, protocol: Protocol) -> Result<Listener, ServerError> {
-    let tls = listener.tls.clone().map(|files| Certificates::load(files, protocol.alpn()).map(Arc::new));
+fn bind(listener: &config::Listener, protocols: &'static [&'static [u8]]) -> Result<Listener, ServerError> {
+    let tls = listener.tls.clone().map(|files| Certificates::load(files, protocols).map(Arc::new));
     let tls = tls.transpose()?;
     let address = &listener.address;
     let bound = match address {
@@ -175,7 +199,7 @@ impl Servers {
     /// # Errors
     /// One can't be bound; then none is.
     pub fn start(application: &Application, service: Arc<Service>) -> Result<Self, ServerError> {
-        Self::start_at(Bound::bind(&application.listen)?, service)
+        Self::start_at(Bound::bind(application)?, service)
     }
 
     /// Answers at listeners that are bound.
@@ -204,7 +228,12 @@ impl Servers {
         let mut servers = Self {
             runtime: Some(runtime),
             phase: sender,
-            room: Room::new(limits::connections(), Overload::Refuse),
+            rooms: [
+                Room::new(bound.room.questions, Overload::Refuse),
+                // Anybody may come there.
+                Room::new(bound.room.clients, Overload::Evict),
+            ],
+            proxy: Arc::clone(&bound.proxy),
             state: Arc::new(State::new(service, Arc::clone(&stats), phase.clone())),
             running: Vec::new(),
             certificates: Vec::new(),
@@ -216,36 +245,49 @@ impl Servers {
         servers
     }
 
-    fn open(&mut self, Bound(listeners): Bound, phase: &watch::Receiver<Phase>) {
+    fn open(&mut self, Bound { questions, proxies, .. }: Bound, phase: &watch::Receiver<Phase>) {
         let Some(runtime) = self.runtime.as_ref().map(|runtime| runtime.handle().clone()) else { return };
         let _inside = runtime.enter();
         let grpc = RateLimitHandler::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
         let http = RateLimitHandler::Http(Arc::clone(&self.state));
         let budget = Budget::new(limits::BODIES);
-        if listeners.is_empty() {
+        if questions.is_empty() && proxies.is_empty() {
             warn!("no `application.listen`: nobody can ask about requests");
         }
-        for (protocol, listener) in listeners {
-            self.note(protocol, &listener);
+        for (protocol, listener) in questions {
+            self.note(protocol.name(), &listener);
             let handler = match protocol {
                 Protocol::Grpc => grpc.clone(),
                 Protocol::Http => http.clone(),
             };
-            let (bounds, budget, phase) = (protocol.bounds(), Arc::clone(&budget), phase.clone());
-            let endpoint = Endpoint { handler, bounds, budget, phase };
-            let (address, run) = (listener.address().clone(), listener.run(Arc::clone(&self.room), endpoint));
-            self.running.push(runtime.spawn(async move {
-                if let Err(error) = run.await {
-                    warn!(%address, "can't take connections: {error}");
-                }
-            }));
+            let bounds = protocol.bounds();
+            let exchange = Bounded { handler, budget: Arc::clone(&budget), time: bounds.times.request };
+            self.run(listener, 0, Endpoint { exchange, bounds, phase: phase.clone() }, &runtime);
         }
+        for (place, listener) in proxies.into_iter().enumerate() {
+            self.note("proxy", &listener);
+            let exchange = ProxyHandler::new(Arc::clone(&self.state), Arc::clone(&self.proxy), place);
+            let endpoint = Endpoint { exchange, bounds: proxy::BOUNDS, phase: phase.clone() };
+            self.run(listener, 1, endpoint, &runtime);
+        }
+        runtime.spawn(Proxy::sweep(Arc::downgrade(&self.proxy)));
     }
 
-    fn note(&mut self, protocol: Protocol, listener: &Listener) {
-        let (name, addresses) = match protocol {
-            Protocol::Grpc => ("gRPC", &mut self.addresses.grpc),
-            Protocol::Http => ("HTTP", &mut self.addresses.http),
+    fn run<E: Exchange>(&mut self, listener: Listener, room: usize, endpoint: Endpoint<E>, runtime: &Handle) {
+        let Some(room) = self.rooms.get(room) else { return };
+        let (address, run) = (listener.address().clone(), listener.run(Arc::clone(room), endpoint));
+        self.running.push(runtime.spawn(async move {
+            if let Err(error) = run.await {
+                warn!(%address, "can't take connections: {error}");
+            }
+        }));
+    }
+
+    fn note(&mut self, name: &'static str, listener: &Listener) {
+        let addresses = match name {
+            "gRPC" => &mut self.addresses.grpc,
+            "HTTP" => &mut self.addresses.http,
+            _ => &mut self.addresses.proxy,
         };
         let (address, tls) = (listener.address(), listener.certificates().is_some());
         info!(%address, protocol = name, tls, "answering");
@@ -279,12 +321,26 @@ impl Servers {
     /// # Errors
     /// Some can't be used. All stays as it was then.
     pub fn read_certificates(&self, application: &Application) -> Result<FreshCertificates, ServerError> {
-        let listeners = || application.listen.grpc.iter().chain(&application.listen.http);
-        let is_named = |files: &Tls| listeners().any(|listener| listener.tls.as_ref() == Some(files));
+        let is_named =
+            |files: &Tls| application.listeners().any(|listener| listener.tls.as_ref() == Some(files));
         let named = self.certificates.iter().filter(|certificates| is_named(certificates.files()));
         let named: Vec<_> = named.cloned().collect();
         let fresh = self.runtime.as_ref().map(|runtime| FreshCertificates::read(&named, runtime));
         Ok(fresh.transpose()?.unwrap_or_default())
+    }
+
+    /// Reads where the proxy's requests go by another policy; its listeners are fixed.
+    ///
+    /// # Errors
+    /// Certificates to trust can't be used. All stays as it was then.
+    pub fn read_routes(&self, application: &Application) -> Result<FreshRoutes, ServerError> {
+        Ok(self.proxy.read(&application.proxy)?)
+    }
+
+    /// The proxy, which has no listeners if none are configured.
+    #[must_use]
+    pub const fn proxy(&self) -> &Arc<Proxy> {
+        &self.proxy
     }
 
     /// Stops without leaving a request unanswered: takes no more connections, tells clients to go, answers what has been
@@ -295,12 +351,18 @@ impl Servers {
             // Its end is all that matters.
             let _ = running.await;
         }
-        if tokio::time::timeout(GOODBYE, self.room.all_are_gone()).await.is_ok() {
+        if tokio::time::timeout(GOODBYE, self.all_are_gone()).await.is_ok() {
             return;
         }
         self.phase.send_replace(Phase::Ending);
-        if tokio::time::timeout(PATIENCE, self.room.all_are_gone()).await.is_err() {
+        if tokio::time::timeout(PATIENCE, self.all_are_gone()).await.is_err() {
             warn!("some clients did not take their answers in time");
+        }
+    }
+
+    async fn all_are_gone(&self) {
+        for room in &self.rooms {
+            room.all_are_gone().await;
         }
     }
 }

@@ -27,6 +27,7 @@ pub const BOUNDS: Bounds = Bounds {
         request: Some(Duration::from_secs(10)),
         idle: IDLE_TIME,
         answer: Some(IDLE_TIME),
+        silence: Some(IDLE_TIME),
         lifetime: None,
     },
 };
@@ -38,12 +39,34 @@ const CONNECTIONS: usize = 20_000;
 /// Files that are needed for other than connections.
 const OTHER_FILES: u64 = 256;
 
-/// How many connections there may be at once, over all listeners. It lets this process have as many files as it may.
-pub fn connections() -> usize {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return CONNECTIONS };
-    let wanted = (CONNECTIONS as u64).saturating_add(OTHER_FILES).min(hard);
-    let files =
-        if soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() { wanted } else { soft };
-    let most = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(CONNECTIONS);
-    most.clamp(1, CONNECTIONS)
+/// Requests that are passed on at once, each with a connection to a server.
+const REQUESTS_PASSED_ON: usize = 10_000;
+
+/// How much there is room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Connections of who asks, over all listeners.
+    pub questions: usize,
+    /// Connections of the proxy's clients.
+    pub clients: usize,
+    /// Requests that are passed on at once.
+    pub requests: usize,
+}
+
+/// How much there is room for, with a proxy or without. It lets this process have as many files as it may.
+pub fn room(has_proxy: bool) -> Room {
+    let parts = if has_proxy { [CONNECTIONS, CONNECTIONS, REQUESTS_PASSED_ON] } else { [CONNECTIONS, 0, 0] };
+    let wanted: usize = parts.iter().sum();
+    let free = files(wanted as u64 + OTHER_FILES).saturating_sub(OTHER_FILES);
+    let free = usize::try_from(free).unwrap_or(wanted).min(wanted);
+    // If there are fewer, each part gets its share.
+    let [questions, clients, requests] = parts.map(|part| (part * free / wanted).max(1));
+    Room { questions, clients, requests }
+}
+
+/// How many files this process may have open, if it can so many as are wanted.
+fn files(wanted: u64) -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
+    let wanted = wanted.min(hard);
+    if soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() { wanted } else { soft }
 }

@@ -13,6 +13,7 @@ use prometheus_client::{
 
 use crate::{
     application::{DomainCounts, RuleCounts, Service},
+    proxy::{Failure, Proxy, UpstreamCounts},
     stats::{BOUNDS, Stats},
 };
 
@@ -23,6 +24,8 @@ pub struct Requests {
     pub service: Arc<Service>,
     /// What the servers count.
     pub stats: Arc<Stats>,
+    /// What requests are passed on by.
+    pub proxy: Arc<Proxy>,
 }
 
 /// What a rule's hits are counted as, in the words of envoyproxy/ratelimit.
@@ -70,6 +73,7 @@ impl Collector for Requests {
         )?;
         let help = "Connections of clients that ask about requests";
         gauge(&mut encoder, "connections", help, self.stats.open())?;
+        self.passed_on(&mut encoder)?;
         self.times(&mut encoder)
     }
 }
@@ -116,6 +120,39 @@ impl Requests {
         for (label, hits) in self.service.unlabelled_hits() {
             let labels = [("domain", label.domain.as_str()), ("rule", label.key.as_str())];
             ConstCounter::new(hits).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn passed_on(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counts = self.proxy.counts();
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let help = "Requests that a server behind the proxy was given";
+        let mut family = encoder.encode_descriptor("proxy_requests", help, None, MetricType::Counter)?;
+        for (upstream, UpstreamCounts { requests, .. }) in &counts {
+            let labels = [("upstream", upstream.as_str())];
+            ConstCounter::new(*requests).encode(family.encode_family(&labels)?)?;
+        }
+        let help = "Requests that a server behind the proxy has yet to answer";
+        let mut family = encoder.encode_descriptor("proxy_in_flight", help, None, MetricType::Gauge)?;
+        for (upstream, UpstreamCounts { in_flight, .. }) in &counts {
+            let labels = [("upstream", upstream.as_str())];
+            ConstGauge::new(*in_flight).encode(family.encode_family(&labels)?)?;
+        }
+        let help = "How often a server behind the proxy failed, and how";
+        let mut family = encoder.encode_descriptor("proxy_failures", help, None, MetricType::Counter)?;
+        for (upstream, UpstreamCounts { failures, .. }) in &counts {
+            for (failure, count) in Failure::ALL.iter().zip(failures) {
+                let labels = [("upstream", upstream.as_str()), ("reason", failure.name())];
+                ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Requests at the proxy that no server got, besides those that are over their limits";
+        let mut family = encoder.encode_descriptor("proxy_turned_away", help, None, MetricType::Counter)?;
+        for (why, count) in self.proxy.stats().turned_away() {
+            ConstCounter::new(count).encode(family.encode_family(&[("reason", why.name())])?)?;
         }
         Ok(())
     }

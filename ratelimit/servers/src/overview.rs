@@ -11,7 +11,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Servers, stats::Stats};
+use super::{
+    Servers,
+    proxy::{Proxy, UpstreamStatus},
+    stats::Stats,
+};
 use crate::application::{Service, ServiceStatus};
 
 /// The application layer.
@@ -23,6 +27,9 @@ pub struct LayerStatus {
     pub since: u64,
     /// Where questions come in.
     pub listeners: Vec<ListenerStatus>,
+    /// The servers behind the proxy.
+    #[serde(default)]
+    pub upstreams: Vec<UpstreamStatus>,
     /// Connections that are open.
     pub connections: u64,
     /// Connections that were refused because there were too many.
@@ -37,7 +44,7 @@ pub struct LayerStatus {
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerStatus {
-    /// What is spoken there: `grpc` or `http`.
+    /// What is spoken there: `grpc` or `http`; `proxy` if requests are passed on.
     pub protocol: String,
     /// Its address.
     pub address: String,
@@ -52,6 +59,7 @@ pub struct Overview {
     service: Arc<Service>,
     stats: Arc<Stats>,
     listeners: Vec<ListenerStatus>,
+    proxy: Arc<Proxy>,
     since: Since,
 }
 
@@ -71,7 +79,8 @@ impl Overview {
     /// Of what is in force by the file `config`.
     pub(super) fn new(config: PathBuf, service: Arc<Service>, servers: &Servers, since: Since) -> Self {
         let (stats, listeners) = (Arc::clone(servers.stats()), servers.listeners().to_vec());
-        Self { config, service, stats, listeners, since }
+        let proxy = Arc::clone(servers.proxy());
+        Self { config, service, stats, listeners, proxy, since }
     }
 
     /// Who decides.
@@ -87,6 +96,7 @@ impl Overview {
             config: self.config.display().to_string(),
             since: self.since.0.load(Relaxed),
             listeners: self.listeners.clone(),
+            upstreams: self.proxy.status(),
             connections: self.stats.open(),
             connections_refused: self.stats.refused(),
             requests_refused: self.stats.refused_requests(),

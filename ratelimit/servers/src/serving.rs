@@ -1,7 +1,9 @@
 //! One way to serve, whatever is answered: listeners, what happens when there are too many connections, and connections
-//! within bounds. Bounds and what happens are data of a listener; who answers is a [`Handler`].
+//! within bounds. Bounds and what happens are data of a listener; who answers is a [`Handler`], or an [`Exchange`] if bodies
+//! are streams whose sizes nobody knows.
 
 mod activity;
+mod announced;
 mod bounds;
 mod budget;
 mod connection;
@@ -12,9 +14,11 @@ mod overload;
 mod routes;
 
 pub use self::{
+    activity::Answering,
+    announced::Announcers,
     bounds::{Bounds, Times, Versions},
     budget::{Budget, Full, Metered},
-    connection::{Endpoint, Handler, PeerAddress, Phase},
+    connection::{Bounded, Client, Endpoint, Exchange, Handler, PeerAddress, Phase, close_after},
     listen::Listener,
     overload::{Overload, Room},
     routes::serve_routes,

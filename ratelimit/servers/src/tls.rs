@@ -25,7 +25,7 @@ use tracing::{error, info, warn};
 use self::files::{Usable, Versions, read, versions};
 pub use self::{
     doubt::{DoubtfulCertificate, shown as shown_time},
-    files::{TlsError, certificates, check as check_certificates, own_certificates, private_key},
+    files::{TlsError, certificates, check as check_certificates, own_certificates, private_key, roots},
 };
 use crate::{policy::application::Tls, text::Shown};
 

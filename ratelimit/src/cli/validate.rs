@@ -198,8 +198,7 @@ fn warnings(file: &Path, checked: &CheckedFile) -> Vec<ConfigError> {
     if network.as_ref().is_some_and(|network| network.interfaces.is_empty()) {
         missing("network.interfaces", "no interfaces: `ratelimit run` needs `--interface`");
     }
-    let is_deaf =
-        |application: &Application| application.listen.grpc.is_empty() && application.listen.http.is_empty();
+    let is_deaf = |application: &Application| application.listeners().next().is_none();
     if application.as_ref().is_some_and(is_deaf) {
         missing("application.listen", "nowhere to listen: nobody can ask about requests");
     }

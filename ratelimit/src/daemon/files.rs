@@ -23,7 +23,9 @@ impl Files {
         let sources = || policy.application.iter().map(|application| &application.sources);
         named.extend(sources().flat_map(|sources| sources.files.iter().cloned()));
         let auth = policy.application.iter().filter_map(|application| application.auth.as_ref());
-        named.extend(auth.filter_map(|auth| Some(auth.deny_body.as_ref()?.file.clone())));
+        let proxies = policy.application.iter().flat_map(|application| &application.proxy);
+        let bodies = auth.map(|auth| &auth.deny_body).chain(proxies.map(|proxy| &proxy.deny_body));
+        named.extend(bodies.filter_map(|body| Some(body.as_ref()?.file.clone())));
         named.extend(sources().flat_map(|sources| &sources.networks).map(|networks| networks.file.clone()));
         Self { named, patterns: sources().flat_map(|sources| sources.patterns.iter().cloned()).collect() }
     }

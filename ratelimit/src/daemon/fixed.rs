@@ -1,6 +1,9 @@
 //! What can't change while the daemon runs: a reload leaves it as it is, says so, and puts all else in force.
 
-use crate::policy::{Application, Network, Policy};
+use crate::policy::{
+    Application, Network, Policy,
+    application::{Listener, ProxyListener, ProxyProtocol},
+};
 
 /// Puts back into a policy what is as the old one has it until the daemon starts again. Returns the keys that have changed.
 pub fn keep(policy: &mut Policy, old: &Policy) -> Vec<&'static str> {
@@ -15,16 +18,24 @@ pub fn keep(policy: &mut Policy, old: &Policy) -> Vec<&'static str> {
         (network, old) => keys.keep("network", network, old),
     }
     match (&mut policy.application, &old.application) {
-        (Some(application), Some(Application { store, redis, listen, .. })) => {
+        (Some(application), Some(Application { store, redis, listen, proxy, .. })) => {
             let stores = (application.store.clone(), application.redis.clone());
             keys.compare("application.store", &stores, &(store.clone(), redis.clone()));
             application.store.clone_from(store);
             application.redis.clone_from(redis);
             keys.compare("application.listen", &application.listen, listen);
+            if !sockets(&application.proxy).eq(sockets(proxy)) {
+                keys.keep("application.proxy", &mut application.proxy, proxy);
+            }
         }
         (application, old) => keys.keep("application", application, old),
     }
     keys.changed
+}
+
+/// What of a proxy's listeners is made once.
+fn sockets(proxy: &[ProxyListener]) -> impl Iterator<Item = (&Listener, &ProxyProtocol)> {
+    proxy.iter().map(|proxy| (&proxy.listener, &proxy.proxy_protocol))
 }
 
 /// Puts back where to listen, which [`keep`] only looks at: until the policy is in force, its own word counts for the

@@ -11,6 +11,7 @@ mod http;
 mod manual;
 mod nginx;
 mod process;
+mod proxy;
 mod reload;
 mod state;
 #[path = "../support/stops.rs"]

@@ -59,7 +59,7 @@ pub fn program(variable: &str) -> PathBuf {
 }
 
 /// A program without a single capability, also if the tests run as root: the application layer needs none.
-fn without_rights(program: &str) -> Command {
+pub fn without_rights(program: &str) -> Command {
     if !nix::unistd::geteuid().is_root() {
         return Command::new(program);
     }

@@ -55,8 +55,9 @@ fn metrics_have_decisions_rules_and_times() {
     let descriptors = serde_json::json!([{"entries": entries}]);
     fixture.post("/v1/check", serde_json::json!({"domain": "edge", "descriptors": descriptors}).to_string());
     let (service, stats) = (Arc::clone(&fixture.service), Arc::clone(fixture.servers.stats()));
+    let proxy = Arc::clone(fixture.servers.proxy());
     let mut registry = Registry::with_prefix("ratelimit");
-    registry.register_collector(Box::new(Requests { service, stats }));
+    registry.register_collector(Box::new(Requests { service, stats, proxy }));
     let mut text = String::new();
     prometheus_text::encode(&mut text, &registry).unwrap();
     for line in [

@@ -2,6 +2,7 @@
 
 use super::{
     asking::{self, RawAsking},
+    proxy::{self, RawProxy},
     store::{self, RawStore},
 };
 use crate::{
@@ -29,6 +30,15 @@ pub struct RawApplication {
     pub grpc: Vec<RawListener>,
     /// `listen.http`
     pub http: Vec<RawListener>,
+    /// `proxy`
+    pub proxy: Vec<RawProxy>,
+}
+
+impl RawApplication {
+    /// All sockets that it names: those of `listen`, and those of `proxy`.
+    pub fn listeners(&self) -> impl Iterator<Item = &RawListener> {
+        self.grpc.iter().chain(&self.http).chain(self.proxy.iter().map(|proxy| &proxy.listener))
+    }
 }
 
 /// `auth`
@@ -94,6 +104,7 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawApplication> {
         store: map.get("store").and_then(|store| store::read(&store, report)).unwrap_or_default(),
         grpc,
         http,
+        proxy: map.get("proxy").map(|list| proxy::read(&list, report)).unwrap_or_default(),
     })
 }
 
@@ -125,14 +136,15 @@ fn read_listener(field: &Field<'_>, report: &mut Report) -> Option<RawListener> 
     let listener = field.mapping(&keys::names("application.listen.grpc[]"), report)?;
     let address = listener.required_text("address", "127.0.0.1:8081", report);
     let tls = match listener.get("tls") {
-        Some(tls) => Some(read_tls(&tls, report)?),
+        Some(tls) => Some(read_tls(&tls, "application.listen.grpc[].tls", report)?),
         None => None,
     };
     Some(RawListener { address: address?, tls })
 }
 
-fn read_tls(field: &Field<'_>, report: &mut Report) -> Option<RawTls> {
-    let tls = field.mapping(&keys::names("application.listen.grpc[].tls"), report)?;
+/// Reads the certificates of a listener, in the mapping at `path`.
+pub fn read_tls(field: &Field<'_>, path: &str, report: &mut Report) -> Option<RawTls> {
+    let tls = field.mapping(&keys::names(path), report)?;
     let cert = tls.required_text("cert", "cert.pem", report);
     let key = tls.required_text("key", "key.pem", report);
     let client_ca = tls.text("client_ca", report);

@@ -70,7 +70,8 @@ fn read_descriptor(item: &Field<'_>, report: &mut Report) -> Option<Vec<(Text, T
     Some(entries.into_iter().filter_map(entry).collect())
 }
 
-fn read_path(field: &Field<'_>, parent: &str, report: &mut Report) -> Option<RawPath> {
+/// Reads how paths are compared, below the mapping at `parent`.
+pub fn read_path(field: &Field<'_>, parent: &str, report: &mut Report) -> Option<RawPath> {
     let path = field.mapping(&keys::names(&format!("{parent}.path")), report)?;
     Some(RawPath {
         templates: path.texts("templates", report).map(|texts| texts.items).unwrap_or_default(),

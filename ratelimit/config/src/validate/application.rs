@@ -9,7 +9,7 @@ use glob::{MatchOptions, Pattern, PatternError};
 
 use super::{
     asking::{self, BOOLEANS, SLASHES_JUDGED},
-    deny_body, report_collision, report_duplicate, socket_path, store, word,
+    deny_body, proxy, report_collision, report_duplicate, socket_path, store, word,
 };
 use crate::{
     count::parse_count,
@@ -20,7 +20,7 @@ use crate::{
         Range,
         application::{
             AnswerHeaders, Application, Auth, Listen, ListenAddress, Listener, NearLimitRatio, OnStoreError,
-            RuleSources, Template, Tls,
+            ProxyListener, RuleSources, Template, Tls,
         },
     },
     raw::{RawApplication, RawAuth, RawListener, RawTls},
@@ -57,6 +57,8 @@ pub fn validate(
     let files = find_files(&patterns, report);
     let (rules, networks) = rule_file::read_all(&files, merge_domains, last, report);
     let listen = listen(raw, directory, report);
+    let proxy = proxy::validate(&raw.proxy, directory, report);
+    refuse_collisions(raw, &listen, &proxy, report);
     if trusted_hops == Some(0) || text("trusted_hops").is_none() {
         refuse_nameless_clients(raw, &listen, report);
     }
@@ -85,6 +87,7 @@ pub fn validate(
         redis: raw.store.redis.as_ref().and_then(|redis| store::redis(redis, directory, report)),
         on_store_error: on_store_error.unwrap_or_default(),
         listen,
+        proxy,
     })
 }
 
@@ -229,14 +232,20 @@ fn validate_auth(raw: &RawAuth, directory: &Path, report: &mut Report) -> Option
 }
 
 fn listen(raw: &RawApplication, directory: &Path, report: &mut Report) -> Listen {
-    let mut seen: Vec<(ListenAddress, &Text)> = Vec::new();
     let mut listeners = |raw: &'_ [RawListener]| -> Vec<Listener> {
         let listener = |raw: &RawListener| validate_listener(raw, directory, report);
         raw.iter().filter_map(listener).collect()
     };
-    let listen = Listen { grpc: listeners(&raw.grpc), http: listeners(&raw.http) };
-    let places = raw.grpc.iter().chain(&raw.http).map(|raw| &raw.address);
-    for (listener, text) in listen.grpc.iter().chain(&listen.http).zip(places) {
+    Listen { grpc: listeners(&raw.grpc), http: listeners(&raw.http) }
+}
+
+fn refuse_collisions(raw: &RawApplication, listen: &Listen, proxy: &[ProxyListener], report: &mut Report) {
+    let mut seen: Vec<(ListenAddress, &Text)> = Vec::new();
+    let places: Vec<&Text> = raw.listeners().map(|raw| &raw.address).collect();
+    let proxies = proxy.iter().map(|proxy| &proxy.listener);
+    let listeners: Vec<&Listener> = listen.grpc.iter().chain(&listen.http).chain(proxies).collect();
+    // One that is wrong itself has been left out, and then it is not known which is which.
+    for (listener, text) in listeners.iter().zip(&places).filter(|_| listeners.len() == places.len()) {
         match seen.iter().find(|(address, _)| address.collides_with(&listener.address)) {
             Some((address, earlier)) if *address == listener.address => {
                 report_duplicate(text, earlier, report);
@@ -245,10 +254,9 @@ fn listen(raw: &RawApplication, directory: &Path, report: &mut Report) -> Listen
             None => seen.push((listener.address.clone(), text)),
         }
     }
-    listen
 }
 
-fn validate_listener(raw: &RawListener, directory: &Path, report: &mut Report) -> Option<Listener> {
+pub fn validate_listener(raw: &RawListener, directory: &Path, report: &mut Report) -> Option<Listener> {
     let address = match raw.address.text.strip_prefix("unix:") {
         Some(path) => {
             let text = Text { text: path.to_owned(), at: raw.address.at.clone() };

@@ -21,6 +21,10 @@ pub const BOOLEANS: [(&str, bool); 2] = [("true", true), ("false", false)];
 pub const SLASHES_JUDGED: [(&str, EscapedSlashes); 2] =
     [("keep", EscapedSlashes::Keep), ("decode", EscapedSlashes::Decode)];
 
+/// The same for those who forward.
+pub const SLASHES_FORWARDED: [(&str, EscapedSlashes); 3] =
+    [("refuse", EscapedSlashes::Refuse), ("keep", EscapedSlashes::Keep), ("decode", EscapedSlashes::Decode)];
+
 /// Descriptors that are made at most, and entries of each.
 const MOST_TEMPLATES: usize = 32;
 
@@ -63,7 +67,8 @@ fn client(raw: &RawAsking, report: &mut Report) -> ClientBits {
     }
 }
 
-fn path_form(raw: &RawPath, slashes: &[(&'static str, EscapedSlashes)], report: &mut Report) -> PathForm {
+/// Judges how paths are compared.
+pub fn path_form(raw: &RawPath, slashes: &[(&'static str, EscapedSlashes)], report: &mut Report) -> PathForm {
     let left_out = slashes.first().map_or_else(EscapedSlashes::default, |(_, slashes)| *slashes);
     PathForm {
         ignore_case: word(raw.ignore_case.as_ref(), &BOOLEANS, report).unwrap_or_default(),

@@ -8,6 +8,7 @@ mod keys;
 mod lists;
 mod matches;
 mod mistakes;
+mod proxy;
 mod reference;
 mod rule_files;
 mod schema;

@@ -16,7 +16,7 @@ const RENEW: &str = "RENEW=1 cargo test -p ratelimit-config --test config refere
 const WIDTH: usize = 120;
 
 /// Sections of the document: the path that their keys begin with, the last that fits, and their headings.
-const SECTIONS: [(&str, &str); 7] = [
+const SECTIONS: [(&str, &str); 8] = [
     ("", "The top of the file"),
     ("network.", "Packets: `network`"),
     ("network.rules[].", "A rule: an item of `network.rules`"),
@@ -24,6 +24,7 @@ const SECTIONS: [(&str, &str); 7] = [
     ("network.rules[].match.", "Conditions: a rule's `match`"),
     ("application.", "Requests: `application`"),
     ("application.listen.", "Where questions come in: `application.listen`"),
+    ("application.proxy[].", "A reverse proxy: an item of `application.proxy`"),
 ];
 
 /// The same for files of rules.
@@ -160,12 +161,22 @@ fn mapping(path: &[&str], value: Option<&str>) -> String {
         "auth" => &[("domain", "edge"), ("descriptors", "[{a: b}]")],
         "grpc[]" => &[("address", "127.0.0.1:1")],
         "redis" => &[("url", "rediss://a")],
+        // What is asked about requests goes together.
+        "proxy[]" if *next == "client" => &[
+            ("listen", "127.0.0.1:1"),
+            ("domain", "d"),
+            ("descriptors", "[{a: b}]"),
+            ("routes", "[{upstreams: \"http://x:1\"}]"),
+        ],
+        "proxy[]" => &[("listen", "127.0.0.1:1"), ("routes", "[{upstreams: \"http://x:1\"}]")],
+        "routes[]" => &[("upstreams", "\"http://x:1\"")],
+        "tls" if ["ca", "server_name"].contains(next) => &[],
         "tls" => &[("cert", "c"), ("key", "k")],
         "ban" => &[("after", "1"), ("within", "1s"), ("for", "1m")],
         "memory" if *next == "save_interval" => &[("state_file", "/s")],
         _ => &[],
     };
-    let required = required.iter().filter(|(name, _)| name != next);
+    let required = required.iter().filter(|(name, _)| *name != next.trim_end_matches("[]"));
     let mut inside: Vec<String> = required.map(|(name, value)| format!("{name}: {value}")).collect();
     inside.push(mapping(rest, value));
     let inside = joined(&inside);

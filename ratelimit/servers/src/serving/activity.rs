@@ -179,11 +179,13 @@ impl Activity {
 
     /// When the connection's time is over, by what is known now.
     fn end(&self) -> Instant {
-        let Times { headers, idle, answer, lifetime, .. } = self.times;
+        let Times { headers, idle, answer, silence, lifetime, .. } = self.times;
         let is_answering = self.answering.load(Relaxed) > 0;
         let mut end = match answer {
             Some(time) if is_answering => self.at(&self.moved) + time,
-            None if is_answering || self.resting.load(Relaxed) > 0 => self.start + NEVER,
+            _ if is_answering || self.resting.load(Relaxed) > 0 => {
+                silence.map_or(self.start + NEVER, |silence| self.at(&self.last) + silence)
+            }
             _ => self.at(&self.last) + idle,
         };
         if self.is_reading_headers() {

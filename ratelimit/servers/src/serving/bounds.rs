@@ -7,6 +7,8 @@ use std::time::Duration;
 pub const TAKEN_BACK: usize = 1_000;
 /// Bytes that an HTTP/2 client may send before they are read: on one stream, and on the whole connection.
 pub const WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
+/// Bytes of an answer over HTTP/2 that wait for their client, on one stream.
+pub const SEND_BUFFER: usize = 64 << 10;
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 /// How often an HTTP/2 client is asked whether it is still there, when nothing is heard.
@@ -47,8 +49,10 @@ pub struct Times {
     pub request: Option<Duration>,
     /// In which nothing is heard on a connection.
     pub idle: Duration,
-    /// In which nothing is taken of an answer; `None` if it may take any time, and a stream may be silent for as long.
+    /// In which nothing is taken of an answer; `None` if it may take any time.
     pub answer: Option<Duration>,
+    /// In which nobody has anything to say who answers; `None` if that is for whoever answers to bound.
+    pub silence: Option<Duration>,
     /// For a connection, whatever happens on it; `None` if it may live for any time.
     pub lifetime: Option<Duration>,
 }
@@ -64,6 +68,7 @@ impl Bounds {
             request: None,
             idle: Duration::from_secs(5),
             answer: None,
+            silence: None,
             lifetime: None,
         },
     };

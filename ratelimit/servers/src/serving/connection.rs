@@ -1,11 +1,18 @@
 //! One connection: HTTP/1 or HTTP/2, with limits on what a client may send and how long it may take.
 
 use std::{
-    convert::Infallible, future::poll_fn, mem, net::IpAddr, pin::pin, sync::Arc, task::Poll, time::Duration,
+    convert::Infallible,
+    future::poll_fn,
+    mem,
+    net::IpAddr,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+    time::Duration,
 };
 
 use axum::body::Body;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -19,7 +26,7 @@ use tokio::{
 
 use super::{
     activity::{self, Activity, Answering, Noted},
-    bounds::{Bounds, PING_INTERVAL, PING_TIME, TAKEN_BACK, Versions, WINDOWS},
+    bounds::{Bounds, PING_INTERVAL, PING_TIME, SEND_BUFFER, TAKEN_BACK, Versions, WINDOWS},
     budget::{Budget, Metered},
     held::Held,
     linger::Lingering,
@@ -76,22 +83,78 @@ pub trait Handler: Clone + Send + Sync + 'static {
     fn refused(&self) {}
 }
 
-/// What the connections of a listener are served with.
+/// Who answers at a listener, whatever bodies hold; what that is then is for it to bound, and how long it takes.
+pub trait Exchange: Clone + Send + Sync + 'static {
+    /// The answer to a request of a client.
+    fn exchange(
+        &self,
+        client: &Client,
+        answering: Answering,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send;
+
+    /// A connection was taken.
+    fn opened(&self) {}
+
+    /// A connection is gone.
+    fn closed(&self) {}
+
+    /// A connection was refused because there are too many.
+    fn refused(&self) {}
+}
+
+/// A handler within bounds: each request in its time, and its body and answer within a budget.
 #[derive(Clone, Debug)]
-pub struct Endpoint<H> {
+pub struct Bounded<H> {
     /// Who answers.
     pub handler: H,
-    /// What is borne.
-    pub bounds: Bounds,
     /// What bodies may hold.
     pub budget: Arc<Budget>,
+    /// How long a request may take, from its headers to its answer; `None` if that is for the handler to say.
+    pub time: Option<Duration>,
+}
+
+/// Who is served on a connection.
+pub struct Client {
+    /// Its address.
+    pub peer: PeerAddress,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
+    /// What the connection becomes when its requests are over.
+    afterwards: Mutex<Option<Afterwards>>,
+}
+
+type Afterwards = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Client {
+    pub(super) const fn new(peer: PeerAddress, is_tls: bool) -> Self {
+        Self { peer, is_tls, afterwards: Mutex::new(None) }
+    }
+
+    /// Lets the connection go on as this when a request has upgraded it.
+    pub fn becomes(&self, afterwards: impl Future<Output = ()> + Send + 'static) {
+        *self.afterwards.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(afterwards));
+    }
+
+    fn afterwards(&self) -> Option<Afterwards> {
+        self.afterwards.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What the connections of a listener are served with.
+#[derive(Clone, Debug)]
+pub struct Endpoint<E> {
+    /// Who answers.
+    pub exchange: E,
+    /// What is borne.
+    pub bounds: Bounds,
     /// What whoever serves is doing.
     pub phase: watch::Receiver<Phase>,
 }
 
-impl<H> Endpoint<H> {
+impl<E> Endpoint<E> {
     /// Waits until nothing is answered but what has been asked.
-    pub(super) fn ending(&self) -> impl Future<Output = ()> + Send + use<H> {
+    pub(super) fn ending(&self) -> impl Future<Output = ()> + Send + use<E> {
         let mut phase = self.phase.clone();
         async move { drop(phase.wait_for(|phase| *phase == Phase::Ending).await) }
     }
@@ -102,19 +165,21 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Answers what is asked on a connection until it ends.
-pub(super) async fn serve<H: Handler>(
+pub(super) async fn serve<E: Exchange>(
     io: Box<dyn Stream>,
-    peer: PeerAddress,
+    client: Client,
     activity: Arc<Activity>,
-    endpoint: Endpoint<H>,
+    endpoint: Endpoint<E>,
 ) {
     let io = Lingering::new(io, Arc::clone(&activity));
     let io = TokioIo::new(Noted::new(io, Arc::clone(&activity)));
     let (builder, ending) = (builder(&endpoint.bounds), endpoint.ending());
-    let client = Arc::new(Client { peer, endpoint });
-    let asked = Arc::clone(&activity);
-    let service = service_fn(move |request| answer(Arc::clone(&client), asked.answer(), request));
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let ended = endpoint.ending();
+    let (client, asked) = (Arc::new(client), Arc::clone(&activity));
+    let connected = Arc::clone(&client);
+    let service =
+        service_fn(move |request| answer(endpoint.clone(), Arc::clone(&connected), asked.answer(), request));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
     let serving = async {
         tokio::select! {
             // What a connection ends with, such as a client that is gone, is no news.
@@ -134,49 +199,86 @@ pub(super) async fn serve<H: Handler>(
         // Who waits for nothing may never hear that it is to go, or have a stream that goes on.
         while timeout(FAREWELL, connection.as_mut()).await.is_err() && activity.is_awaited() {}
     };
-    activity::within(&activity, serving).await;
+    let all = async {
+        serving.await;
+        if let Some(afterwards) = client.afterwards() {
+            tokio::select! {
+                () = afterwards => {}
+                () = ended => {}
+            }
+        }
+    };
+    activity::within(&activity, all).await;
 }
 
-/// Who is served.
-struct Client<H> {
-    peer: PeerAddress,
-    endpoint: Endpoint<H>,
-}
-
-async fn answer<H: Handler>(
-    client: Arc<Client<H>>,
+async fn answer<E: Exchange>(
+    Endpoint { exchange, phase, .. }: Endpoint<E>,
+    client: Arc<Client>,
     answering: Answering,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let (Endpoint { handler, bounds, budget, phase }, start) = (&client.endpoint, answering.since());
     let is_http1 = request.version() < http::Version::HTTP_2;
-    let (head, body) = request.into_parts();
-    let uri = head.uri.clone();
-    // What is read of the body is held until there is an answer.
-    let (share, body) = budget.meter(body);
-    let time = handler.deadline(&head.headers).into_iter().chain(bounds.times.request).min();
-    let answer = handler.answer(client.peer, Request::from_parts(head, body));
-    let answered = match time {
-        None => Some(answer.await?),
-        Some(Duration::ZERO) => None,
-        Some(time) => timeout_at(start + time, answer).await.ok().transpose()?,
-    };
-    let mut response = answered.unwrap_or_else(|| handler.too_late());
-    let (was_refused, is_whole) = (share.was_refused(), share.is_whole());
-    // What is still to come of a stream is looked at message by message.
-    let share = if is_whole { share } else { budget.share(false) };
-    let body = mem::take(response.body_mut());
-    match Held::hold(body, share, answering).await {
-        Ok(body) if !was_refused => *response.body_mut() = body,
-        _ => response = handler.no_room(uri.path()),
+    let mut response = exchange.exchange(&client, answering, request).await;
+    let is_last = *phase.borrow() > Phase::Serving;
+    if is_http1 && is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        close_after(&mut response);
     }
-    // What has not been read of a body is not looked for on the connection.
-    if is_http1 && (!is_whole || *phase.borrow() > Phase::Serving) {
-        let close = http::HeaderValue::from_static("close");
-        response.headers_mut().insert(http::header::CONNECTION, close);
-    }
-    handler.answered(&response, start.elapsed());
     Ok(response)
+}
+
+/// Tells a client over HTTP/1 that the connection ends with this.
+pub fn close_after(response: &mut Response<Body>) {
+    response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+}
+
+impl<H: Handler> Exchange for Bounded<H> {
+    async fn exchange(
+        &self,
+        client: &Client,
+        answering: Answering,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let (Self { handler, budget, .. }, start) = (self, answering.since());
+        let is_http1 = request.version() < http::Version::HTTP_2;
+        let (head, body) = request.into_parts();
+        let uri = head.uri.clone();
+        // What is read of the body is held until there is an answer.
+        let (share, body) = budget.meter(body);
+        let time = handler.deadline(&head.headers).into_iter().chain(self.time).min();
+        let answer = handler.answer(client.peer, Request::from_parts(head, body));
+        let answered = match time {
+            None => Some(answer.await),
+            Some(Duration::ZERO) => None,
+            Some(time) => timeout_at(start + time, answer).await.ok(),
+        };
+        let mut response = answered.map_or_else(|| handler.too_late(), |Ok(response)| response);
+        let (was_refused, is_whole) = (share.was_refused(), share.is_whole());
+        // What is still to come of a stream is looked at message by message.
+        let share = if is_whole { share } else { budget.share(false) };
+        let body = mem::take(response.body_mut());
+        match Held::hold(body, share, answering).await {
+            Ok(body) if !was_refused => *response.body_mut() = body,
+            _ => response = handler.no_room(uri.path()),
+        }
+        // What has not been read of a body is not looked for on the connection.
+        if is_http1 && !is_whole {
+            close_after(&mut response);
+        }
+        handler.answered(&response, start.elapsed());
+        response
+    }
+
+    fn opened(&self) {
+        self.handler.opened();
+    }
+
+    fn closed(&self) {
+        self.handler.closed();
+    }
+
+    fn refused(&self) {
+        self.handler.refused();
+    }
 }
 
 fn builder(bounds: &Bounds) -> auto::Builder<TokioExecutor> {
@@ -198,6 +300,7 @@ fn builder(bounds: &Bounds) -> auto::Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(TAKEN_BACK)
         .initial_stream_window_size(WINDOWS.0)
         .initial_connection_window_size(WINDOWS.1)
+        .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIME);
     match bounds.versions {

@@ -17,8 +17,9 @@ use tracing::warn;
 
 use super::{
     activity::Activity,
+    announced::Announcers,
     bounds::HANDSHAKE_TIME,
-    connection::{self, Endpoint, Handler, PeerAddress, Phase, Stream},
+    connection::{self, Client, Endpoint, Exchange, PeerAddress, Phase, Stream},
     overload::{Place, Room, Served},
 };
 use crate::{policy::application::ListenAddress, socket::ControlSocket, tls::Certificates};
@@ -34,6 +35,8 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Listener {
     bound: Bound,
+    /// Who says whom a connection comes from, if anybody does.
+    proxies: Option<Arc<Announcers>>,
     tls: Option<Arc<Certificates>>,
     address: ListenAddress,
     /// Of a Unix socket: removed when this is dropped.
@@ -61,7 +64,7 @@ impl Listener {
         let bound = bind_tcp(address)?;
         // With its real port, if any was asked for.
         let address = ListenAddress::Tcp(bound.local_addr()?);
-        Ok(Self { bound: Bound::Tcp(bound), tls: None, address, _file: None })
+        Ok(Self { bound: Bound::Tcp(bound), proxies: None, tls: None, address, _file: None })
     }
 
     /// At a socket that its owner alone may open, and whose file is for whoever has made it.
@@ -71,7 +74,7 @@ impl Listener {
     pub fn private(socket: &ControlSocket) -> io::Result<Self> {
         let (bound, address) =
             (socket.listener().try_clone()?, ListenAddress::Unix(socket.path().to_owned()));
-        Ok(Self { bound: Bound::Unix(bound), tls: None, address, _file: None })
+        Ok(Self { bound: Bound::Unix(bound), proxies: None, tls: None, address, _file: None })
     }
 
     /// At a socket that any user of this host may open, as a port on loopback; who may not is for its directory to say.
@@ -90,6 +93,12 @@ impl Listener {
         Self { tls, ..self }
     }
 
+    /// Where connections begin with whom they come from.
+    #[must_use]
+    pub fn with_announcers(self, announcers: Option<Announcers>) -> Self {
+        Self { proxies: announcers.map(Arc::new), ..self }
+    }
+
     /// Where it listens.
     #[must_use]
     pub const fn address(&self) -> &ListenAddress {
@@ -106,12 +115,13 @@ impl Listener {
     ///
     /// # Errors
     /// The runtime has no place for it.
-    pub async fn run<H: Handler>(self, room: Arc<Room>, endpoint: Endpoint<H>) -> io::Result<()> {
-        let Self { bound, tls, address, _file } = self;
+    pub async fn run<E: Exchange>(self, room: Arc<Room>, endpoint: Endpoint<E>) -> io::Result<()> {
+        let Self { bound, proxies, tls, address, _file } = self;
         let socket = bound.taken()?;
         let mut phase = endpoint.phase.clone();
+        let (tls, proxies) = (tls.as_ref(), proxies.as_ref());
         let mut taking =
-            Taking { address: &address, tls: tls.as_ref(), room: &room, endpoint: &endpoint, said: None };
+            Taking { address: &address, proxies, tls, room: &room, endpoint: &endpoint, said: None };
         loop {
             let accepted = tokio::select! {
                 accepted = async { (room.wait().await, socket.accept().await) } => accepted,
@@ -134,27 +144,30 @@ impl Listener {
 }
 
 /// What a listener takes connections with.
-struct Taking<'l, H> {
+struct Taking<'l, E> {
     address: &'l ListenAddress,
+    proxies: Option<&'l Arc<Announcers>>,
     tls: Option<&'l Arc<Certificates>>,
     room: &'l Room,
-    endpoint: &'l Endpoint<H>,
+    endpoint: &'l Endpoint<E>,
     /// When it was said last that something is wrong.
     said: Option<Instant>,
 }
 
-impl<H: Handler> Taking<'_, H> {
+impl<E: Exchange> Taking<'_, E> {
     async fn take(&mut self, stream: Box<dyn Stream>, peer: PeerAddress, place: Option<Place>) {
         let place = if place.is_some() { place } else { self.room.admit().await };
         let Some(place) = place else {
-            self.endpoint.handler.refused();
+            self.endpoint.exchange.refused();
             return self.say(&"too many connections; new ones are refused");
         };
-        let (tls, endpoint) = (self.tls.cloned(), self.endpoint.clone());
-        let (open, activity) = (Open::new(&endpoint.handler), Activity::new(&endpoint.bounds.times));
+        let (tls, proxies, endpoint) = (self.tls.cloned(), self.proxies.cloned(), self.endpoint.clone());
+        let (open, activity) = (Open::new(&endpoint.exchange), Activity::new(&endpoint.bounds.times));
         let noted = Arc::clone(&activity);
         let task = tokio::spawn(async move {
             let _held = (place, open);
+            let Some((stream, peer)) = announced(proxies, stream, peer).await else { return };
+            let is_tls = tls.is_some();
             let stream = match tls {
                 None => stream,
                 Some(tls) => match handshake(&tls, stream, &endpoint).await {
@@ -162,7 +175,7 @@ impl<H: Handler> Taking<'_, H> {
                     None => return,
                 },
             };
-            connection::serve(stream, peer, activity, endpoint).await;
+            connection::serve(stream, Client::new(peer, is_tls), activity, endpoint).await;
         });
         self.room.note(Served { from: peer.0, task: task.abort_handle(), activity: noted });
     }
@@ -175,11 +188,22 @@ impl<H: Handler> Taking<'_, H> {
     }
 }
 
+/// A connection and whom it comes from, if it says so as it has to; else it is not served.
+async fn announced(
+    announcers: Option<Arc<Announcers>>,
+    mut stream: Box<dyn Stream>,
+    peer: PeerAddress,
+) -> Option<(Box<dyn Stream>, PeerAddress)> {
+    let Some(announcers) = announcers else { return Some((stream, peer)) };
+    let announced = timeout(HANDSHAKE_TIME, announcers.client(&mut stream, peer)).await;
+    Some((stream, announced.ok()??))
+}
+
 /// What is said over TLS; `None` if a client does not get through the handshake, which it finds out by itself.
-async fn handshake<H: Handler>(
+async fn handshake<E>(
     tls: &Arc<Certificates>,
     stream: Box<dyn Stream>,
-    endpoint: &Endpoint<H>,
+    endpoint: &Endpoint<E>,
 ) -> Option<Box<dyn Stream>> {
     let handshake = async { tls.acceptor().await.accept(stream).await };
     let accepted = tokio::select! {
@@ -192,16 +216,16 @@ async fn handshake<H: Handler>(
 }
 
 /// A connection that is counted as open.
-struct Open<H: Handler>(H);
+struct Open<E: Exchange>(E);
 
-impl<H: Handler> Open<H> {
-    fn new(handler: &H) -> Self {
-        handler.opened();
-        Self(handler.clone())
+impl<E: Exchange> Open<E> {
+    fn new(exchange: &E) -> Self {
+        exchange.opened();
+        Self(exchange.clone())
     }
 }
 
-impl<H: Handler> Drop for Open<H> {
+impl<E: Exchange> Drop for Open<E> {
     fn drop(&mut self) {
         self.0.closed();
     }

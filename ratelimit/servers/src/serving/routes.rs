@@ -10,7 +10,7 @@ use tower_service::Service as _;
 use super::{
     bounds::Bounds,
     budget::{Budget, Metered},
-    connection::{Endpoint, Handler, PeerAddress, Phase},
+    connection::{Bounded, Endpoint, Handler, PeerAddress, Phase},
     listen::Listener,
     overload::Room,
 };
@@ -41,7 +41,8 @@ pub async fn serve_routes(
 ) -> io::Result<()> {
     // Nobody tells it to leave.
     let (_serving, phase) = watch::channel(Phase::Serving);
-    listener.run(room, Endpoint { handler: routes, bounds, budget: Budget::unlimited(), phase }).await
+    let exchange = Bounded { handler: routes, budget: Budget::unlimited(), time: bounds.times.request };
+    listener.run(room, Endpoint { exchange, bounds, phase }).await
 }
 
 #[cfg(test)]
@@ -55,7 +56,10 @@ mod tests {
     };
 
     use super::{
-        super::{activity::Activity, connection::serve},
+        super::{
+            activity::Activity,
+            connection::{Client, serve},
+        },
         *,
     };
 
@@ -67,8 +71,9 @@ mod tests {
         client.shutdown().await.unwrap();
         let (_serving, phase) = watch::channel(Phase::Serving);
         let bounds = Bounds::INTERNAL;
-        let endpoint = Endpoint { handler: routes, bounds, budget: Budget::unlimited(), phase };
-        serve(Box::new(server), PeerAddress(None), Activity::new(&bounds.times), endpoint).await;
+        let exchange = Bounded { handler: routes, budget: Budget::unlimited(), time: None };
+        let (who, endpoint) = (Client::new(PeerAddress(None), false), Endpoint { exchange, bounds, phase });
+        serve(Box::new(server), who, Activity::new(&bounds.times), endpoint).await;
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));

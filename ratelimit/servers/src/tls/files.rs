@@ -82,6 +82,12 @@ pub enum TlsError {
         /// What is wrong.
         source: rustls::Error,
     },
+    /// No certificate can be for it.
+    #[error("`{name}` is no name that certificates are for")]
+    Name {
+        /// The name.
+        name: String,
+    },
     /// Clients can't be checked by it.
     #[error("{path}: {source}", path = path.display())]
     ClientCa {
@@ -104,6 +110,7 @@ impl TlsError {
             | Self::Mismatch { cert: path, .. }
             | Self::Unusable { path, .. }
             | Self::ClientCa { path, .. } => path,
+            Self::Name { .. } => Path::new(""),
         }
     }
 
@@ -184,7 +191,11 @@ pub fn read(files: &Tls, protocols: &[&[u8]]) -> Result<Usable, TlsError> {
     Ok(Usable { config: Arc::new(config), doubt })
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+/// Those of a file whom to trust.
+///
+/// # Errors
+/// It can't be read, or has none.
+pub fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots.add(certificate).map_err(|source| TlsError::Unusable { path: path.to_owned(), source })?;

@@ -11,7 +11,7 @@ mod json;
 mod problem;
 mod text;
 
-pub use self::problem::Problem;
+pub use self::problem::{Problem, denied, denied_with};
 use super::{
     limits,
     serving::{Metered, PeerAddress},

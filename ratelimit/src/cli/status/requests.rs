@@ -10,9 +10,12 @@ use crate::{
         StoreStatus,
     },
     limiter::store::remote::Breaker,
-    server::{LayerStatus, ListenerStatus},
+    server::{LayerStatus, ListenerStatus, UpstreamStatus},
     text::{Shown, Thousands},
 };
+
+/// Servers behind the proxy that are shown.
+const MOST_UPSTREAMS: usize = 20;
 
 /// The lines at the top: what is in force, and where.
 pub struct Head<'s> {
@@ -29,12 +32,17 @@ impl fmt::Display for Head<'_> {
             writeln!(f, "config      {config}, in force for {}", age(*since))?;
         }
         for ListenerStatus { protocol, address, tls } in listeners {
-            let protocol = if protocol == "grpc" { "gRPC" } else { "HTTP" };
+            let protocol = match protocol.as_str() {
+                "grpc" => "gRPC",
+                "proxy" => "proxy",
+                _ => "HTTP",
+            };
             writeln!(f, "listening   {protocol} at {address}{}", if *tls { ", TLS" } else { "" })?;
         }
         if listeners.is_empty() {
             writeln!(f, "listening   nowhere: `application.listen` is not configured")?;
         }
+        self.upstreams(f)?;
         let rules = service.rules.len() + service.rules_left_out;
         let domains = service.domains.len() + service.domains_left_out;
         writeln!(f, "requests    {} in {}", number_of(rules, "rule"), number_of(domains, "domain"))?;
@@ -44,6 +52,26 @@ impl fmt::Display for Head<'_> {
 }
 
 impl Head<'_> {
+    fn upstreams(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for upstream in self.layer.upstreams.iter().take(MOST_UPSTREAMS) {
+            let UpstreamStatus { url, addresses, requests, in_flight, failures } = upstream;
+            let failures = match failures {
+                0 => String::new(),
+                failures => {
+                    format!(", {}", number_of(usize::try_from(*failures).unwrap_or(usize::MAX), "failure"))
+                }
+            };
+            let at = if addresses.is_empty() { "not used yet".to_owned() } else { addresses.join(", ") };
+            let (requests, in_flight) = (Thousands(*requests), Thousands(*in_flight));
+            writeln!(f, "upstream    {url} ({at}): {requests} requests, {in_flight} in flight{failures}")?;
+        }
+        let left_out = self.layer.upstreams.len().saturating_sub(MOST_UPSTREAMS);
+        if left_out > 0 {
+            writeln!(f, "            and {}; metrics have all", number_of(left_out, "other"))?;
+        }
+        Ok(())
+    }
+
     fn warnings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LayerStatus { connections_refused, requests_refused, service, .. } = self.layer;
         let ServiceStatus { shadow_mode, quota_mode, request_errors, .. } = service;
@@ -287,7 +315,18 @@ mod tests {
         LayerStatus {
             config: "/etc/ratelimit.yaml".to_owned(),
             since: u64::MAX,
-            listeners: vec![listener("grpc", "127.0.0.1:8081", false), listener("http", "[::1]:443", true)],
+            listeners: vec![
+                listener("grpc", "127.0.0.1:8081", false),
+                listener("http", "[::1]:443", true),
+                listener("proxy", "0.0.0.0:80", false),
+            ],
+            upstreams: vec![UpstreamStatus {
+                url: "http://app:3000".to_owned(),
+                addresses: vec!["10.0.0.1:3000".to_owned()],
+                requests: 3_000,
+                in_flight: 2,
+                failures: 1,
+            }],
             connections: 1,
             connections_refused: 2,
             requests_refused: 1,
@@ -341,6 +380,8 @@ mod tests {
             "config      /etc/ratelimit.yaml, in force for 0s\n\
              listening   gRPC at 127.0.0.1:8081\n\
              listening   HTTP at [::1]:443, TLS\n\
+             listening   proxy at 0.0.0.0:80\n\
+             upstream    http://app:3000 (10.0.0.1:3000): 3,000 requests, 2 in flight, 1 failure\n\
              requests    5,000 rules in 1 domain\n\
              warning     every request passes: `application.shadow_mode` is on\n            \
              2 requests made no sense, or could not be read\n            \

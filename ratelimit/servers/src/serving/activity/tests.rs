@@ -12,6 +12,7 @@ const TIMES: Times = Times {
     request: None,
     idle: Duration::from_secs(75),
     answer: Some(Duration::from_secs(75)),
+    silence: Some(Duration::from_secs(75)),
     lifetime: None,
 };
 
@@ -132,7 +133,7 @@ async fn who_waits_hears_of_the_end_and_not_before() {
 
 #[test]
 fn an_answer_may_take_any_time_where_none_is_set() {
-    let times = Times { answer: None, lifetime: Some(TIMES.idle * 3), ..TIMES };
+    let times = Times { answer: None, silence: None, lifetime: Some(TIMES.idle * 3), ..TIMES };
     let activity = Arc::into_inner(Activity::new(&times)).unwrap();
     let start = Instant::now().checked_sub(TIMES.idle).unwrap();
     let activity = Arc::new(Activity { start, ..activity });

@@ -1,0 +1,229 @@
+//! One request on its way: seen, judged, passed on, answered.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{
+    Proxy, answer,
+    body::{Download, Progress, Rest, Upload},
+    facts::Seen,
+    failure::Failure,
+    headers::{self, Origin},
+    request::Asked,
+    stats::Turned,
+    table::{Routed, Table},
+    tunnel,
+    upstream::{How, NoAnswer, Upstream},
+};
+use crate::{
+    answers, client_address,
+    judge::{self, Judged},
+    serving::{Answering, Client},
+    state::{State, answering as settings},
+};
+
+/// What a request is passed on with.
+pub struct Passing<'p> {
+    /// Who decides.
+    pub state: &'p State,
+    /// Where it comes in.
+    pub proxy: &'p Proxy,
+    /// What is to be done with it.
+    pub table: &'p Table,
+    /// Who sent it.
+    pub client: &'p Client,
+}
+
+/// An answer of the proxy itself.
+type Own = Box<Response<Body>>;
+
+/// What stays with an answer until it is over.
+struct Held {
+    answering: Answering,
+    place: OwnedSemaphorePermit,
+    upgrade: Option<OnUpgrade>,
+    /// The headers about limits.
+    limits: HeaderMap,
+}
+
+impl Passing<'_> {
+    /// Passes it on; an error is an answer for which nothing was read of its body.
+    pub async fn pass(
+        &self,
+        answering: Answering,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Own> {
+        let (mut head, body) = request.into_parts();
+        let upgrade = head.extensions.remove::<OnUpgrade>();
+        let asked = Asked::new(head, self.client.is_tls, self.table.path).map_err(|why| {
+            self.proxy.stats.turned(Turned::Refused);
+            Box::new(answer::refused(why))
+        })?;
+        let peer = self.client.peer.0;
+        let client = client_address::client(&asked.headers, peer, self.table.trusted_hops);
+        let limits = self.judge(&asked, client).await?;
+        let routed =
+            self.table.find(&asked.host, asked.path()).ok_or_else(|| self.turned(Turned::NoRoute))?;
+        let place =
+            Arc::clone(&self.proxy.places).try_acquire_owned().map_err(|_| self.turned(Turned::Busy))?;
+        let origin = Origin {
+            peer,
+            client,
+            trusted_hops: self.table.trusted_hops,
+            is_tls: self.client.is_tls,
+            is_http1: asked.is_http1,
+            authority: &asked.authority,
+        };
+        let (upload, progress) = Upload::new(body);
+        let how = how(&asked, routed, &progress);
+        let held = Held { answering, place, upgrade: upgrade.filter(|_| asked.is_websocket), limits };
+        let mut request = Request::new(upload);
+        *request.method_mut() = asked.method;
+        *request.headers_mut() = asked.headers;
+        origin.tell(request.headers_mut());
+        request.headers_mut().remove(header::CONTENT_LENGTH);
+        Ok(self.forward(request, routed, &how, held).await)
+    }
+
+    fn turned(&self, why: Turned) -> Own {
+        self.proxy.stats.turned(why);
+        Box::new(answer::turned(why))
+    }
+
+    /// What its answer has to say about limits, if it may go on.
+    async fn judge(&self, asked: &Asked, client: Option<std::net::IpAddr>) -> Result<HeaderMap, Own> {
+        let Some(asks) = &self.table.asks else { return Ok(HeaderMap::new()) };
+        let Some(request) = asks.request(&Seen::new(asked, client)) else { return Ok(HeaderMap::new()) };
+        let in_force = self.state.in_force();
+        let settings = settings(&in_force);
+        match judge::decide(&in_force, &request).await {
+            Judged::Decided(response) if response.allowed() => {
+                Ok(answers::headers(&response, settings.headers))
+            }
+            Judged::Decided(response) => Err(Box::new(answer::denied(
+                &response,
+                settings.headers,
+                &asked.headers,
+                self.table.deny_body.as_ref(),
+            ))),
+            Judged::Failed if Judged::passes_unjudged(settings.on_store_error) => Ok(HeaderMap::new()),
+            Judged::Failed => Err(self.turned(Turned::Unjudged)),
+        }
+    }
+
+    async fn forward(
+        &self,
+        mut request: Request<Upload>,
+        routed: &Routed,
+        how: &How,
+        held: Held,
+    ) -> Response<Body> {
+        let upstreams = routed.group.upstreams();
+        let mut last = answer::failed(Failure::Connect, 0, upstreams.len());
+        for place in routed.group.order() {
+            let Some(upstream) = upstreams.get(place) else { continue };
+            let in_flight = upstream.stats.begin();
+            let failure = match upstream.send(request, how).await {
+                Ok((response, lease)) => {
+                    let (stats, progress) = (Arc::clone(&upstream.stats), Arc::clone(&how.progress));
+                    let idle = routed.route.timeouts.idle;
+                    let rest = Rest { lease, _in_flight: in_flight, stats, progress, idle };
+                    return self.answered(response, rest, held, how.is_upgrade).unwrap_or_else(|failure| {
+                        upstream.failed(failure);
+                        answer::failed(failure, place, upstreams.len())
+                    });
+                }
+                Err(NoAnswer::Unsent(back, failure)) => {
+                    upstream.failed(failure);
+                    last = answer::failed(failure, place, upstreams.len());
+                    request = *back;
+                    continue;
+                }
+                Err(NoAnswer::Failed(failure)) => failure,
+            };
+            return self.failed(upstream, failure, &how.progress, (place, upstreams.len()));
+        }
+        last
+    }
+
+    /// The answer where a server has failed, or its client.
+    fn failed(
+        &self,
+        upstream: &Upstream,
+        failure: Failure,
+        progress: &Progress,
+        (place, count): (usize, usize),
+    ) -> Response<Body> {
+        if progress.has_failed() {
+            return answer::broken_off(false);
+        }
+        if failure == Failure::ResponseTimeout && progress.waits_for_client() && !progress.is_whole() {
+            return answer::broken_off(true);
+        }
+        upstream.failed(failure);
+        answer::failed(failure, place, count)
+    }
+
+    /// What a client gets of a server's answer.
+    fn answered(
+        &self,
+        mut response: Response<Incoming>,
+        rest: Rest,
+        held: Held,
+        is_upgrade: bool,
+    ) -> Result<Response<Body>, Failure> {
+        let Held { answering, place, upgrade, limits } = held;
+        *response.version_mut() = Version::HTTP_11;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let is_websocket = headers::tokens(response.headers(), &header::UPGRADE)
+                .any(|name| name.eq_ignore_ascii_case(b"websocket"));
+            let client = upgrade.filter(|_| is_upgrade && is_websocket).ok_or(Failure::Unreadable)?;
+            let (server, idle) = (hyper::upgrade::on(&mut response), rest.idle);
+            self.client.becomes(async move {
+                tunnel::run(client, server, idle).await;
+                drop((rest, answering, place));
+            });
+            return Ok(switched(response, limits));
+        }
+        headers::remove_those_of_connection(response.headers_mut());
+        add(response.headers_mut(), limits);
+        Ok(response.map(|body| Body::new(Download::new(body, answering, rest, place))))
+    }
+}
+
+fn how(asked: &Asked, routed: &Routed, progress: &Arc<Progress>) -> How {
+    let timeouts = &routed.route.timeouts;
+    How {
+        target: asked.target.clone(),
+        authority: routed.host_header.clone().unwrap_or_else(|| asked.authority.clone()),
+        is_upgrade: asked.is_websocket,
+        takes_trailers: asked.takes_trailers,
+        connect: timeouts.connect,
+        response: timeouts.response,
+        progress: Arc::clone(progress),
+    }
+}
+
+/// The answer after which a connection is a WebSocket.
+fn switched(response: Response<Incoming>, limits: HeaderMap) -> Response<Body> {
+    let mut response = response.map(|_| Body::empty());
+    let headers = response.headers_mut();
+    headers::remove_those_of_connection(headers);
+    add(headers, limits);
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    response
+}
+
+/// What a server says itself about limits stays.
+fn add(to: &mut HeaderMap, limits: HeaderMap) {
+    for (name, value) in limits {
+        if let Some(name) = name {
+            to.entry(name).or_insert(value);
+        }
+    }
+}

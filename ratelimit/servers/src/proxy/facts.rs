@@ -1,0 +1,53 @@
+//! What a request shows of itself, as it is passed on: never what a client says about it in a header.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use http::{HeaderValue, header};
+
+use super::request::Asked;
+use crate::policy::application::{Facts, Value, target};
+
+/// A request and the client that it comes from.
+pub struct Seen<'r> {
+    asked: &'r Asked,
+    client: Option<IpAddr>,
+}
+
+impl<'r> Seen<'r> {
+    pub const fn new(asked: &'r Asked, client: Option<IpAddr>) -> Self {
+        Self { asked, client }
+    }
+}
+
+impl Facts for Seen<'_> {
+    fn client_address(&self) -> Option<IpAddr> {
+        self.client
+    }
+
+    fn method(&self) -> Option<Cow<'_, str>> {
+        Some(self.asked.method.as_str().into())
+    }
+
+    fn path(&self) -> Option<Cow<'_, str>> {
+        Some(self.asked.path().into())
+    }
+
+    fn host(&self) -> Option<Cow<'_, str>> {
+        Some(self.asked.host.as_str().into())
+    }
+
+    fn header(&self, name: &str) -> Value<'_> {
+        if name == "host" {
+            return Value::One(self.asked.host.as_str().into());
+        }
+        Value::of_lines(self.asked.headers.get_all(name).iter().map(HeaderValue::as_bytes))
+    }
+
+    fn cookie(&self, name: &str) -> Value<'_> {
+        Value::of_cookie(self.asked.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes), name)
+    }
+
+    fn query(&self, name: &str) -> Value<'_> {
+        target::parameter(self.asked.target.as_str().as_bytes(), name)
+    }
+}

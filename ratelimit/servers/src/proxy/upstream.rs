@@ -1,0 +1,344 @@
+//! One server: sending it a request, on a connection that is there or a new one, and which server is next.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwapOption;
+use http::{HeaderValue, Method, Request, Response, Uri, Version, header, uri::PathAndQuery};
+use hyper::body::{Body as _, Incoming};
+use tracing::warn;
+
+use super::{
+    body::{Progress, Upload},
+    connect::{Addresses, Connection, TlsTo, connect},
+    failure::Failure,
+    pool::{Alone, Lease, Pool, Shared, Turn},
+    stats::UpstreamStats,
+};
+use crate::policy::application::{Balance, Scheme, UpstreamUrl};
+
+/// How long a server is left alone that can't be connected to, as long as others answer.
+const LEFT_ALONE: Duration = Duration::from_secs(5);
+/// How often it is said at most that a server fails.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
+/// A server.
+#[derive(Debug)]
+pub struct Upstream {
+    /// Where it is.
+    pub url: UpstreamUrl,
+    /// What is counted of it.
+    pub stats: Arc<UpstreamStats>,
+    /// Where it is now.
+    pub addresses: Addresses,
+    tls: ArcSwapOption<TlsTo>,
+    pool: Arc<Pool>,
+    left_alone_until: Mutex<Option<Instant>>,
+    said: Mutex<Option<Instant>>,
+}
+
+/// How a request is sent.
+#[derive(Debug)]
+pub struct How {
+    /// Path and query.
+    pub target: PathAndQuery,
+    /// What is sent as `Host`, or as the authority.
+    pub authority: HeaderValue,
+    /// Whether it asks for a WebSocket.
+    pub is_upgrade: bool,
+    /// Whether trailers are welcome.
+    pub takes_trailers: bool,
+    /// How long connecting may take.
+    pub connect: Duration,
+    /// How long the beginning of the answer may take.
+    pub response: Duration,
+    /// How far the request's body has come.
+    pub progress: Arc<Progress>,
+}
+
+/// Why there is no answer.
+pub enum NoAnswer {
+    /// Nothing was sent, so that another server can be asked.
+    Unsent(Box<Request<Upload>>, Failure),
+    /// The request may have been carried out.
+    Failed(Failure),
+}
+
+/// An answer that begins.
+pub type Begun = (Response<Incoming>, Lease);
+
+impl Upstream {
+    pub fn new(url: UpstreamUrl) -> Self {
+        Self {
+            url,
+            stats: Arc::default(),
+            addresses: Addresses::default(),
+            tls: ArcSwapOption::empty(),
+            pool: Arc::default(),
+            left_alone_until: Mutex::default(),
+            said: Mutex::default(),
+        }
+    }
+
+    /// Puts in force how it is trusted.
+    pub fn trust(&self, tls: Option<TlsTo>) {
+        self.tls.store(tls.map(Arc::new));
+    }
+
+    /// Ends connections that were not used for long.
+    pub fn sweep(&self) {
+        self.pool.sweep();
+    }
+
+    fn is_left_alone(&self) -> bool {
+        let until = *self.left_alone_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Notes that it failed.
+    pub fn failed(&self, failure: Failure) {
+        self.stats.failed(failure);
+        if failure.is_before_request() {
+            let until = Instant::now() + LEFT_ALONE;
+            *self.left_alone_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        }
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
+            *said = Some(Instant::now());
+            warn!(upstream = %self.url, reason = failure.name(), "the server {}", failure.what());
+        }
+    }
+
+    /// Sends a request and waits for the beginning of its answer.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn send(&self, mut request: Request<Upload>, how: &How) -> Result<Begun, NoAnswer> {
+        loop {
+            let (connection, is_new) = match self.reuse(how) {
+                Some(connection) => (connection, false),
+                None => match self.connect(how).await {
+                    Ok(connection) => (connection, true),
+                    Err(failure) => return Err(NoAnswer::Unsent(Box::new(request), failure)),
+                },
+            };
+            match connection.send(request, how, &self.pool, self.url.scheme).await {
+                // One that was there may have been closed before anything was sent on it.
+                Err(NoAnswer::Unsent(back, _)) if !is_new => request = *back,
+                done => return done,
+            }
+        }
+    }
+
+    fn reuse(&self, how: &How) -> Option<Ready> {
+        let share = || self.pool.share().map(|(connection, turn)| Ready::Shared(connection, turn));
+        let take = || self.pool.take().map(Ready::Alone);
+        match self.url.scheme {
+            Scheme::Http => take(),
+            Scheme::H2c => share(),
+            Scheme::Https if how.is_upgrade => take(),
+            Scheme::Https => share().or_else(take),
+        }
+    }
+
+    async fn connect(&self, how: &How) -> Result<Ready, Failure> {
+        let tls = self.tls.load_full();
+        let connecting = connect(&self.url, &self.addresses, tls.as_deref(), how.is_upgrade, how.connect);
+        if self.url.scheme != Scheme::H2c {
+            return Ok(self.ready(connecting.await?));
+        }
+        // Those who come meanwhile use the same one.
+        let _alone = self.pool.connecting.lock().await;
+        match self.reuse(how) {
+            Some(ready) => Ok(ready),
+            None => Ok(self.ready(connecting.await?)),
+        }
+    }
+
+    fn ready(&self, connection: Connection) -> Ready {
+        match connection {
+            Connection::Alone(connection) => Ready::Alone(connection),
+            Connection::Shared(connection) => {
+                let (connection, turn) = self.pool.add(connection);
+                Ready::Shared(connection, turn)
+            }
+        }
+    }
+}
+
+/// A connection for one request.
+enum Ready {
+    Alone(Alone),
+    Shared(Shared, Turn),
+}
+
+impl Ready {
+    async fn send(
+        self,
+        request: Request<Upload>,
+        how: &How,
+        pool: &Arc<Pool>,
+        scheme: Scheme,
+    ) -> Result<Begun, NoAnswer> {
+        let unsent = |request| NoAnswer::Unsent(Box::new(request), Failure::Closed);
+        let (sent, lease) = match self {
+            Self::Alone(mut connection) => {
+                if connection.ready().await.is_err() {
+                    return Err(unsent(request));
+                }
+                let request = of_http1(request, how);
+                let sent = how.progress.wait(connection.try_send_request(request), how.response).await;
+                (sent, Lease::Alone(Arc::clone(pool), connection))
+            }
+            Self::Shared(mut connection, turn) => {
+                if connection.ready().await.is_err() {
+                    return Err(unsent(request));
+                }
+                let request = of_http2(request, how, scheme);
+                let sent = how.progress.wait(connection.try_send_request(request), how.response).await;
+                (sent, Lease::Shared(turn))
+            }
+        };
+        match sent {
+            None => Err(NoAnswer::Failed(Failure::ResponseTimeout)),
+            Some(Ok(response)) => Ok((response, lease)),
+            Some(Err(mut error)) => Err(match error.take_message() {
+                Some(request) => unsent(request),
+                None => NoAnswer::Failed(Failure::of_answer(error.error())),
+            }),
+        }
+    }
+}
+
+/// A request as it is over HTTP/1.
+fn of_http1(mut request: Request<Upload>, how: &How) -> Request<Upload> {
+    *request.version_mut() = Version::HTTP_11;
+    *request.uri_mut() = Uri::from(how.target.clone());
+    let has_body = !request.body().is_end_stream();
+    let length = request.body().size_hint().exact();
+    let needs_length = [Method::POST, Method::PUT, Method::PATCH].contains(request.method());
+    let headers = request.headers_mut();
+    headers.insert(header::HOST, how.authority.clone());
+    match length {
+        Some(length) if has_body || needs_length => {
+            drop(headers.insert(header::CONTENT_LENGTH, length.into()))
+        }
+        None if has_body => {
+            headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        _ => {}
+    }
+    if how.is_upgrade {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    } else if how.takes_trailers {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    request
+}
+
+/// A request as it is over HTTP/2.
+fn of_http2(mut request: Request<Upload>, how: &How, scheme: Scheme) -> Request<Upload> {
+    *request.version_mut() = Version::HTTP_2;
+    let scheme = if scheme == Scheme::Https { "https" } else { "http" };
+    let authority = how.authority.as_bytes();
+    let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(how.target.clone()).build();
+    // What hosts and targets are was seen when the request came.
+    *request.uri_mut() = uri.unwrap_or_else(|_| Uri::from(how.target.clone()));
+    let length = request.body().size_hint().exact().filter(|length| *length > 0);
+    let headers = request.headers_mut();
+    for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, header::TE] {
+        headers.remove(name);
+    }
+    if let Some(length) = length {
+        headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    if how.takes_trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    request
+}
+
+/// The servers of a route.
+#[derive(Debug)]
+pub struct Group {
+    upstreams: Vec<Arc<Upstream>>,
+    balance: Balance,
+    next: AtomicUsize,
+}
+
+impl Group {
+    pub const fn new(upstreams: Vec<Arc<Upstream>>, balance: Balance) -> Self {
+        Self { upstreams, balance, next: AtomicUsize::new(0) }
+    }
+
+    /// The servers.
+    pub fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// The places of its servers, in the order in which they are to be asked.
+    pub fn order(&self) -> Vec<usize> {
+        let count = self.upstreams.len();
+        if count <= 1 {
+            return (0..count).collect();
+        }
+        let first = self.next.fetch_add(1, Relaxed);
+        let mut order: Vec<usize> = (0..count).map(|place| first.wrapping_add(place) % count).collect();
+        let of = |place: &usize| self.upstreams.get(*place);
+        let requests = |place: &usize| of(place).map_or(0, |upstream| upstream.stats.in_flight());
+        let is_left_alone = |place: &usize| of(place).is_some_and(|upstream| upstream.is_left_alone());
+        match self.balance {
+            Balance::RoundRobin => order.sort_by_cached_key(is_left_alone),
+            Balance::LeastRequests => {
+                order.sort_by_cached_key(|place| (is_left_alone(place), requests(place)))
+            }
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which server is next.
+
+    use super::*;
+
+    fn group(count: u16, balance: Balance) -> Group {
+        let url = |port| UpstreamUrl { scheme: Scheme::Http, host: "x".to_owned(), port };
+        Group::new((0..count).map(|port| Arc::new(Upstream::new(url(port + 1)))).collect(), balance)
+    }
+
+    #[test]
+    fn each_server_is_next_in_turn() {
+        let group = group(3, Balance::RoundRobin);
+        let orders: Vec<_> = (0..4).map(|_| group.order()).collect();
+        assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
+    }
+
+    #[test]
+    fn the_server_with_the_fewest_requests_is_next() {
+        let group = group(3, Balance::LeastRequests);
+        let upstreams = group.upstreams();
+        let _busy: Vec<_> = [0, 0, 1].map(|place: usize| upstreams[place].stats.begin()).into();
+        assert_eq!([group.order(), group.order()], [[2, 1, 0]; 2]);
+    }
+
+    #[test]
+    fn a_server_that_can_not_be_connected_to_comes_last() {
+        for balance in [Balance::RoundRobin, Balance::LeastRequests] {
+            let group = group(2, balance);
+            group.upstreams()[0].failed(Failure::Connect);
+            assert_eq!([group.order(), group.order()], [[1, 0]; 2]);
+            // What fails with a request may fail by the request.
+            group.upstreams()[1].failed(Failure::Closed);
+            assert_eq!(group.order(), [1, 0]);
+        }
+    }
+}
