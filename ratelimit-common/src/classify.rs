@@ -83,14 +83,14 @@ pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 
             rules &= tables.row(dimension, row);
         }
     };
-    ask(Dimension::Kind, packet.source.family * 3 + packet.fragment);
-    ask(Dimension::Protocol, packet.protocol);
-    ask(Dimension::SourcePort, packet.source_port);
-    ask(Dimension::DestinationPort, packet.destination_port);
-    ask(Dimension::TcpFlags, packet.tcp_flags);
-    ask(Dimension::IcmpType, packet.icmp_type);
+    ask(Dimension::Kind, packet.source.family * 3 + u64::from(packet.fragment));
+    ask(Dimension::Protocol, packet.protocol.into());
+    ask(Dimension::SourcePort, packet.source_port.into());
+    ask(Dimension::DestinationPort, packet.destination_port.into());
+    ask(Dimension::TcpFlags, packet.tcp_flags.into());
+    ask(Dimension::IcmpType, packet.icmp_type.into());
     if tables.asks(Dimension::Vlan) {
-        rules &= tables.row(Dimension::Vlan, outer) | tables.row(Dimension::Vlan, inner);
+        rules &= tables.row(Dimension::Vlan, outer.into()) | tables.row(Dimension::Vlan, inner.into());
     }
     rules & tables.destination(&packet.destination)
 }

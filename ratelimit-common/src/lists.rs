@@ -3,8 +3,9 @@
 //! Both lists are one trie in an array of words. A node skips the bits that all its prefixes share and takes about as many
 //! of the next ones as it needs to tell them apart, so that a look-up takes two or three steps, however many prefixes there
 //! are; its worst case is 64. What was skipped is compared at the end, with the prefix that the way led to: first with its last
-//! bits, which are beside its index, so that most addresses that are on no list need no look at the prefix. Building it is
-//! for user space.
+//! bits, which are beside its index, so that most addresses that are on no list need no look at the prefix. Before all that
+//! one bit says whether any prefix can contain an address, so that of most that are on no list nothing else is read. Building
+//! it is for user space.
 
 use crate::packet::Address;
 
@@ -37,6 +38,44 @@ impl Listed {
 pub trait Words {
     /// The word at `index`; 0 outside.
     fn word(&self, index: u64) -> u64;
+}
+
+/// Where the look-up of a family's addresses begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Root {
+    /// The first step; 0 if there is no prefix.
+    pub step: u64,
+    /// The [`Filter`] before it; 0 if there is none.
+    pub filter: u64,
+}
+
+impl Root {
+    /// Whether an address may be in a prefix.
+    #[must_use]
+    #[inline(always)]
+    pub fn may_contain<W: Words + ?Sized>(&self, words: &W, bits: [u64; 2]) -> bool {
+        self.step != 0 && (self.filter == 0 || Filter(self.filter).may_contain(words, bits))
+    }
+}
+
+/// A bit for each number that so many bits of an address make: whether a prefix has addresses with these. As one word, like
+/// that of a node of the trie: where the bits begin (32 bits), the shifts, the half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter(pub u64);
+
+impl Filter {
+    /// Of `count` bits from `start` on, which lie in one half; the words begin at `index`.
+    #[must_use]
+    pub const fn new(index: u32, start: u32, count: u32) -> Self {
+        Self(Step::node(index, start, count).0)
+    }
+
+    #[inline(always)]
+    fn may_contain<W: Words + ?Sized>(self, words: &W, bits: [u64; 2]) -> bool {
+        let place = Step(self.0).place(bits);
+        words.word(Step(self.0).index() + (place >> 6)) >> (place & 63) & 1 != 0
+    }
 }
 
 /// The most steps that a look-up takes. Each but one decides at least two of 128 bits.
@@ -115,8 +154,14 @@ impl Step {
     /// Where the entry of an address is.
     #[inline(always)]
     const fn entry(self, bits: [u64; 2]) -> u64 {
+        self.index() + self.place(bits)
+    }
+
+    /// The number that an address's bits make which it looks at.
+    #[inline(always)]
+    const fn place(self, bits: [u64; 2]) -> u64 {
         let half = if self.0 >> Self::HALF & 1 == 0 { bits[0] } else { bits[1] };
-        self.index() + (half << (self.0 >> Self::LEFT & 63) >> (self.0 >> Self::RIGHT & 63))
+        half << (self.0 >> Self::LEFT & 63) >> (self.0 >> Self::RIGHT & 63)
     }
 }
 
@@ -175,27 +220,33 @@ const fn contains(prefix: [u64; PREFIX_WORDS], bits: [u64; 2]) -> bool {
     }
 }
 
-/// Looks an address up. `root` is the first step for its family.
+/// Looks an address up. `root` is that of its family.
 #[inline(always)]
-pub fn find<W: Words + ?Sized>(words: &W, root: u64, address: &Address) -> Listed {
-    let mut step = Step(root);
+pub fn find<W: Words + ?Sized>(words: &W, root: Root, address: &Address) -> Listed {
+    if root.may_contain(words, address.bits) { follow(words, root.step, address.bits) } else { Listed::No }
+}
+
+/// What the prefixes say about an address that may be in one of them, from a step on.
+#[inline(always)]
+pub fn follow<W: Words + ?Sized>(words: &W, step: u64, bits: [u64; 2]) -> Listed {
+    let mut step = Step(step);
     for _ in 0..MOST_STEPS {
         if step.0 & Step::NODE == 0 {
             break;
         }
-        step = Step(words.word(step.entry(address.bits)));
+        step = Step(words.word(step.entry(bits)));
     }
-    if step.0 & Step::PREFIX == 0 || !step.may_contain(address.bits) {
+    if step.0 & Step::PREFIX == 0 || !step.may_contain(bits) {
         return Listed::No;
     }
     let index = step.prefix_index();
     let prefix = read(words, index);
-    if contains(prefix, address.bits) {
+    if contains(prefix, bits) {
         return Listed::of(prefix[2] >> LISTED & 0xff);
     }
     if prefix[2] >> MORE & 1 != 0 {
         let outer = read(words, index + PREFIX_WORDS as u64);
-        if contains(outer, address.bits) {
+        if contains(outer, bits) {
             return Listed::of(outer[2] >> LISTED & 0xff);
         }
     }
@@ -261,8 +312,10 @@ mod tests {
     fn a_broken_trie_ends() {
         let words: &[u64] = &[Step::node(0, 0, 1).0, Step::node(0, 0, 1).0];
         let address = Address { bits: [u64::MAX; 2], family: 1 };
-        assert_eq!(find(words, words[0], &address), Listed::No);
-        assert_eq!(find(words, Step::prefix(100, address.bits, 9, false).0, &address), Listed::No);
-        assert_eq!(find(words, Step::node(1000, 70, 16).0, &address), Listed::No);
+        let find = |step: Step, filter| find(words, Root { step: step.0, filter }, &address);
+        assert_eq!(find(Step(words[0]), 0), Listed::No);
+        assert_eq!(find(Step::prefix(100, address.bits, 9, false), 0), Listed::No);
+        assert_eq!(find(Step::node(1000, 70, 16), 0), Listed::No);
+        assert_eq!(find(Step(words[0]), Filter::new(1000, 70, 16).0), Listed::No);
     }
 }

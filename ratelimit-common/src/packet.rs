@@ -101,7 +101,8 @@ impl From<IpAddr> for Address {
     }
 }
 
-/// An IP packet. Where a field's value can be missing or unreachable, numbers above all values say so.
+/// An IP packet. Where a field's value can be missing or unreachable, numbers above all values say so. Fields are narrow, because
+/// the kernel has little stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Packet {
@@ -110,54 +111,54 @@ pub struct Packet {
     /// Where it goes to.
     pub destination: Address,
     /// The ids of its VLAN tags, the outer one first, or [`NO_VLAN`].
-    pub vlans: [u64; 2],
+    pub vlans: [u32; 2],
     /// The transport's number, or [`UNKNOWN_PROTOCOL`]; that of a later IPv6 fragment is not known, because the host goes by
     /// what the first one says.
-    pub protocol: u64,
+    pub protocol: u32,
     /// The source port, [`NO_PORT`] or [`UNKNOWN_PORT`].
-    pub source_port: u64,
+    pub source_port: u32,
     /// The destination port, likewise.
-    pub destination_port: u64,
+    pub destination_port: u32,
     /// The flags of a TCP packet (the low byte those that have names), [`NO_FLAGS`] or [`UNKNOWN_FLAGS`].
-    pub tcp_flags: u64,
+    pub tcp_flags: u32,
     /// The type of an ICMP message, [`ICMPV6_TYPE`] plus that of an ICMPv6 message, [`NO_TYPE`] or [`UNKNOWN_TYPE`].
-    pub icmp_type: u64,
+    pub icmp_type: u32,
     /// [`WHOLE`], [`FIRST`] or [`LATER`].
-    pub fragment: u64,
+    pub fragment: u32,
     /// 1 if a header contradicts itself or ends before it should.
-    pub malformed: Flag,
+    pub malformed: u32,
     /// 1 for IPv6 neighbour discovery: ICMPv6 133 to 137 with hop limit 255, directly after the fixed header.
-    pub is_neighbour_discovery: Flag,
+    pub is_neighbour_discovery: u32,
 }
 
 /// There is no such tag.
-pub const NO_VLAN: u64 = 4_096;
+pub const NO_VLAN: u32 = 4_096;
 /// No transport: what is left of a packet that is not read whole.
-const NO_PROTOCOL: u64 = 59;
+const NO_PROTOCOL: u32 = 59;
 /// In a dry run: it is not IP.
-pub const NOT_IP: u64 = u64::MAX;
+pub const NOT_IP: u32 = u32::MAX;
 /// The transport can't be reached.
-pub const UNKNOWN_PROTOCOL: u64 = 256;
+pub const UNKNOWN_PROTOCOL: u32 = 256;
 /// The packet has no ports.
-pub const NO_PORT: u64 = 65_536;
+pub const NO_PORT: u32 = 65_536;
 /// Its ports can't be reached.
-pub const UNKNOWN_PORT: u64 = NO_PORT + 1;
+pub const UNKNOWN_PORT: u32 = NO_PORT + 1;
 /// The packet has no TCP flags.
-pub const NO_FLAGS: u64 = 4_096;
+pub const NO_FLAGS: u32 = 4_096;
 /// Its flags can't be reached.
-pub const UNKNOWN_FLAGS: u64 = NO_FLAGS + 1;
+pub const UNKNOWN_FLAGS: u32 = NO_FLAGS + 1;
 /// What is added to the types of ICMPv6.
-pub const ICMPV6_TYPE: u64 = 256;
+pub const ICMPV6_TYPE: u32 = 256;
 /// The packet has no ICMP type.
-pub const NO_TYPE: u64 = 512;
+pub const NO_TYPE: u32 = 512;
 /// Its type can't be reached.
-pub const UNKNOWN_TYPE: u64 = NO_TYPE + 1;
+pub const UNKNOWN_TYPE: u32 = NO_TYPE + 1;
 /// Not a fragment.
-pub const WHOLE: u64 = 0;
+pub const WHOLE: u32 = 0;
 /// The first fragment, which has the transport's header.
-pub const FIRST: u64 = 1;
+pub const FIRST: u32 = 1;
 /// A later fragment.
-pub const LATER: u64 = 2;
+pub const LATER: u32 = 2;
 
 impl Packet {
     /// Of nothing.
@@ -183,7 +184,8 @@ impl Packet {
     #[inline(always)]
     pub const fn ports(&self) -> Ports {
         let family = self.source.family << 63;
-        Ports(family | self.source_port << 40 | self.destination_port << 16 | self.protocol)
+        let [source, destination] = [self.source_port as u64, self.destination_port as u64];
+        Ports(family | source << 40 | destination << 16 | self.protocol as u64)
     }
 }
 
@@ -223,7 +225,7 @@ impl Ports {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotIp {
     /// The ids of its VLAN tags, as in [`Packet::vlans`].
-    pub vlans: [u64; 2],
+    pub vlans: [u32; 2],
     /// 1 if VLAN tags hide what it is: more than two of which one has no id, or one without an id where no tag belongs. The host takes off tags without an id,
     /// however many there are, so it may be any packet; nobody sends such frames for another reason.
     pub hides: Flag,

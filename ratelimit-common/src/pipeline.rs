@@ -19,7 +19,7 @@ use crate::{
     classify::Tables,
     lists::Listed,
     packet::{Address, Flag},
-    table::{Key, Known, Set},
+    table::{self, Key, Known, Set},
     time::Now,
     wire::{Globals, KeyMask, Reason, Rule},
 };
@@ -73,10 +73,15 @@ pub trait Hooks: Tables + Copy {
     fn repeat<T, F: Fn(&mut T) -> bool + Copy>(self, most: u32, carried: &mut T, turn: F);
     /// [`bucket::attempt`] at the bucket of the rule at `index`.
     fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer;
+    /// [`table::decide`] under the limit at `index`: a call of its own in the kernel, for all but the commonest algorithms.
+    #[inline(always)]
+    fn decide(self, index: u64, state: u64, now: Now, cost: u32) -> (bool, u64) {
+        table::decide(&self.rule(index).limit, state, now, cost)
+    }
     /// [`several::charge`].
     #[inline(always)]
     fn charge_several(self, found: &mut Found) -> Settled {
-        several::charge(self, found)
+        several::charge::<{ several::MOST }, _>(self, found)
     }
     /// [`stages::is_one_too_many`].
     #[inline(always)]
@@ -87,9 +92,9 @@ pub trait Hooks: Tables + Copy {
     fn ban(self, subject: &Subject, index: u64);
 
     /// Counts a packet under a rule's counters.
-    fn count_rule(self, counters: u64, dropped: bool, size: Size);
+    fn count_rule(self, rule: &Rule, dropped: bool, size: Size);
     /// Takes back that it passed this rule.
-    fn discount_rule(self, counters: u64, size: Size);
+    fn discount_rule(self, rule: &Rule, size: Size);
     /// Counts a packet that is denied since every try met another processor at the same slot.
     fn on_exhausted_tries(self);
     /// Notes rules that have denied it, for dry runs.
@@ -103,14 +108,9 @@ pub enum Way {
     /// The long way: nobody could go the short one.
     Long = 0,
     /// All are under the only rule, or there is none, and nobody asks for more than the source: see [`short::judge_simple`].
-    /// The rule limits packets, and keeps arrival times.
-    SimpleByArrival = 1,
-    /// The same, whatever the limit is.
-    Simple = 2,
-    /// Rules of all sorts, which limit packets and keep arrival times: see [`short::judge`].
-    AnyByArrival = 3,
-    /// Rules of all sorts, whatever their limits are.
-    Any = 4,
+    Simple = 1,
+    /// Rules of all sorts: see [`short::judge`].
+    Any = 2,
 }
 
 /// What a way through the stages came to: a reason, with the first rule that denied the packet, or that the long way has to
@@ -129,6 +129,8 @@ impl Outcome {
     const MALFORMED: u32 = 9;
     /// Set if a rule has denied the packet, whether it drops or observes.
     const DENIED: u64 = 1 << 8;
+    /// Set if that rule only observes, so that the packet passes.
+    const OBSERVED: u64 = 1 << 10;
     /// From this bit on: where that rule is.
     const RULE: u32 = 16;
 
@@ -143,7 +145,8 @@ impl Outcome {
     #[must_use]
     #[inline(always)]
     pub const fn denied(reason: Reason, index: u64) -> Self {
-        Self(reason as u64 | Self::DENIED | index << Self::RULE)
+        let observed = if reason.is_drop() { 0 } else { Self::OBSERVED };
+        Self(reason as u64 | Self::DENIED | observed | index << Self::RULE)
     }
 
     /// No reason yet, and what the rules say is next; with whether a header is broken.
@@ -197,6 +200,13 @@ impl Outcome {
     #[inline(always)]
     pub const fn is_denied(self) -> bool {
         self.0 & Self::DENIED != 0
+    }
+
+    /// Whether a rule has denied the packet that passes all the same.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_observed(self) -> bool {
+        self.0 & Self::OBSERVED != 0
     }
 
     /// Where the first rule is that denied the packet, if one did.

@@ -17,6 +17,20 @@ pub fn opaque(number: u64) -> u64 {
     number
 }
 
+/// What has been written to memory, read from there: the compiler would keep a copy of it, which takes as much of the kernel's
+/// stack again.
+#[must_use]
+#[inline(always)]
+pub fn again<T: Copy>(memory: &T) -> T {
+    #[cfg(target_arch = "bpf")]
+    {
+        // SAFETY: a reference is valid.
+        unsafe { core::ptr::from_ref(memory).read_volatile() }
+    }
+    #[cfg(not(target_arch = "bpf"))]
+    *memory
+}
+
 /// The same number, and nothing that comes after in the source is done before: keeps a row of loads from being done all
 /// at once, for which the kernel's registers and stack are too few.
 #[must_use]

@@ -7,6 +7,7 @@ mod key_mask;
 pub use self::key_mask::KeyMask;
 use crate::{
     limit::Limit,
+    lists::Root,
     packet::{Flag, Link, Packet, Ports},
     pipeline::Way,
     sample::Sampler,
@@ -229,8 +230,8 @@ pub struct Globals {
     pub counts_denied: u64,
     /// The bits of those without a condition on the source address, on the destination address.
     pub any_address: [u64; 2],
-    /// Where the lists of IPv4 and of IPv6 sources begin, or 0: see [`crate::lists::find`].
-    pub listed: [u64; 2],
+    /// Where the lists of IPv4 and of IPv6 sources begin: see [`crate::lists::find`].
+    pub listed: [Root; 2],
     /// The bits of the dimensions that a rule asks about: see [`crate::classify::Dimension::bit`].
     pub dimensions: u32,
     /// 1 if a rule asks about the source address of an IPv4, of an IPv6 packet.
@@ -259,8 +260,6 @@ pub struct Globals {
     pub link: u32,
     /// 1 if a frame may stand for several packets: see [`crate::packet::packets_in`].
     pub joins: u32,
-    /// 1 if every rule limits packets by arrival times.
-    pub is_by_arrival: u32,
     /// The way that packets go first: see [`crate::pipeline::Way`].
     pub way: u32,
 }
@@ -271,12 +270,10 @@ impl Globals {
     pub const fn with_ways(mut self) -> Self {
         let is_unusual = self.link != Link::Ethernet as u32 || self.joins != 0 || self.is_on_trial != 0;
         let is_simple = self.rules <= 1 && self.classifies == 0 && self.reads_whole == 0;
-        self.way = match (is_unusual || self.dry_run == DRY_RUN, self.is_by_arrival != 0, is_simple) {
-            (true, _, _) => Way::Long,
-            (_, true, true) => Way::SimpleByArrival,
-            (_, false, true) => Way::Simple,
-            (_, true, false) => Way::AnyByArrival,
-            (_, false, false) => Way::Any,
+        self.way = match (is_unusual || self.dry_run == DRY_RUN, is_simple) {
+            (true, _) => Way::Long,
+            (false, true) => Way::Simple,
+            (false, false) => Way::Any,
         } as u32;
         self
     }
@@ -297,9 +294,9 @@ pub struct Rule {
     /// What makes the key, for IPv4 and IPv6.
     pub masks: [KeyMask; 2],
     /// Its number; with the address family the tag of its buckets.
-    pub number: u64,
-    /// The number under which its packets are counted.
-    pub counters: u64,
+    pub number: u32,
+    /// The number under which its packets are counted, as the map of counters is asked for it.
+    pub counters: u32,
     /// The bits of all parts of the rule.
     pub group: u64,
     /// 1 if this is the first part of the rule: the one that counts what passes.
@@ -367,8 +364,8 @@ const _: () = {
     assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);
     assert!(size_of::<Secret>() == 32);
-    assert!(size_of::<Globals>() == 176);
+    assert!(size_of::<Globals>() == 192);
     assert!(size_of::<KeyMask>() == 64);
-    assert!(size_of::<Rule>() == 88 + 2 * 64 + 64);
+    assert!(size_of::<Rule>() == 88 + 2 * 64 + 56);
     assert!(size_of::<DryRun>() == 40 + size_of::<Packet>());
 };

@@ -5,11 +5,12 @@
 #[path = "ways/world.rs"]
 mod world;
 
-use std::num::NonZeroU64;
+use std::{mem::MaybeUninit, num::NonZeroU64};
 
 use ratelimit_common::{
     classify::Dimension,
     limit::{Algorithm, Limit, LimitSpec, Place, Rate, Refill},
+    lists::Root,
     packet,
     pipeline::{Found, Outcome, Size, short, stages},
     table::{LEAST_SETS, Secret},
@@ -54,23 +55,25 @@ fn the_short_way_and_the_long_one_say_the_same() {
 
 /// As the program does.
 fn judge(world: &World, frame: &[u8]) -> Outcome {
-    let mut found = Found::of_size(Size(frame.len() as u64));
+    let mut found = MaybeUninit::uninit();
     let mut early = Outcome::UNUSUAL;
     if world.way == Way::Short {
-        early = short::judge::<false, _, _>(world, frame, |subject, left| {
-            (found.subject, found.left) = (subject, left);
-            Outcome::ask_rules(0)
-        });
+        early = short::judge(world, frame, &mut found);
     }
     if early == Outcome::UNUSUAL {
+        let found = found.write(Found::of_size(Size(frame.len() as u64)));
         let Ok(packet) = packet::parse(frame) else { return Outcome::of(Reason::NotIp) };
         let matching = || match world.globals.classifies {
             0 => world.globals.rules,
             _ => ratelimit_common::classify::matching(&world, &packet, frame.len() as u64),
         };
-        early = stages::examine(world, &packet, &mut found, matching);
+        early = stages::examine(world, &packet, found, matching);
     }
-    if early.asks_rules() { stages::judge(world, early, &mut found) } else { early }
+    if !early.asks_rules() {
+        return early;
+    }
+    // SAFETY: written by the short way, which asks the rules, or above.
+    stages::judge(world, early, unsafe { found.assume_init_mut() })
 }
 
 /// Splitmix64.
@@ -120,15 +123,16 @@ fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
     let mut rules: Vec<Rule> = (0..count).map(|index| rule(random, &secret, index)).collect();
     for index in 0..count as usize {
         let extra = rules.len();
-        let number = extra as u64 + 1;
+        let number = extra as u32 + 1;
         if random.below(5) == 0 {
-            let masks = [KeyMask { keyed: secret.keyed(Rule::tag_of(number, 0)), ..KeyMask::default() }; 2];
+            let masks =
+                [KeyMask { keyed: secret.keyed(Rule::tag_of(number.into(), 0)), ..KeyMask::default() }; 2];
             let takes = TAKES_ONE;
             rules.push(Rule { masks, number, takes, new_sources: 0, ban_length: 0, ..rules[index] });
             rules[index].new_sources = extra as u32;
         } else if random.below(5) == 0 {
             let masks = [0, 1].map(|family| KeyMask {
-                keyed: secret.keyed(Rule::tag_of(number, family)),
+                keyed: secret.keyed(Rule::tag_of(number.into(), family)),
                 ..rules[index].masks[family as usize]
             });
             rules.push(Rule { masks, number, ban_length: 0, ..rules[index] });
@@ -155,7 +159,7 @@ fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
         enforced,
         counts_denied,
         any_address: [all; 2],
-        listed: [1; 2],
+        listed: [Root { step: 1, filter: 0 }; 2],
         dimensions,
         sources: [random.below(3) as u32 / 2; 2],
         destinations: [0; 2],
@@ -170,7 +174,6 @@ fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
         samples: 0,
         link: 0,
         joins: 0,
-        is_by_arrival: 0,
         way: 0,
     };
     (globals, rules)
@@ -187,8 +190,8 @@ fn rule(random: &mut Random, secret: &Secret, index: u64) -> Rule {
     Rule {
         limit: limit(random),
         masks,
-        number,
-        counters: number,
+        number: number as u32,
+        counters: number as u32,
         group: 1 << index,
         is_first: 1,
         takes: random.one_of(&[TAKES_PACKETS, TAKES_PACKETS, TAKES_BYTES]),

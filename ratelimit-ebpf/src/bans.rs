@@ -1,6 +1,6 @@
 //! Banned sources: looked up for each packet, and made by rules whose sources go on exceeding them.
 
-use core::arch::asm;
+use core::{arch::asm, ptr};
 
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 use ratelimit_common::{
@@ -17,6 +17,7 @@ use ratelimit_common::{
 use crate::{
     clock,
     globals::{self, globals},
+    look_up::{FIRST, look_up},
     stats,
     table::Set,
     verified::verified_once,
@@ -115,7 +116,12 @@ verified_once! {
 /// Whether everything of a source is to be dropped.
 #[inline(always)]
 pub fn contains(source: &Address) -> bool {
-    let Some(lengths) = BAN_LENGTHS.get(0) else { return false };
+    // SAFETY: the map has such values, and is this program's own.
+    let Some(lengths) =
+        (unsafe { look_up::<Lengths>(ptr::from_ref(&BAN_LENGTHS).cast(), &FIRST).map(|lengths| &*lengths) })
+    else {
+        return false;
+    };
     let [high, low] = source.bits;
     if source.family == 0 {
         return lengths[0] != 0 && is_banned(lengths[0], 0, high, low);
@@ -129,20 +135,21 @@ const LONGER: u64 = 2;
 
 /// A walk over the lengths that have bans.
 struct Search {
-    source: Address,
-    /// Bits of the lengths to come, and what is added to them.
+    bits: [u64; 2],
+    /// The bits of the lengths to come.
     left: u64,
-    base: u64,
-    found: u64,
+    /// As [`is_banned`] is told; [`FOUND`] at the end if there is a ban.
+    kind: u64,
 }
 
+/// In the place of the kind: the source is banned.
+const FOUND: u64 = 3;
+
 verified_once! {
-        fn is_banned(lengths: u64, kind: u64, high: u64, low: u64) -> bool {
-        let base = if kind == LONGER { 65 } else { 1 };
-        let source = Address { bits: [high, low], family: (kind != 0).into() };
-        let mut search = Search { source, left: lengths, base, found: 0 };
+    fn is_banned(lengths: u64, kind: u64, high: u64, low: u64) -> bool {
+        let mut search = Search { bits: [high, low], left: lengths, kind };
         walk::repeat(u64::BITS, &mut search, search_turn);
-        search.found != 0
+        search.kind == FOUND
     } else false;
 }
 
@@ -150,9 +157,11 @@ verified_once! {
 fn search_turn(search: &mut Search) -> bool {
     let bit = search.left & search.left.wrapping_neg();
     search.left ^= bit;
-    let prefix = Prefix::of(&search.source, search.base + walk::index_of(bit));
+    let source = Address { bits: search.bits, family: (search.kind != 0).into() };
+    let base = if search.kind == LONGER { 65 } else { 1 };
+    let prefix = Prefix::of(&source, base + walk::index_of(bit));
     if bans::is_banned(&Bans(0), &prefix.key(&globals().secret), clock::now) {
-        search.found = 1;
+        search.kind = FOUND;
         return false;
     }
     opaque(search.left) != 0
@@ -163,8 +172,14 @@ verified_once! {
         let rule = globals::rule(index);
         let source = subject.address();
         let bits = if source.family == 0 { rule.ban_bits[0] } else { rule.ban_bits[1] };
-        let (now, length) = (subject.now, Nanos(rule.ban_length));
-        walk::repeat(TRIES, &mut Made { prefix: Prefix::of_banned(&source, bits), now, length }, make_turn);
+        let Prefix { address, length } = Prefix::of_banned(&source, bits);
+        let [high, low] = address.bits;
+        // No loop of the kernel's, which would take a place in the chain of calls.
+        for _ in 0..TRIES {
+            if make(high, low, length << 1 | address.family, subject.now.0.0, rule.ban_length) {
+                break;
+            }
+        }
     } else ();
 }
 
@@ -179,23 +194,8 @@ fn set_bits(word: *mut u64, bits: u64) {
 /// At most so many tries; one that fails leaves it to the next packet.
 const TRIES: u32 = 8;
 
-/// A ban to be made.
-struct Made {
-    prefix: Prefix,
-    now: Now,
-    length: Nanos,
-}
-
-#[inline(always)]
-fn make_turn(made: &mut Made) -> bool {
-    let [high, low] = made.prefix.address.bits;
-    let length_and_family = made.prefix.length << 1 | made.prefix.address.family;
-    let done = make(high, low, length_and_family, made.now.0.0, made.length.0);
-    opaque(done) == 0
-}
-
 verified_once! {
-        fn make(high: u64, low: u64, length_and_family: u64, now: u64, length: u64) -> u64 {
+    fn make(high: u64, low: u64, length_and_family: u64, now: u64, length: u64) -> bool {
         let now = Now(Nanos(now));
         let family = length_and_family & 1;
         let prefix = Prefix { address: Address { bits: [high, low], family }, length: length_and_family >> 1 };
@@ -203,7 +203,7 @@ verified_once! {
         let end = now.plus(Nanos(length).to_ticks()).0;
         // Somebody may have banned it for longer while this packet was judged.
         if !table::put(&Bans(high), &key, now, |before| bans::later_end(before, end, now)) {
-            return 0;
+            return false;
         }
         let (word, bit) = prefix.place();
         if let Some(lengths) = BAN_LENGTHS.get_ptr_mut(0) {
@@ -212,6 +212,6 @@ verified_once! {
             set_bits(unsafe { lengths.cast::<u64>().add(word as usize) }, bit);
         }
         stats::count_table(|counters| counters.bans_made += 1);
-        1
-    } else 0;
+        true
+    } else false;
 }

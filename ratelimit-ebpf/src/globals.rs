@@ -22,32 +22,23 @@ static RULES: Constant<{ MOST_LIMITS * size_of::<Rule>() }> = Constant([0; _]);
 #[unsafe(no_mangle)]
 static RULE_INDEX: Constant<RULE_NUMBERS> = Constant([0; _]);
 
-impl<const N: usize> Constant<N> {
-    #[inline(always)]
-    fn address(&'static self) -> *const u8 {
-        let mut address = self.0.as_ptr();
-        // SAFETY: the instruction changes nothing; but the compiler can't tell any more what is there.
-        unsafe { asm!("{0} = {0}", inout(reg) address, options(pure, nomem, nostack)) };
+/// The address of a constant, made anew each time: kept, it would take a register or a place on the kernel's stack, and to make
+/// it takes no longer than to load it from there.
+///
+/// The instruction does nothing else.
+macro_rules! address_of {
+    ($constant:ident) => {{
+        let address: *const u8;
+        asm!("{0} = {1} ll", out(reg) address, sym $constant, options(nomem, nostack));
         address
-    }
+    }};
 }
 
 /// The constants that are not rules.
 #[inline(always)]
 pub fn globals() -> &'static Globals {
     // SAFETY: size and alignment are those of the type, and any bytes are a value of it.
-    unsafe { &*GLOBALS.address().cast::<Globals>() }
-}
-
-/// Whether a frame may stand for several packets. The address is made anew: kept from before, it would take a register that
-/// the kernel's stack has to make room for.
-#[inline(always)]
-pub fn joins() -> bool {
-    let mut address = GLOBALS.0.as_ptr();
-    // SAFETY: the instruction changes nothing.
-    unsafe { asm!("{0} = {0}", inout(reg) address, options(nomem, nostack)) };
-    // SAFETY: as above.
-    unsafe { (*address.cast::<Globals>()).joins != 0 }
+    unsafe { &*address_of!(GLOBALS).cast::<Globals>() }
 }
 
 /// The limit at `index`, which must be below the number of limits.
@@ -55,14 +46,14 @@ pub fn joins() -> bool {
 pub fn rule(index: u64) -> &'static Rule {
     let index = opaque(index) as usize % MOST_LIMITS;
     // SAFETY: the index is inside, and the daemon has written rules up to it.
-    unsafe { &*RULES.address().cast::<Rule>().add(index) }
+    unsafe { &*address_of!(RULES).cast::<Rule>().add(index) }
 }
 
 /// The limit at 0.
 #[inline(always)]
 pub fn first_rule() -> &'static Rule {
     // SAFETY: as above.
-    unsafe { &*RULES.address().cast::<Rule>() }
+    unsafe { &*address_of!(RULES).cast::<Rule>() }
 }
 
 /// What of a source makes the key of a rule. `family` is 0 or 1.
@@ -78,7 +69,7 @@ pub fn key_mask(rule: &Rule, family: u64) -> &KeyMask {
 pub fn rule_numbered(number: u64) -> Option<&'static Rule> {
     let number = opaque(number) as usize % RULE_NUMBERS;
     // SAFETY: the index is inside.
-    match unsafe { *RULE_INDEX.address().add(number) } {
+    match unsafe { *address_of!(RULE_INDEX).add(number) } {
         0 => None,
         index => Some(rule(index as u64 - 1)),
     }

@@ -23,17 +23,17 @@ impl Words for Map {
 /// What the lists say about a source.
 #[inline(always)]
 pub fn find(source: &Address) -> Listed {
-    let [v4, v6] = globals().listed;
+    let [v4, v6] = &globals().listed;
     let root = if source.family == 0 { v4 } else { v6 };
-    if root == 0 {
+    if !root.may_contain(&Map, source.bits) {
         return Listed::No;
     }
     let [high, low] = source.bits;
-    Listed::of(look_up(root, high, low))
+    Listed::of(follow_list(root.step, high, low))
 }
 
 verified_once! {
-        fn look_up(root: u64, high: u64, low: u64) -> u64 {
-        lists::find(&Map, root, &Address { bits: [high, low], family: 0 }) as u64
+    fn follow_list(step: u64, high: u64, low: u64) -> u64 {
+        lists::follow(&Map, step, [high, low]) as u64
     } else 0;
 }

@@ -16,6 +16,7 @@ mod dry_run;
 mod frame;
 mod globals;
 mod lists;
+mod look_up;
 mod meta;
 mod pipeline;
 mod program;
@@ -43,7 +44,7 @@ pub fn ratelimit(ctx: XdpContext) -> u32 {
     let size = size::of(ctx.ctx);
     let (reason, outcome) = pipeline::judge(&ctx, size);
     let is_sample = stats::count(reason, size);
-    sight::look(&ctx, outcome, size, reason.is_drop(), is_sample);
+    sight::look(&ctx, outcome, size, is_sample);
     dry_run::note_reason(reason);
     debug!(&ctx, "{} bytes: {}", size.bytes(), reason.name());
     if reason.is_drop() { XDP_DROP } else { XDP_PASS }

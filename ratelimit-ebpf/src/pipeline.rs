@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
     classify::{matching, matching_source},
-    packet::{self, Address, Flag, Link, Packet},
+    packet::{self, Address, Link, Packet},
     pipeline::{Found, Outcome, Size, stages},
     wire::{DRY_RUN, Reason},
 };
@@ -71,7 +71,7 @@ verified_once! {
                 // What goes through this host to somebody else is no neighbour's word to it: who is over a limit could send
                 // any number of such packets to anybody.
                 if packet.is_neighbour_discovery != 0 && globals().dry_run != DRY_RUN {
-                    packet.is_neighbour_discovery = Flag::from(!routes::forwards(context, &packet));
+                    packet.is_neighbour_discovery = u32::from(!routes::forwards(context, &packet));
                 }
                 examine_packet(&packet, found)
             }

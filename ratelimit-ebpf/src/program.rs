@@ -20,7 +20,7 @@ use crate::{
     clock, dry_run,
     globals::{self, globals},
     lists, stats,
-    table::{Set, set},
+    table::{self, Set, set},
     verified::verified_once,
     walk,
 };
@@ -115,8 +115,15 @@ impl Hooks for Program {
     }
 
     #[inline(always)]
+    fn decide(self, index: u64, state: u64, now: Now, cost: u32) -> (bool, u64) {
+        table::decide_under(index, state, now, cost)
+    }
+
+    #[inline(always)]
     fn charge_several(self, found: &mut Found) -> Settled {
-        charge_several(found)
+        // The second lowest bit, and those above it.
+        let more = found.left & found.left.wrapping_sub(1);
+        if more & more.wrapping_sub(1) == 0 { charge_two(found) } else { charge_several(found) }
     }
 
     #[inline(always)]
@@ -130,13 +137,13 @@ impl Hooks for Program {
     }
 
     #[inline(always)]
-    fn count_rule(self, counters: u64, dropped: bool, size: Size) {
-        stats::count_rule(counters, dropped, size);
+    fn count_rule(self, rule: &Rule, dropped: bool, size: Size) {
+        stats::count_rule(rule, dropped, size);
     }
 
     #[inline(always)]
-    fn discount_rule(self, counters: u64, size: Size) {
-        stats::discount_rule(counters, size);
+    fn discount_rule(self, rule: &Rule, size: Size) {
+        stats::discount_rule(rule, size);
     }
 
     #[inline(always)]
@@ -152,7 +159,14 @@ impl Hooks for Program {
 
 verified_once! {
     fn charge_several(found: &mut Found) -> Settled {
-        several::charge(Program, found)
+        several::charge::<{ several::MOST }, _>(Program, found)
+    } else Settled::UNUSUAL;
+}
+
+verified_once! {
+    /// The same of at most two: then what is decided of them fits registers.
+    fn charge_two(found: &mut Found) -> Settled {
+        several::charge::<2, _>(Program, found)
     } else Settled::UNUSUAL;
 }
 

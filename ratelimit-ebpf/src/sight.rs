@@ -73,14 +73,11 @@ impl Look {
 
 /// Looks at a packet that has been counted.
 #[inline(always)]
-pub fn look(ctx: &XdpContext, outcome: Outcome, size: Size, is_drop: bool, is_sample: bool) {
-    if globals().samples == 0 {
-        return;
-    }
-    let is_observed = outcome.is_denied() && !is_drop;
-    if is_sample || is_observed {
+pub fn look(ctx: &XdpContext, outcome: Outcome, size: Size, is_sample: bool) {
+    // In this order, because there is as good as always none.
+    if (is_sample || outcome.is_observed()) && globals().samples != 0 {
         let sample = if is_sample { Look::IS_SAMPLE } else { 0 };
-        let observed = if is_observed { Look::IS_OBSERVED } else { 0 };
+        let observed = if outcome.is_observed() { Look::IS_OBSERVED } else { 0 };
         let now = clock::monotonic();
         let drawn = draw(outcome.number() | sample | observed, now, size::packets(size));
         if drawn != 0 {

@@ -7,11 +7,7 @@ use ratelimit_common::{
     verifier,
 };
 
-use crate::{
-    frame::XdpFrame,
-    globals::{globals, joins},
-    verified::verified_once,
-};
+use crate::{frame::XdpFrame, globals::globals, verified::verified_once};
 
 /// A frame's size.
 #[inline(always)]
@@ -23,6 +19,19 @@ pub fn of(context: *mut xdp_md) -> Size {
 #[inline(always)]
 pub fn in_order(size: Size) -> Size {
     Size(verifier::in_order(size.0))
+}
+
+/// Whether a frame may stand for several packets.
+#[inline(always)]
+fn joins() -> bool {
+    globals().joins != 0
+}
+
+/// Packets and bytes.
+#[inline(always)]
+pub fn parts(size: Size) -> (u64, u64) {
+    // Where frames stand for one packet each there is nothing to take apart.
+    if joins() { (size.joined(), size.bytes()) } else { (1, size.0) }
 }
 
 /// As how many packets it counts.
@@ -40,7 +49,7 @@ pub fn bytes_each(size: Size) -> u64 {
 
 #[inline(always)]
 fn wire_length<const ANY_LINK: bool>(context: *mut xdp_md) -> u64 {
-    XdpFrame::<false, ANY_LINK>::new(&XdpContext::new(context)).wire_length() & Size::BYTES
+    XdpFrame::<false, ANY_LINK>::new(&XdpContext::new(context)).wire_length()
 }
 
 verified_once! {
@@ -48,7 +57,7 @@ verified_once! {
     /// so that its stack is free again.
     fn measure(context: *mut xdp_md) -> u64 {
         let link = Link::of(globals().link);
-        let bytes = wire_length::<true>(context);
+        let bytes = wire_length::<true>(context) & Size::BYTES;
         let mut mtu = 0;
         if bytes <= LEAST_MTU {
             return bytes | 1 << 32;

@@ -1,12 +1,14 @@
 //! Counters, one copy for each processor.
 
+use core::ptr;
+
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use ratelimit_common::{
     pipeline::Size,
-    wire::{Counter, RULE_NUMBERS, Reason, RuleCounters, Sampled, TableCounters},
+    wire::{Counter, RULE_NUMBERS, Reason, Rule, RuleCounters, Sampled, TableCounters},
 };
 
-use crate::size;
+use crate::{look_up::look_up, size};
 
 #[map]
 static REASONS: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(Reason::ALL.len() as u32, 0);
@@ -34,22 +36,29 @@ pub fn with_reason(reason: Reason) -> Option<&'static mut Sampled> {
 
 /// Counts packets that a rule allowed and that passed, or that it denied.
 #[inline(always)]
-pub fn count_rule(number: u64, dropped: bool, size: Size) {
-    if let Some(counters) = RULE_COUNTERS.get_ptr_mut(number as u32) {
-        // SAFETY: as above.
-        let counters = unsafe { &mut *counters };
+pub fn count_rule(rule: &Rule, dropped: bool, size: Size) {
+    if let Some(counters) = of_rule(rule) {
         add(if dropped { &mut counters.dropped } else { &mut counters.passed }, size);
     }
 }
 
 /// Takes back [`count_rule`] of packets that passed this rule, but not a later one.
 #[inline(always)]
-pub fn discount_rule(number: u64, size: Size) {
-    if let Some(counters) = RULE_COUNTERS.get_ptr_mut(number as u32) {
-        // SAFETY: as above.
-        let passed = unsafe { &mut (*counters).passed };
-        passed.packets -= size::packets(size);
-        passed.bytes -= size.bytes();
+pub fn discount_rule(rule: &Rule, size: Size) {
+    if let Some(counters) = of_rule(rule) {
+        let (packets, bytes) = size::parts(size);
+        counters.passed.packets -= packets;
+        counters.passed.bytes -= bytes;
+    }
+}
+
+/// The counters of a rule.
+#[inline(always)]
+fn of_rule(rule: &Rule) -> Option<&'static mut RuleCounters> {
+    // SAFETY: the map has such values, and this is its own memory, which only this processor writes.
+    unsafe {
+        look_up::<RuleCounters>(ptr::from_ref(&RULE_COUNTERS).cast(), &rule.counters)
+            .map(|counters| &mut *counters)
     }
 }
 
@@ -57,8 +66,9 @@ pub fn discount_rule(number: u64, size: Size) {
 fn add(counter: &mut Counter, size: Size) {
     // Taken apart here, so that it is one word until the counters are found.
     let size = size::in_order(size);
-    counter.packets += size::packets(size);
-    counter.bytes += size.bytes();
+    let (packets, bytes) = size::parts(size);
+    counter.packets += packets;
+    counter.bytes += bytes;
 }
 
 /// Counts what happened to the table.

@@ -5,7 +5,8 @@ use core::{arch::asm, ptr};
 
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 use ratelimit_common::{
-    limit::Limit,
+    algorithm::decide_by_arrival,
+    limit::{Kind, Limit},
     table::{self, Home, Key, Position, Request, Tag},
     time::{Nanos, Now},
     wire::{Rule, SetWords},
@@ -64,9 +65,10 @@ impl table::Table for Buckets {
 
     #[inline(always)]
     fn decide(&self, request: &Request<'_>, state: u64) -> (bool, u64) {
-        let mut after = 0;
-        let allowed = decide(self.0, state, request.now.0.0, request.cost.into(), &mut after);
-        (allowed, after)
+        match request.limit.kind() {
+            Kind::ArrivalTime => decide_by_arrival(request.limit, state, request.now, request.cost),
+            _ => decide_under(self.0, state, request.now, request.cost),
+        }
     }
 
     #[inline(always)]
@@ -90,6 +92,14 @@ verified_once! {
             None => NOBODY,
         }
     } else NOBODY;
+}
+
+/// Whether the rule at `index` allows a request, and the state after it.
+#[inline(always)]
+pub fn decide_under(index: u64, state: u64, now: Now, cost: u32) -> (bool, u64) {
+    let mut after = 0;
+    let allowed = decide(index, state, now.0.0, cost.into(), &mut after);
+    (allowed, after)
 }
 
 verified_once! {

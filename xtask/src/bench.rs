@@ -1,6 +1,10 @@
 //! `bench`: builds a benchmark and runs it, with the machine it ran on written above the figures.
 
-use std::{fs, path::PathBuf, process::Stdio};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
@@ -22,8 +26,8 @@ pub enum Bench {
     Network,
 }
 
-/// Runs one benchmark.
-pub fn run(bench: Bench) -> Result<()> {
+/// Runs one benchmark with its arguments.
+pub fn run(bench: Bench, arguments: &[String]) -> Result<()> {
     setup::all()?;
     let name = match bench {
         Bench::Counter => "counter",
@@ -35,11 +39,11 @@ pub fn run(bench: Bench) -> Result<()> {
     let binary = build(name)?;
     println!("{}", machine());
     match bench {
-        Bench::Counter | Bench::Table => command::run(&mut std::process::Command::new(binary)),
+        Bench::Counter | Bench::Table => command::run(Command::new(binary).args(arguments)),
         Bench::Server => {
-            command::run(std::process::Command::new(binary).env("THROTTLECRAB_SERVER", throttlecrab()?))
+            command::run(Command::new(binary).args(arguments).env("THROTTLECRAB_SERVER", throttlecrab()?))
         }
-        Bench::Xdp | Bench::Network => command::run(&mut command::as_root(binary)),
+        Bench::Xdp | Bench::Network => command::run(command::as_root(binary).args(arguments)),
     }
 }
 

@@ -63,6 +63,9 @@ enum Task {
     Bench {
         /// What.
         what: bench::Bench,
+        /// What the benchmark itself is told, as names of rows.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Sends random frames through the parser, and random requests to the servers; needs cargo-fuzz.
     Fuzz {
@@ -88,7 +91,7 @@ fn main() -> ExitCode {
             let all = if soak { test::What::Soak } else { test::What::All };
             test::run(filter.as_deref(), kernel.map_or(all, test::What::Kernel))
         }
-        Task::Bench { what } => bench::run(what),
+        Task::Bench { what, arguments } => bench::run(what, &arguments),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy => tidy::run(),
     };

@@ -100,6 +100,13 @@ pub fn decide_by_arrival(limit: &Limit, state: u64, now: Now, cost: u32) -> (boo
     token_bucket::decide(limit, state, now, cost)
 }
 
+/// The same of a limit of fixed windows.
+#[must_use]
+#[inline(always)]
+pub fn decide_by_window(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u64) {
+    fixed_window::decide(limit, state, now, cost)
+}
+
 /// The state without what a request took at `charged`, which a later limit made void. `later` is the present.
 ///
 /// What others did in between stays. Where it can't be told apart from the charge, the charge stays too: undoing may leave

@@ -65,7 +65,7 @@ impl Frame for Linked<'_> {
 /// # Errors
 /// There is no such packet: whether the frame hides one, as [`super::NotIp::hides`].
 #[inline(always)]
-pub fn read_link<F: Frame + ?Sized>(frame: &F, vlans: &mut [u64; 2]) -> Result<(u16, usize), Flag> {
+pub fn read_link<F: Frame + ?Sized>(frame: &F, vlans: &mut [u32; 2]) -> Result<(u16, usize), Flag> {
     match frame.link() {
         Link::Ethernet => ethernet(frame, vlans),
         Link::RawIp => raw(frame, 0),
@@ -74,7 +74,7 @@ pub fn read_link<F: Frame + ?Sized>(frame: &F, vlans: &mut [u64; 2]) -> Result<(
 }
 
 #[inline(always)]
-fn ethernet<F: Frame + ?Sized>(frame: &F, vlans: &mut [u64; 2]) -> Result<(u16, usize), Flag> {
+fn ethernet<F: Frame + ?Sized>(frame: &F, vlans: &mut [u32; 2]) -> Result<(u16, usize), Flag> {
     let Some(header) = frame.read::<{ EthHdr::LEN }>(0) else { return Err(0) };
     let (mut kind, mut offset) = (be16::<{ offset_of!(EthHdr, ether_type) }, _>(header), EthHdr::LEN);
     let mut empty = 0;
@@ -86,7 +86,7 @@ fn ethernet<F: Frame + ?Sized>(frame: &F, vlans: &mut [u64; 2]) -> Result<(u16, 
         let id = vlan_id(tag);
         empty |= less(id, 1);
         if F::IS_READ_WHOLE {
-            *vlan = id;
+            *vlan = id as u32;
         }
         (kind, offset) = (be16::<2, _>(tag), offset + VlanHdr::LEN);
     }
@@ -156,7 +156,7 @@ fn is_hidden(start: &[u8; TAG_AND_TYPE + 2]) -> bool {
 #[inline(always)]
 fn gre<F: Frame + ?Sized>(frame: &F) -> usize {
     let Some(outer) = frame.read::<{ Ipv4Hdr::LEN }>(0) else { return 0 };
-    if outer[0] >> 4 != 4 || u64::from(outer[offset_of!(Ipv4Hdr, proto)]) != number::GRE {
+    if outer[0] >> 4 != 4 || u32::from(outer[offset_of!(Ipv4Hdr, proto)]) != number::GRE {
         return 0;
     }
     let at = usize::from(outer[0] & 0xf) * 4;

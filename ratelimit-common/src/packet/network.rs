@@ -33,7 +33,7 @@ pub(super) fn read_v4<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut 
     }
     packet.protocol = header[offset_of!(Ipv4Hdr, proto)].into();
     packet.fragment = fragment(position & 0x1fff, position >> 13 & 1);
-    packet.malformed = malformed;
+    packet.malformed = malformed as u32;
     let end = end(frame, offset as u64, total);
     Some(Transport { at: offset + length as usize, end: end & malformed.wrapping_sub(1) })
 }
@@ -46,7 +46,7 @@ pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut 
         return None;
     }
     let (next, hop_limit) = (header[offset_of!(Ipv6Hdr, next_hdr)], header[offset_of!(Ipv6Hdr, hop_limit)]);
-    let is_neighbour_discovery = u64::from(next) == number::ICMPV6
+    let is_neighbour_discovery = u32::from(next) == number::ICMPV6
         && hop_limit == 255
         && frame.read::<1>(offset + Ipv6Hdr::LEN).is_some_and(|kind| (133..=137).contains(&kind[0]));
     packet.is_neighbour_discovery = is_neighbour_discovery.into();
@@ -84,7 +84,7 @@ fn follow_all<F: Frame + ?Sized>(frame: &F, mut chain: Chain, packet: &mut Packe
         }
     }
     chain.is_lost |= Flag::from(is_extension(chain.next));
-    (packet.fragment, packet.malformed) = (chain.fragment, chain.malformed);
+    (packet.fragment, packet.malformed) = (chain.fragment, chain.malformed as u32);
     // A later fragment says what it is of, but the host goes by the first one.
     packet.protocol =
         if chain.is_lost == 0 && chain.fragment != LATER { chain.next } else { UNKNOWN_PROTOCOL };
@@ -98,10 +98,10 @@ const MOST_EXTENSIONS: usize = 8;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Chain {
-    next: u64,
     at: usize,
     end: u64,
-    fragment: u64,
+    next: u32,
+    fragment: u32,
     is_lost: Flag,
     malformed: Flag,
 }
@@ -156,7 +156,7 @@ impl Chain {
 }
 
 #[inline(always)]
-fn is_extension(next: u64) -> bool {
+fn is_extension(next: u32) -> bool {
     use number::{AUTHENTICATION, DESTINATION, FRAGMENT, HOP_BY_HOP, ROUTING};
     matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION)
 }
@@ -170,8 +170,8 @@ fn end<F: Frame + ?Sized>(frame: &F, start: u64, length: u64) -> u64 {
 
 /// From the offset and the flag that says that more come.
 #[inline(always)]
-fn fragment(offset: u64, more: u64) -> u64 {
-    if offset != 0 { LATER } else { more }
+fn fragment(offset: u64, more: u64) -> u32 {
+    if offset != 0 { LATER } else { more as u32 }
 }
 
 #[inline(always)]

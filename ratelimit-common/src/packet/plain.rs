@@ -55,7 +55,7 @@ fn plain_v4<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut Packet) ->
 #[inline(always)]
 fn plain_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut Packet) -> Option<()> {
     let header: &[u8; Ipv6Hdr::LEN] = frame.read(offset)?;
-    let protocol = u64::from(header[offset_of!(Ipv6Hdr, next_hdr)]);
+    let protocol = u32::from(header[offset_of!(Ipv6Hdr, next_hdr)]);
     if header[0] >> 4 != 6 || !(protocol == number::TCP || protocol == number::UDP) {
         return None;
     }
@@ -72,7 +72,7 @@ fn plain_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut Packet) ->
 /// Whether what is read of a transport has room behind so many bytes of a header, both by what is there and by the length
 /// that is said.
 #[inline(always)]
-fn has_room<F: Frame + ?Sized>(frame: &F, start: usize, said: u64, header: usize, protocol: u64) -> bool {
+fn has_room<F: Frame + ?Sized>(frame: &F, start: usize, said: u64, header: usize, protocol: u32) -> bool {
     let has = |needed: usize| said >= needed as u64 && frame.length() >= (start + needed) as u64;
     has(header + TRANSPORT_NEEDED) || protocol != number::TCP && has(header + PORTS)
 }
@@ -82,7 +82,7 @@ const PORTS: usize = 4;
 
 /// The ports, and the flags of TCP.
 #[inline(always)]
-fn read_ports<F: Frame + ?Sized>(frame: &F, at: usize, protocol: u64, packet: &mut Packet) -> Option<()> {
+fn read_ports<F: Frame + ?Sized>(frame: &F, at: usize, protocol: u32, packet: &mut Packet) -> Option<()> {
     if protocol != number::TCP && protocol != number::UDP {
         return None;
     }
@@ -91,7 +91,7 @@ fn read_ports<F: Frame + ?Sized>(frame: &F, at: usize, protocol: u64, packet: &m
     packet.source_port = be16::<0, _>(ports).into();
     packet.destination_port = be16::<2, _>(ports).into();
     if protocol == number::TCP {
-        packet.tcp_flags = u64::from(be16::<0, _>(frame.read::<2>(at + FLAGS_OFFSET)?)) & 0xfff;
+        packet.tcp_flags = u32::from(be16::<0, _>(frame.read::<2>(at + FLAGS_OFFSET)?)) & 0xfff;
     }
     Some(())
 }

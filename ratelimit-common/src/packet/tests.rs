@@ -93,7 +93,7 @@ fn neighbour_discovery_is_told_apart() {
 }
 
 /// What the transport of an IPv4 packet with this protocol, position and payload is read as.
-fn transport_v4(words: u8, protocol: u8, position: u16, payload: &[u8]) -> [u64; 7] {
+fn transport_v4(words: u8, protocol: u8, position: u16, payload: &[u8]) -> [u32; 7] {
     let options = usize::from(words.saturating_sub(5)) * 4;
     let mut header = ipv4(0x40 | words, (20 + options + payload.len()) as u16);
     header[6..8].copy_from_slice(&position.to_be_bytes());
@@ -103,7 +103,7 @@ fn transport_v4(words: u8, protocol: u8, position: u16, payload: &[u8]) -> [u64;
 }
 
 /// The same behind IPv6 extension headers: type and bytes of each, of which the first is filled in.
-fn transport_v6(headers: &[(u8, &[u8])], protocol: u8, payload: &[u8]) -> [u64; 7] {
+fn transport_v6(headers: &[(u8, &[u8])], protocol: u8, payload: &[u8]) -> [u32; 7] {
     let mut chain = Vec::new();
     for (index, (_, bytes)) in headers.iter().enumerate() {
         chain.push(headers.get(index + 1).map_or(protocol, |(kind, _)| *kind));
@@ -117,7 +117,7 @@ fn transport_v6(headers: &[(u8, &[u8])], protocol: u8, payload: &[u8]) -> [u64; 
 }
 
 /// Protocol, ports, flags, type, fragment, malformed.
-fn transport(frame: &[u8]) -> [u64; 7] {
+fn transport(frame: &[u8]) -> [u32; 7] {
     let packet = parse(frame).unwrap();
     [
         packet.protocol,
@@ -133,7 +133,7 @@ fn transport(frame: &[u8]) -> [u64; 7] {
 /// From port 4660 to 80, with SYN and ACK.
 const SYN_ACK: [u8; 20] = [0x12, 0x34, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x12, 0, 0, 0, 0, 0, 0];
 
-const TCP: [u64; 7] = [6, 0x1234, 80, 0x12, NO_TYPE, WHOLE, 0];
+const TCP: [u32; 7] = [6, 0x1234, 80, 0x12, NO_TYPE, WHOLE, 0];
 
 /// An extension header of eight bytes.
 const EIGHT: &[u8] = &[0; 8];
@@ -144,12 +144,12 @@ fn transports_are_read_behind_options() {
         assert_eq!(transport_v4(words, 6, 0, &SYN_ACK), TCP, "{words}");
     }
     for protocol in [17, 33, 132, 136] {
-        let expected = [u64::from(protocol), 0x1234, 80, NO_FLAGS, NO_TYPE, WHOLE, 0];
+        let expected = [u32::from(protocol), 0x1234, 80, NO_FLAGS, NO_TYPE, WHOLE, 0];
         assert_eq!(transport_v4(5, protocol, 0, &SYN_ACK), expected);
     }
     assert_eq!(transport_v4(5, 1, 0, &[8, 0, 0, 0]), [1, NO_PORT, NO_PORT, NO_FLAGS, 8, WHOLE, 0]);
     for protocol in [47, 50, 51, 2, 255] {
-        let expected = [u64::from(protocol), NO_PORT, NO_PORT, NO_FLAGS, NO_TYPE, WHOLE, 0];
+        let expected = [u32::from(protocol), NO_PORT, NO_PORT, NO_FLAGS, NO_TYPE, WHOLE, 0];
         assert_eq!(transport_v4(5, protocol, 0, &SYN_ACK), expected);
     }
 }

@@ -18,7 +18,7 @@ impl Transport {
     /// Of a packet of which nobody asks for more than its source, and in which nothing is broken.
     #[inline(always)]
     pub(super) fn unread(packet: &mut Packet) -> Self {
-        (packet.fragment, packet.malformed) = (opaque(WHOLE), opaque(0));
+        (packet.fragment, packet.malformed) = (opaque(WHOLE.into()) as u32, opaque(0) as u32);
         Self { at: 0, end: 0 }
     }
 
@@ -38,7 +38,7 @@ impl Transport {
             UNKNOWN_PROTOCOL => 0,
             _ => 4,
         };
-        packet.malformed |= less(there, needed);
+        packet.malformed |= less(there, needed) as u32;
         if F::IS_READ_WHOLE {
             packet.read_ports(frame, self.at, there);
             if protocol == number::TCP || protocol == UNKNOWN_PROTOCOL {
@@ -57,7 +57,7 @@ impl Packet {
         match if there >= 4 { frame.read_far::<4>(at) } else { None } {
             Some([kind, ..]) if is_icmp => {
                 self.icmp_type =
-                    u64::from(kind) + if self.protocol == number::ICMPV6 { ICMPV6_TYPE } else { 0 };
+                    u32::from(kind) + if self.protocol == number::ICMPV6 { ICMPV6_TYPE } else { 0 };
             }
             Some([a, b, c, d]) => {
                 self.source_port = u16::from_be_bytes([a, b]).into();
@@ -78,7 +78,7 @@ impl Packet {
     fn read_flags<F: Frame + ?Sized>(&mut self, frame: &F, at: usize, there: u64) {
         let is_there = there >= TRANSPORT_NEEDED as u64;
         self.tcp_flags = match if is_there { frame.read_far::<2>(at + FLAGS_OFFSET) } else { None } {
-            Some(flags) => u64::from(u16::from_be_bytes(flags)) & 0xfff,
+            Some(flags) => u32::from(u16::from_be_bytes(flags)) & 0xfff,
             None => UNKNOWN_FLAGS,
         };
     }
@@ -92,7 +92,7 @@ pub(super) const FLAGS_OFFSET: usize = 12;
 const _: () = assert!(TRANSPORT_NEEDED <= TcpHdr::LEN);
 
 #[inline(always)]
-fn has_ports(protocol: u64) -> bool {
+fn has_ports(protocol: u32) -> bool {
     use number::{DCCP, SCTP, TCP, UDP, UDP_LITE};
     matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
 }

@@ -58,106 +58,80 @@ pub enum Try {
 }
 
 /// At most this many tries: a processor that meets others at a slot more often than that denies its packet.
-const TRIES: u32 = 8;
+const TRIES: u64 = 8;
 
 /// Charges the bucket of the rule at `index`.
 #[inline(always)]
 pub fn charge<H: Hooks>(hooks: H, subject: &Subject, index: u64) -> bool {
-    repeat(hooks, subject, index, move |tries| charge_turn(hooks, tries)) == Answer::ALLOWED
+    repeat(hooks, index, |answer| charge_once(hooks, subject, index, answer)) == Answer::ALLOWED
 }
 
 /// Asks it without charging.
 #[inline(always)]
 pub(super) fn ask<H: Hooks>(hooks: H, subject: &Subject, index: u64) -> bool {
-    repeat(hooks, subject, index, move |tries| ask_turn(hooks, tries)) == Answer::ALLOWED
+    repeat(hooks, index, |answer| ask_once(hooks, subject, index, answer)) == Answer::ALLOWED
 }
 
 /// Gives back what [`charge`] took.
 #[inline(always)]
 pub(super) fn give_back<H: Hooks>(hooks: H, subject: &Subject, index: u64) {
-    repeat(hooks, subject, index, move |tries| {
-        let answer = hooks.attempt(Try::GiveBack, tries.subject, tries.index);
-        tries.answer(answer)
-    });
+    repeat(hooks, index, |_| hooks.attempt(Try::GiveBack, subject, index));
 }
 
-/// What a loop of tries carries along.
-struct Tries<'s> {
-    subject: &'s Subject,
-    index: u64,
-    answer: Answer,
-}
-
+/// Tries until there is an answer. Each try is told what the one before came to.
 #[inline(always)]
-fn repeat<'s, H: Hooks>(
-    hooks: H,
-    subject: &'s Subject,
-    index: u64,
-    turn: impl Fn(&mut Tries<'s>) -> bool + Copy,
-) -> Answer {
+fn repeat<H: Hooks>(hooks: H, index: u64, attempt: impl Fn(Answer) -> Answer) -> Answer {
     let is_capped = hooks.rule(index).new_sources != 0;
-    let answer = if is_capped { Answer::UNPAID } else { Answer::DISTURBED };
-    let mut tries = Tries { subject, index, answer };
-    hooks.repeat(TRIES, &mut tries, turn);
-    if tries.answer == Answer::DISTURBED || tries.answer == Answer::UNPAID {
-        hooks.on_exhausted_tries();
+    let mut answer = if is_capped { Answer::UNPAID } else { Answer::DISTURBED };
+    // Hidden, so that it stays a loop.
+    let mut left = opaque(TRIES);
+    while left != 0 {
+        answer = attempt(answer);
+        if !answer.is(Answer::DISTURBED) && !answer.is(Answer::UNPAID) {
+            return answer;
+        }
+        left -= 1;
     }
-    tries.answer
-}
-
-impl Tries<'_> {
-    /// Notes an answer; whether there is to be another try.
-    #[inline(always)]
-    fn answer(&mut self, answer: Answer) -> bool {
-        self.answer = answer;
-        answer.is(Answer::DISTURBED)
-    }
+    hooks.on_exhausted_tries();
+    answer
 }
 
 #[inline(always)]
-fn charge_turn<H: Hooks>(hooks: H, tries: &mut Tries<'_>) -> bool {
-    // Most have a bucket, and that is the shorter way.
-    let answer = hooks.attempt(Try::ChargeKnown, tries.subject, tries.index);
+fn charge_once<H: Hooks>(hooks: H, subject: &Subject, index: u64, before: Answer) -> Answer {
+    if !before.is(Answer::UNPAID) {
+        return hooks.attempt(Try::Charge, subject, index);
+    }
+    let answer = hooks.attempt(Try::ChargeKnown, subject, index);
     if answer.is(Answer::DISTURBED) {
-        return true;
+        return Answer::UNPAID;
     }
     if !answer.is(Answer::ALLOWED_NEW) {
-        return tries.answer(answer);
+        return answer;
     }
-    if tries.answer != Answer::UNPAID {
-        return tries.answer(hooks.attempt(Try::Charge, tries.subject, tries.index));
-    }
-    let rule = hooks.rule(tries.index);
+    let rule = hooks.rule(index);
     // What even a new bucket denies makes none, unless it counts.
-    if !rule.limit.counts_denied() && !rule.limit.can_hold(tries.subject.cost(hooks, rule)) {
-        return tries.answer(Answer::DENIED);
+    if !rule.limit.counts_denied() && !rule.limit.can_hold(subject.cost(hooks, rule)) {
+        return Answer::DENIED;
     }
     // Paid for once, however often the bucket itself takes.
-    let new_sources = rule.new_sources as u64;
-    match hooks.attempt(Try::Charge, tries.subject, new_sources) {
-        Answer::ALLOWED => tries.answer(Answer::DISTURBED),
-        Answer::DISTURBED => true,
-        answer => tries.answer(answer),
+    match hooks.attempt(Try::Charge, subject, rule.new_sources as u64) {
+        Answer::ALLOWED => Answer::DISTURBED,
+        Answer::DISTURBED => Answer::UNPAID,
+        answer => answer,
     }
 }
 
 #[inline(always)]
-fn ask_turn<H: Hooks>(hooks: H, tries: &mut Tries<'_>) -> bool {
-    let mut answer = hooks.attempt(Try::Ask, tries.subject, tries.index);
-    if answer.is(Answer::ALLOWED_NEW) {
-        answer = Answer::ALLOWED;
-        if tries.answer == Answer::UNPAID {
-            answer = hooks.attempt(Try::Ask, tries.subject, hooks.rule(tries.index).new_sources as u64);
-            // The bucket of all new sources may itself be new.
-            if answer.is(Answer::ALLOWED_NEW) {
-                answer = Answer::ALLOWED;
-            }
-        }
+fn ask_once<H: Hooks>(hooks: H, subject: &Subject, index: u64, before: Answer) -> Answer {
+    let mut answer = hooks.attempt(Try::Ask, subject, index);
+    if answer.is(Answer::ALLOWED_NEW) && before.is(Answer::UNPAID) {
+        answer = hooks.attempt(Try::Ask, subject, hooks.rule(index).new_sources as u64);
     }
     if answer.is(Answer::DISTURBED) {
-        return true;
+        return before;
     }
-    tries.answer(answer)
+    // The bucket of all new sources may itself be new.
+    if answer.is(Answer::ALLOWED_NEW) { Answer::ALLOWED } else { answer }
 }
 
 /// One try at the bucket of the rule at `index`, in a table.

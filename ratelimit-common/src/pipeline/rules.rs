@@ -45,7 +45,7 @@ pub(super) fn denying<H: Hooks>(hooks: H, found: &mut Found) -> u64 {
 fn one<H: Hooks>(hooks: H, found: &mut Found, bit: u64) -> u64 {
     let index = if hooks.globals().rules == 1 { 0 } else { hooks.index_of(bit) };
     let allowed = bucket::charge(hooks, &found.subject, index);
-    hooks.count_rule(hooks.rule(index).counters, !allowed, found.subject.size);
+    hooks.count_rule(hooks.rule(index), !allowed, found.subject.size);
     if allowed {
         return NONE;
     }
@@ -67,9 +67,9 @@ fn enforce<H: Hooks>(hooks: H, found: &mut Found, rules: u64) -> bool {
     }
     let mut done = 0;
     if settled == Settled::DENIED {
-        let (bit, _, rule) = next(hooks, found);
-        count_dropped(hooks, found, rule);
-        found.denied = bit;
+        let index = next(hooks, found);
+        count_dropped(hooks, found, hooks.rule(index));
+        found.denied = bit_of(index);
     } else {
         if settled != Settled::DISTURBED {
             over(hooks, found, rules, move |found| ask(hooks, found));
@@ -109,13 +109,18 @@ fn over<H: Hooks>(hooks: H, found: &mut Found, rules: u64, turn: impl Fn(&mut Fo
     }
 }
 
-/// The next rule: its bit, where it is, and itself.
+/// Where the next rule is. It is asked for again where it is needed, because to keep it over a call would need stack.
 #[inline(always)]
-fn next<'h, H: Hooks + 'h>(hooks: H, found: &mut Found) -> (u64, u64, &'h Rule) {
+fn next<H: Hooks>(hooks: H, found: &mut Found) -> u64 {
     let bit = found.left & found.left.wrapping_neg();
     found.left ^= bit;
-    let index = hooks.index_of(bit);
-    (bit, index, hooks.rule(index))
+    hooks.index_of(bit)
+}
+
+/// The bit of the rule at `index`.
+#[inline(always)]
+const fn bit_of(index: u64) -> u64 {
+    1 << (index & 63)
 }
 
 #[inline(always)]
@@ -127,44 +132,45 @@ fn go_on(found: &Found) -> bool {
 #[inline(always)]
 fn count_passed<H: Hooks>(hooks: H, found: &Found, rule: &Rule) {
     if rule.is_first != 0 {
-        hooks.count_rule(rule.counters, false, found.subject.size);
+        hooks.count_rule(rule, false, found.subject.size);
     }
 }
 
 #[inline(always)]
 fn count_dropped<H: Hooks>(hooks: H, found: &Found, rule: &Rule) {
     hooks.note_denied(rule.group);
-    hooks.count_rule(rule.counters, true, found.subject.size);
+    hooks.count_rule(rule, true, found.subject.size);
 }
 
 #[inline(always)]
 fn ask<H: Hooks>(hooks: H, found: &mut Found) -> bool {
-    let (bit, index, rule) = next(hooks, found);
+    let index = next(hooks, found);
     if bucket::ask(hooks, &found.subject, index) {
         return go_on(found);
     }
-    count_dropped(hooks, found, rule);
-    found.denied = bit;
+    count_dropped(hooks, found, hooks.rule(index));
+    found.denied = bit_of(index);
     false
 }
 
 #[inline(always)]
 fn take<H: Hooks>(hooks: H, found: &mut Found) -> bool {
-    let (bit, index, rule) = next(hooks, found);
+    let index = next(hooks, found);
     if bucket::charge(hooks, &found.subject, index) {
-        count_passed(hooks, found, rule);
+        count_passed(hooks, found, hooks.rule(index));
         return go_on(found);
     }
-    count_dropped(hooks, found, rule);
-    found.denied = bit;
+    count_dropped(hooks, found, hooks.rule(index));
+    found.denied = bit_of(index);
     false
 }
 
 #[inline(always)]
 fn give_back<H: Hooks>(hooks: H, found: &mut Found) -> bool {
-    let (_, index, rule) = next(hooks, found);
+    let index = next(hooks, found);
+    let rule = hooks.rule(index);
     if rule.is_first != 0 {
-        hooks.discount_rule(rule.counters, found.subject.size);
+        hooks.discount_rule(rule, found.subject.size);
     }
     if !rule.limit.counts_denied() {
         bucket::give_back(hooks, &found.subject, index);
@@ -174,24 +180,25 @@ fn give_back<H: Hooks>(hooks: H, found: &mut Found) -> bool {
 
 #[inline(always)]
 fn take_denied<H: Hooks>(hooks: H, found: &mut Found) -> bool {
-    let (_, index, _) = next(hooks, found);
+    let index = next(hooks, found);
     bucket::charge(hooks, &found.subject, index);
     go_on(found)
 }
 
 #[inline(always)]
 fn ask_group<H: Hooks>(hooks: H, found: &mut Found) -> bool {
-    let (_, index, rule) = next(hooks, found);
+    let index = next(hooks, found);
     if !bucket::ask(hooks, &found.subject, index) {
-        found.denied |= rule.group;
+        found.denied |= hooks.rule(index).group;
     }
     go_on(found)
 }
 
 #[inline(always)]
 fn observe<H: Hooks>(hooks: H, found: &mut Found) -> bool {
-    let (bit, index, rule) = next(hooks, found);
-    if found.denied & bit != 0 {
+    let index = next(hooks, found);
+    if found.denied & bit_of(index) != 0 {
+        let rule = hooks.rule(index);
         if rule.is_first != 0 {
             count_dropped(hooks, found, rule);
         }
@@ -199,11 +206,12 @@ fn observe<H: Hooks>(hooks: H, found: &mut Found) -> bool {
             bucket::charge(hooks, &found.subject, index);
         }
     } else if bucket::charge(hooks, &found.subject, index) {
-        count_passed(hooks, found, rule);
+        count_passed(hooks, found, hooks.rule(index));
     } else {
+        let rule = hooks.rule(index);
         // Another processor came in between if the first part has counted the packet as passed.
         if rule.is_first == 0 {
-            hooks.discount_rule(rule.counters, found.subject.size);
+            hooks.discount_rule(rule, found.subject.size);
         }
         count_dropped(hooks, found, rule);
         found.denied |= rule.group;

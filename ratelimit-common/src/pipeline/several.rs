@@ -41,16 +41,16 @@ impl Settled {
 }
 
 /// What was decided about buckets, and where they lie.
-struct Decided {
-    places: [Place; MOST],
-    states: [(u64, u64); MOST],
+struct Decided<const N: usize> {
+    places: [Place; N],
+    states: [(u64, u64); N],
 }
 
-/// Asks the rules that are left, and charges them if all of them allow the packet.
+/// Asks the rules that are left, and charges them if all of them allow the packet. `N`: for how many there is room.
 #[inline(always)]
-pub fn charge<H: Hooks>(hooks: H, found: &mut Found) -> Settled {
+pub fn charge<const N: usize, H: Hooks>(hooks: H, found: &mut Found) -> Settled {
     let rules = found.left;
-    let mut decided = Decided { places: [Place::default(); MOST], states: [(0, 0); MOST] };
+    let mut decided = Decided { places: [Place::default(); N], states: [(0, 0); N] };
     let mut count = 0;
     while let (Some(place), Some(states)) = (decided.places.get_mut(count), decided.states.get_mut(count)) {
         match ask(hooks, found, next(hooks, found)) {
@@ -96,7 +96,7 @@ fn ask<H: Hooks>(hooks: H, found: &Found, rule: &Rule) -> Result<(Place, (u64, u
 
 /// Puts what was decided in force.
 #[inline(always)]
-fn take_all<H: Hooks>(hooks: H, found: &mut Found, decided: &Decided) -> Settled {
+fn take_all<const N: usize, H: Hooks>(hooks: H, found: &mut Found, decided: &Decided<N>) -> Settled {
     let rules = found.left;
     for (place, &(before, after)) in decided.places.iter().zip(&decided.states) {
         let is_taken = hooks.set(place.bits()).is_some_and(|set| place.replace(set, before, after));
@@ -105,7 +105,7 @@ fn take_all<H: Hooks>(hooks: H, found: &mut Found, decided: &Decided) -> Settled
         }
         let rule = next(hooks, found);
         if rule.is_first != 0 {
-            hooks.count_rule(rule.counters, false, found.subject.size);
+            hooks.count_rule(rule, false, found.subject.size);
         }
         found.left &= found.left.wrapping_sub(1);
         if found.left == 0 {

@@ -1,24 +1,27 @@
 //! The short way: plain headers, at most one rule that matches, and a bucket that is there and that nobody else is at.
 
-use super::{Hooks, Outcome, Size, Subject};
+use core::mem::MaybeUninit;
+
+use super::{Found, Hooks, Outcome, Size, Subject};
 use crate::{
-    algorithm::decide_by_arrival,
+    algorithm::{decide_by_arrival, decide_by_window},
     classify::matching,
+    limit::Kind,
     lists::Listed,
-    packet::{Address, Frame, Packet, Ports, parse_plain},
-    table::{Known, decide},
+    packet::{Address, Frame, Ports, parse_plain},
+    table::{Key, Known},
     time::{Nanos, Now},
+    verifier::again,
     wire::{Reason, Rule, TAKES_BYTES},
 };
 
-/// Judges a frame under the only rule, which is about all packets and asks for their source alone; or under none.
-/// `BY_ARRIVAL`: whether rules limit packets by arrival times. Where the rules have to be asked one by one, `ask` gets the
-/// packet and the bits of those that match.
+/// Judges a frame under the only rule, which is about all packets and asks for their source alone; or under none. Where the
+/// rules have to be asked one by one, `found` gets the packet and the bits of those that match.
 #[inline(always)]
-pub fn judge_simple<const BY_ARRIVAL: bool, H: Hooks, F: Frame + ?Sized>(
+pub fn judge_simple<H: Hooks, F: Frame + ?Sized>(
     hooks: H,
     frame: &F,
-    ask: impl FnOnce(Subject, u64) -> Outcome,
+    found: &mut MaybeUninit<Found>,
 ) -> Outcome {
     let Some(packet) = parse_plain(frame) else { return Outcome::UNUSUAL };
     let source = hooks.counts_as(&packet.source);
@@ -29,52 +32,60 @@ pub fn judge_simple<const BY_ARRIVAL: bool, H: Hooks, F: Frame + ?Sized>(
         return Outcome::of(Reason::Passed);
     }
     let ports = Ports(source.family << 63);
-    let mut subject = subject(&source, [0; 2], ports, frame);
-    match charge::<BY_ARRIVAL, H>(hooks, &mut subject, 0, hooks.first_rule()) {
-        Outcome::UNUSUAL => ask(subject, 1),
-        outcome => outcome,
+    let size = Size(frame.length());
+    let rule = hooks.first_rule();
+    let mask = hooks.key_mask(rule, source.family);
+    let key = mask.key(&hooks.globals().secret, source.bits, [0; 2], ports);
+    let (outcome, now) = charge(hooks, &key, || size, 0, rule);
+    if outcome != Outcome::UNUSUAL {
+        return outcome;
     }
+    let subject = Subject { source: source.bits, destination: [0; 2], ports, now, size };
+    found.write(Found { subject, left: 1, denied: 0 });
+    Outcome::ask_rules(0)
 }
 
-/// Judges a frame under rules of all sorts.
+/// Judges a frame under rules of all sorts; `found` likewise.
 #[inline(always)]
-pub fn judge<const BY_ARRIVAL: bool, H: Hooks, F: Frame + ?Sized>(
-    hooks: H,
-    frame: &F,
-    ask: impl FnOnce(Subject, u64) -> Outcome,
-) -> Outcome {
+pub fn judge<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F, found: &mut MaybeUninit<Found>) -> Outcome {
     let Some(packet) = parse_plain(frame) else { return Outcome::UNUSUAL };
-    let source = hooks.counts_as(&packet.source);
-    if let Some(reason) = look_up(hooks, &source) {
+    let subject = Subject {
+        source: packet.source.bits,
+        destination: packet.destination.bits,
+        ports: packet.ports(),
+        now: Now(Nanos(0)),
+        size: Size(frame.length()),
+    };
+    // From here on all but its tags and flags is read from there.
+    let found = found.write(Found { subject, left: 0, denied: 0 });
+    found.subject.source = hooks.counts_as(&again(&found.subject).address()).bits;
+    if let Some(reason) = look_up(hooks, &again(&found.subject).address()) {
         return Outcome::of(reason);
     }
-    let rules = rules(hooks, frame, &packet);
+    let rules = match hooks.globals().classifies {
+        0 => hooks.globals().rules,
+        _ => {
+            let subject = again(&found.subject);
+            matching(&hooks, &subject.packet(&packet), subject.size.0)
+        }
+    };
     if rules == 0 {
         return Outcome::of(Reason::Passed);
     }
-    let mut subject = subject(&source, packet.destination.bits, packet.ports(), frame);
-    if rules & (rules - 1) != 0 {
-        return ask(subject, rules);
+    if rules & (rules - 1) == 0 {
+        let index = hooks.index_of(rules);
+        let rule = hooks.rule(index);
+        let Subject { source, destination, ports, .. } = again(&found.subject);
+        let key =
+            hooks.key_mask(rule, ports.family()).key(&hooks.globals().secret, source, destination, ports);
+        let (outcome, now) = charge(hooks, &key, || again(&found.subject.size), index, rule);
+        if outcome != Outcome::UNUSUAL {
+            return outcome;
+        }
+        found.subject.now = now;
     }
-    let index = hooks.index_of(rules);
-    match charge::<BY_ARRIVAL, H>(hooks, &mut subject, index, hooks.rule(index)) {
-        Outcome::UNUSUAL => ask(subject, rules),
-        outcome => outcome,
-    }
-}
-
-#[inline(always)]
-fn subject<F: Frame + ?Sized>(source: &Address, destination: [u64; 2], ports: Ports, frame: &F) -> Subject {
-    Subject { source: source.bits, destination, ports, now: Now(Nanos(0)), size: Size(frame.length()) }
-}
-
-/// The bits of the rules that a packet matches.
-#[inline(always)]
-fn rules<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F, packet: &Packet) -> u64 {
-    match hooks.globals().classifies {
-        0 => hooks.globals().rules,
-        _ => matching(&hooks, packet, frame.length()),
-    }
+    found.left = rules;
+    Outcome::ask_rules(0)
 }
 
 /// What lists and bans say about a source.
@@ -88,38 +99,59 @@ fn look_up<H: Hooks>(hooks: H, source: &Address) -> Option<Reason> {
     }
 }
 
-/// Charges the only rule that a packet matches.
+/// Charges the only rule that a packet matches. Returns the time, too, if it has been asked for.
 #[inline(always)]
-fn charge<const BY_ARRIVAL: bool, H: Hooks>(
+fn charge<H: Hooks>(hooks: H, key: &Key, size: impl Fn() -> Size, index: u64, rule: &Rule) -> (Outcome, Now) {
+    let Some(first) = hooks.set(key.first()) else { return (Outcome::UNUSUAL, Now(Nanos(0))) };
+    // Only now: the set's memory is on its way while the clock is read.
+    let now = hooks.now();
+    let outcome = match Known::find(first, || hooks.set(key.second()), key) {
+        Some(known) => charge_known(hooks, &known, now, size, index, rule),
+        None => Outcome::UNUSUAL,
+    };
+    (outcome, now)
+}
+
+#[inline(always)]
+fn charge_known<H: Hooks>(
     hooks: H,
-    subject: &mut Subject,
+    known: &Known<H::Set>,
+    now: Now,
+    size: impl Fn() -> Size,
     index: u64,
     rule: &Rule,
 ) -> Outcome {
-    let mask = hooks.key_mask(rule, subject.ports.family());
-    let key = mask.key(&hooks.globals().secret, subject.source, subject.destination, subject.ports);
-    let Some(first) = hooks.set(key.first()) else { return Outcome::UNUSUAL };
-    // Only now: the set's memory is on its way while the clock is read.
-    let now = hooks.now();
-    subject.now = now;
-    let Some(known) = Known::find(first, || hooks.set(key.second()), &key) else { return Outcome::UNUSUAL };
     let Some(before) = known.state() else { return Outcome::UNUSUAL };
-    let (allowed, after) = if BY_ARRIVAL {
-        decide_by_arrival(&rule.limit, before, now, 1)
-    } else if rule.takes == TAKES_BYTES {
-        decide(&rule.limit, before, now, subject.size.bytes() as u32)
-    } else {
-        // The same again: what one packet takes is known beforehand.
-        decide(&rule.limit, before, now, 1)
-    };
+    let (allowed, after) = decide(hooks, index, rule, before, now, || size().0 as u32);
     if !allowed {
-        return deny(hooks, &known, (before, after), subject.size, index, rule);
+        return deny(hooks, known, (before, after), size(), index, rule);
     }
     if !known.replace(before, after) {
         return Outcome::UNUSUAL;
     }
-    hooks.count_rule(rule.counters, false, subject.size);
+    hooks.count_rule(rule, false, size());
     Outcome::of(Reason::Passed)
+}
+
+/// Whether the rule at `index` allows a packet, and the state after it.
+#[inline(always)]
+fn decide<H: Hooks>(
+    hooks: H,
+    index: u64,
+    rule: &Rule,
+    before: u64,
+    now: Now,
+    bytes: impl Fn() -> u32,
+) -> (bool, u64) {
+    let limit = &rule.limit;
+    let takes_bytes = rule.takes == TAKES_BYTES;
+    match limit.kind() {
+        // Twice, because what one packet takes is known beforehand.
+        Kind::ArrivalTime if takes_bytes => decide_by_arrival(limit, before, now, bytes()),
+        Kind::ArrivalTime => decide_by_arrival(limit, before, now, 1),
+        Kind::Window => decide_by_window(limit, before, now, if takes_bytes { bytes() } else { 1 }),
+        _ => hooks.decide(index, before, now, if takes_bytes { bytes() } else { 1 }),
+    }
 }
 
 #[inline(always)]
@@ -139,6 +171,6 @@ fn deny<H: Hooks>(
     if after != before && !known.replace(before, after) {
         return Outcome::UNUSUAL;
     }
-    hooks.count_rule(rule.counters, true, size);
+    hooks.count_rule(rule, true, size);
     Outcome::denied(if is_enforced { Reason::Limited } else { Reason::Passed }, index)
 }

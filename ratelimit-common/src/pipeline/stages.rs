@@ -25,7 +25,7 @@ pub fn examine<H: Hooks>(
     }
     found.left = matching();
     found.subject.describe(packet, &source);
-    Outcome::ask_rules(packet.malformed)
+    Outcome::ask_rules(packet.malformed.into())
 }
 
 /// What the rules say about a packet of which `early` is the outcome of the stages before.

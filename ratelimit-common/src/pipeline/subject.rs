@@ -72,6 +72,21 @@ impl Subject {
         Address { bits: self.source, family: self.ports.family() }
     }
 
+    /// The packet, of which the rest is that of another one.
+    #[must_use]
+    #[inline(always)]
+    pub(super) const fn packet(&self, rest: &Packet) -> Packet {
+        let family = self.ports.family();
+        Packet {
+            source: Address { bits: self.source, family },
+            destination: Address { bits: self.destination, family },
+            protocol: self.ports.protocol() as u32,
+            source_port: self.ports.source() as u32,
+            destination_port: self.ports.destination() as u32,
+            ..*rest
+        }
+    }
+
     /// What it asks of a rule.
     #[inline(always)]
     pub fn request<'l, H: Hooks>(&self, hooks: H, rule: &'l Rule) -> Request<'l> {

@@ -13,6 +13,10 @@ const LOOKS: u32 = if cfg!(loom) { 2 } else { 16 };
 #[inline(always)]
 pub fn is_elsewhere<S: Set>(home: &Home<S>, word: u64, mine: Position) -> bool {
     let mine = 1 << mine.rank();
+    // As good as always nobody else has it.
+    if same(home, word) & !mine == 0 {
+        return false;
+    }
     for _ in 0..LOOKS {
         let (held, busy) = holders(home, word);
         let others = held & !mine;
@@ -24,6 +28,17 @@ pub fn is_elsewhere<S: Set>(home: &Home<S>, word: u64, mine: Position) -> bool {
         }
     }
     true
+}
+
+/// Which slots hold a key, as bits by rank.
+#[inline(always)]
+fn same<S: Set>(home: &Home<S>, word: u64) -> u64 {
+    let mut bits = 0;
+    for index in 0..SLOTS {
+        bits |= is_zero(home.first.slot(index).key() ^ word) << index;
+        bits = in_order(bits | is_zero(home.second.slot(index).key() ^ (word | SECOND)) << (SLOTS + index));
+    }
+    bits
 }
 
 /// Which slots hold a key, and which of all are being taken, as bits by rank.

@@ -63,7 +63,7 @@ trait Limits {
 
 impl Limits for &World {
     fn limit_of(&self, tag: Tag) -> Option<&Limit> {
-        self.rules.iter().find(|rule| rule.number == Rule::number_of(tag)).map(|rule| &rule.limit)
+        self.rules.iter().find(|rule| u64::from(rule.number) == Rule::number_of(tag)).map(|rule| &rule.limit)
     }
 }
 
@@ -206,19 +206,23 @@ impl<'w> Hooks for &'w World {
     }
 
     fn charge_several(self, found: &mut Found) -> Settled {
-        if self.way == Way::Long { Settled::UNUSUAL } else { several::charge(self, found) }
+        if self.way == Way::Long {
+            Settled::UNUSUAL
+        } else {
+            several::charge::<{ several::MOST }, _>(self, found)
+        }
     }
 
     fn ban(self, subject: &Subject, _: u64) {
         self.banned.borrow_mut().push(subject.source);
     }
 
-    fn count_rule(self, counters: u64, dropped: bool, _: Size) {
-        self.counters.borrow_mut()[counters as usize][usize::from(dropped)] += 1;
+    fn count_rule(self, rule: &Rule, dropped: bool, _: Size) {
+        self.counters.borrow_mut()[rule.counters as usize][usize::from(dropped)] += 1;
     }
 
-    fn discount_rule(self, counters: u64, _: Size) {
-        self.counters.borrow_mut()[counters as usize][0] -= 1;
+    fn discount_rule(self, rule: &Rule, _: Size) {
+        self.counters.borrow_mut()[rule.counters as usize][0] -= 1;
     }
 
     fn on_exhausted_tries(self) {

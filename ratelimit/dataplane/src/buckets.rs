@@ -91,7 +91,7 @@ impl Buckets {
                 let before = state.load(Ordering::Acquire);
                 let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
                 let Some(number) = key.map(|key| Rule::number_of(key.tag())) else { break };
-                let Some(rule) = rules.iter().find(|rule| rule.number == number) else { break };
+                let Some(rule) = rules.iter().find(|rule| u64::from(rule.number) == number) else { break };
                 // Somebody is at it.
                 if before == BUSY {
                     continue;

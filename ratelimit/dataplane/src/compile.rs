@@ -5,7 +5,7 @@ mod tables;
 
 use ratelimit_common::{
     classify::Dimension,
-    limit::{Kind, Limit},
+    limit::Limit,
     packet::Link,
     table::{Keyed, Secret},
     time::Nanos,
@@ -131,7 +131,6 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         samples: 1,
         link: Link::Ethernet as u32,
         joins: 0,
-        is_by_arrival: flag(is_by_arrival(&limits, all)),
         way: 0,
     };
     Compiled { globals, index: index(&limits), limits, tables, prefixes, lists }
@@ -145,12 +144,6 @@ fn reads_whole(tables: &[Table], destinations: &Prefixes, limits: &[wire::Rule])
         || !destinations.v4.is_empty()
         || !destinations.v6.is_empty()
         || limits.iter().any(|limit| limit.masks.iter().any(has_key))
-}
-
-/// Whether all rules, which are the first limits, count packets, and keep arrival times.
-fn is_by_arrival(limits: &[wire::Rule], rules: u64) -> bool {
-    let mut rules = limits.iter().take(rules.count_ones() as usize);
-    rules.all(|rule| rule.limit.kind() == Kind::ArrivalTime && rule.takes == wire::TAKES_PACKETS)
 }
 
 fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &TableFacts) -> wire::Rule {
@@ -168,8 +161,8 @@ fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &Tab
     wire::Rule {
         limit: part.limit.aligned(table.made_at_unix),
         masks: rule.map_or([KeyMask::default(); 2], |rule| masks(&rule.key, Some(part), own, table)),
-        number: own.into(),
-        counters: number(group.next().unwrap_or_default()).into(),
+        number: own,
+        counters: number(group.next().unwrap_or_default()),
         group: group_bits,
         is_first: part.is_first.into(),
         takes: match rule.map(|rule| rule.limit.unit()) {
@@ -195,8 +188,8 @@ fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts)
     wire::Rule {
         limit: limit.aligned(table.made_at_unix),
         masks,
-        number: number.into(),
-        counters: number.into(),
+        number,
+        counters: number,
         group: 0,
         is_first: 0,
         takes: wire::TAKES_PACKETS,

@@ -57,7 +57,7 @@ impl Dataplane {
     /// The rule whose packets a limit counts.
     fn rule_of(&self, limit: &wire::Rule) -> Option<&RuleInForce> {
         let is_part = limit.group != 0;
-        self.rules().iter().find(|rule| is_part && u64::from(rule.number) == limit.counters)
+        self.rules().iter().find(|rule| is_part && rule.number == limit.counters)
     }
 
     fn bucket_of(

@@ -69,7 +69,7 @@ impl Description {
 }
 
 fn port(port: u64, read: bool) -> Option<u16> {
-    u16::try_from(port).ok().filter(|_| read && port < NO_PORT)
+    u16::try_from(port).ok().filter(|_| read && port < u64::from(NO_PORT))
 }
 
 impl fmt::Display for Description {
@@ -136,7 +136,7 @@ mod tests {
         let rules = [(2, "other".to_owned()), (3, "every".to_owned())];
         let v6 = Event {
             source: [0x2001_0db8 << 32, 1],
-            ports: Ports(1 << 63 | NO_PORT << 40 | NO_PORT << 16 | 200),
+            ports: Ports(1 << 63 | u64::from(NO_PORT) << 40 | u64::from(NO_PORT) << 16 | 200),
             ..event(Reason::Passed)
         };
         let hidden = Event { is_ip: 0, rule: 0, ..event(Reason::MalformedDropped) };
@@ -152,7 +152,10 @@ mod tests {
 
     #[test]
     fn what_a_packet_does_not_have_is_null() {
-        let icmp = Event { ports: Ports(NO_PORT << 40 | NO_PORT << 16 | 1), ..event(Reason::Limited) };
+        let icmp = Event {
+            ports: Ports(u64::from(NO_PORT) << 40 | u64::from(NO_PORT) << 16 | 1),
+            ..event(Reason::Limited)
+        };
         let json = serde_json::json!(Description::new(&icmp, &[]));
         for key in ["rule", "interface", "source_port", "destination_port"] {
             assert!(json[key].is_null(), "{key}: {json}");

@@ -14,19 +14,19 @@ pub struct FrameReport<'r> {
     /// From 1.
     frame: u64,
     /// The ids of its VLAN tags, the outer one first.
-    vlans: Option<Vec<u64>>,
+    vlans: Option<Vec<u32>>,
     /// `ip4`, `ip6` or `other`.
     l3: &'static str,
     src: Option<IpAddr>,
     dst: Option<IpAddr>,
     /// The transport's number.
-    l4: Option<u64>,
-    sport: Option<u64>,
-    dport: Option<u64>,
+    l4: Option<u32>,
+    sport: Option<u32>,
+    dport: Option<u32>,
     /// `no`, `first` or `later`.
     frag: Option<&'static str>,
-    tcp_flags: Option<u64>,
-    icmp_type: Option<u64>,
+    tcp_flags: Option<u32>,
+    icmp_type: Option<u32>,
     /// Names of the rules that match.
     rules: Vec<&'r str>,
     /// `pass` or `drop`.
@@ -41,9 +41,9 @@ pub fn report<'r>(frame: &CapturedFrame, verdict: &Verdict, rules: &'r Rules) ->
         Ok(packet) => packet.vlans,
         Err(not_ip) => not_ip.vlans,
     };
-    let vlans: Vec<u64> = vlans.into_iter().filter(|&vlan| vlan != packet::NO_VLAN).collect();
+    let vlans: Vec<u32> = vlans.into_iter().filter(|&vlan| vlan != packet::NO_VLAN).collect();
     let packet = verdict.packet.as_ref().ok();
-    let below = |end: u64, value: fn(&Packet) -> u64| packet.map(value).filter(|&value| value < end);
+    let below = |end: u32, value: fn(&Packet) -> u32| packet.map(value).filter(|&value| value < end);
     FrameReport {
         frame: frame.number,
         vlans: (!vlans.is_empty()).then_some(vlans),

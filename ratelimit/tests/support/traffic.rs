@@ -143,7 +143,7 @@ fn is_match(wanted: &Match, packet: &Packet, length: u64) -> bool {
     let fragment = [Fragment::No, Fragment::First, Fragment::Later][packet.fragment as usize];
     let is_known = packet.protocol != packet::UNKNOWN_PROTOCOL;
     let holds = |address: IpAddr| move |prefix: &Prefix| prefix.contains(&host(address));
-    let port = |wanted: &[RangeInclusive<u16>], port: u64| match port {
+    let port = |wanted: &[RangeInclusive<u16>], port: u32| match port {
         packet::NO_PORT => wanted.is_empty(),
         packet::UNKNOWN_PORT => true,
         port => any(wanted, |range| range.contains(&(port as u16))),
@@ -160,7 +160,7 @@ fn is_match(wanted: &Match, packet: &Packet, length: u64) -> bool {
             (wanted.version == IpVersion::V6) == (kind >= packet::ICMPV6_TYPE) && wanted.number == kind as u8
         }),
     };
-    (!is_known || any(&wanted.protocols, |&protocol| u64::from(protocol) == packet.protocol))
+    (!is_known || any(&wanted.protocols, |&protocol| u32::from(protocol) == packet.protocol))
         && listed(wanted.sources.as_ref(), holds(packet.source.to_ip()))
         && listed(wanted.destinations.as_ref(), holds(packet.destination.to_ip()))
         && port(&wanted.source_ports, packet.source_port)

@@ -22,6 +22,7 @@ const SELECTED: &[&str] = &[
     "raw_ip::a_tag_without_an_id_hides_no_packet",
     "joined::a_frame_longer_than_the_mtu_counts_as_many_packets_as_its_bytes_make",
     "stacked::slaves_get_the_program_before_their_bond",
+    "stacked::a_port_gets_the_program_before_its_bridge",
     "sources::packets_of_every_kind_obey_a_limit_by_source",
     "sources::what_a_router_forwards_is_no_neighbour_discovery",
     "limits::allowed_sources_lose_nothing_and_others_do",

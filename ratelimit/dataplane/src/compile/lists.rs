@@ -4,7 +4,7 @@ mod allowed;
 
 use std::net::IpAddr;
 
-use ratelimit_common::lists::{self, Listed, Step};
+use ratelimit_common::lists::{self, Filter, Listed, Root, Step};
 
 pub use self::allowed::allowed;
 use crate::policy::{Prefix, PrefixList};
@@ -12,10 +12,10 @@ use crate::policy::{Prefix, PrefixList};
 /// The words of a trie, and the first step for IPv4 and IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lists {
-    /// The first steps, for those who have nothing but the words; then nodes and prefixes.
+    /// The first steps, for those who have nothing but the words; then filters, nodes and prefixes.
     pub words: Vec<u64>,
-    /// Where to begin; 0 if there is no prefix.
-    pub roots: [u64; 2],
+    /// Where to begin.
+    pub roots: [Root; 2],
 }
 
 /// A prefix and what it says: its address in the first bits.
@@ -41,10 +41,16 @@ const MOST_BITS: u32 = 16;
 /// So that [`lists::MOST_STEPS`] are enough.
 const LEAST_BITS: u32 = 2;
 
+/// A filter has so many bits more than its prefixes need to be told apart, so that it lets one in 16 to 32 others pass.
+const FILTER_BITS: u32 = 4;
+/// At most two mebibytes.
+const MOST_FILTER_BITS: u32 = 24;
+const WORD_BITS: u32 = u64::BITS.trailing_zeros();
+
 /// Builds the trie of both lists. What is on both is allowed.
 #[must_use]
 pub fn lists(allow: &PrefixList, deny: &PrefixList) -> Lists {
-    let mut lists = Lists { words: vec![0; 2], roots: [0; 2] };
+    let mut lists = Lists { words: vec![0; 2], roots: [Root::default(); 2] };
     for (family, root) in [(true, 0), (false, 1)] {
         let of_family = |prefix: &&Prefix| prefix.address().is_ipv4() == family;
         let allowed = allow.iter().filter(of_family).map(|prefix| (prefix, Listed::Allowed));
@@ -53,9 +59,10 @@ pub fn lists(allow: &PrefixList, deny: &PrefixList) -> Lists {
             allowed.chain(denied).flat_map(|(prefix, listed)| entries(prefix, listed)).collect();
         entries.sort_unstable_by_key(|entry| (entry.bits, entry.length, entry.listed as u64));
         leave_out_covered(&mut entries);
-        lists.roots[root] = lists.build(&entries, None).0;
+        let filter = lists.filter(&entries);
+        lists.roots[root] = Root { step: lists.build(&entries, None).0, filter };
     }
-    lists.words[..2].copy_from_slice(&lists.roots);
+    lists.words[..2].copy_from_slice(&lists.roots.map(|root| root.step));
     lists
 }
 
@@ -84,6 +91,30 @@ fn leave_out_covered(entries: &mut Vec<Entry>) {
 }
 
 impl Lists {
+    /// A filter of these prefixes, which are sorted; 0 if it would let most pass.
+    fn filter(&mut self, entries: &[Entry]) -> u64 {
+        let ([first, ..], [.., last]) = (entries, entries) else { return 0 };
+        let wanted = usize::BITS - entries.len().leading_zeros() + FILTER_BITS;
+        let count = wanted.clamp(WORD_BITS, MOST_FILTER_BITS);
+        let shortest = entries.iter().map(|entry| u32::from(entry.length)).min().unwrap_or_default();
+        let start = common_bits(first.bits, last.bits).min(shortest.saturating_sub(count));
+        // In one half.
+        let start = if start < 64 { start.min(64 - count) } else { start };
+        let mut words = vec![0_u64; 1 << (count - WORD_BITS)];
+        for entry in entries {
+            let from = (entry.bits << start >> (128 - count)) as u64;
+            let covered = 1 << (start + count).saturating_sub(u32::from(entry.length)).min(count);
+            set_bits(&mut words, from, covered);
+        }
+        let ones: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+        if ones > words.len() as u64 * 64 / 2 {
+            return 0;
+        }
+        let index = self.words.len() as u32;
+        self.words.extend(words);
+        Filter::new(index, start, count).0
+    }
+
     /// The step for these prefixes, which are sorted, inside `outer`.
     fn build(&mut self, entries: &[Entry], outer: Option<Entry>) -> Step {
         match entries {
@@ -138,6 +169,15 @@ impl Lists {
             }
         }
         Step::node(index as u32, start, count)
+    }
+}
+
+/// Sets so many bits from a place on.
+fn set_bits(words: &mut [u64], from: u64, count: u64) {
+    for place in from..from + count {
+        if let Some(word) = words.get_mut((place >> WORD_BITS) as usize) {
+            *word |= 1 << (place & 63);
+        }
     }
 }
 

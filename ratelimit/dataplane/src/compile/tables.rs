@@ -56,7 +56,7 @@ type Rows = Vec<RangeInclusive<u64>>;
 /// The rows that a part satisfies; `None` if it has no condition on the dimension. Where a value can't be told, all rules
 /// are satisfied.
 fn rows(dimension: Dimension, part: &Part, matches: &Match) -> Option<Rows> {
-    let (rows, unknown): (Rows, Option<u64>) = match dimension {
+    let (rows, unknown): (Rows, Option<u32>) = match dimension {
         Dimension::Protocol => {
             (one_each(&matches.protocols, |&protocol| protocol.into()), Some(packet::UNKNOWN_PROTOCOL))
         }
@@ -64,20 +64,20 @@ fn rows(dimension: Dimension, part: &Part, matches: &Match) -> Option<Rows> {
         Dimension::DestinationPort => (wide(&matches.destination_ports), Some(packet::UNKNOWN_PORT)),
         Dimension::TcpFlags => {
             let flags: Vec<TcpFlags> = matches.tcp_flags.into_iter().collect();
-            let all = 0..packet::NO_FLAGS;
+            let all = 0..u64::from(packet::NO_FLAGS);
             let rows = flags.iter().flat_map(|flags| all.clone().filter(|&row| flags.matches(row as u8)));
             (rows.map(|row| row..=row).collect(), Some(packet::UNKNOWN_FLAGS))
         }
         Dimension::IcmpType => {
             let base = |version| if version == IpVersion::V6 { packet::ICMPV6_TYPE } else { 0 };
-            let row = |kind: &IcmpType| base(kind.version) + u64::from(kind.number);
+            let row = |kind: &IcmpType| u64::from(base(kind.version) + u32::from(kind.number));
             (one_each(&matches.icmp_types, row), Some(packet::UNKNOWN_TYPE))
         }
         Dimension::Vlan => (wide(&matches.vlans), None),
         Dimension::Kind => return kinds(part, matches),
         Dimension::Length => (wide(&matches.lengths), None),
     };
-    (!rows.is_empty()).then(|| rows.into_iter().chain(unknown.map(|row| row..=row)).collect())
+    (!rows.is_empty()).then(|| rows.into_iter().chain(unknown.map(|row| row.into()..=row.into())).collect())
 }
 
 fn one_each<T>(wanted: &[T], row: impl Fn(&T) -> u64) -> Rows {
@@ -120,7 +120,7 @@ fn set(rules: &Rules, satisfies: impl Fn(&Part, &Match) -> bool) -> u64 {
 /// What a row of [`Dimension::Kind`] stands for.
 fn kind(row: u64) -> (IpVersion, Fragment) {
     let version = if row < 3 { IpVersion::V4 } else { IpVersion::V6 };
-    let fragment = match row % 3 {
+    let fragment = match (row % 3) as u32 {
         packet::WHOLE => Fragment::No,
         packet::FIRST => Fragment::First,
         _ => Fragment::Later,

@@ -240,9 +240,8 @@ fn changed(limits: &[wire::Rule], before: Option<&State>, noted: &InForce) -> Ve
             |old: &RuleInForce| (old.number, &old.limit, &old.key) == (rule.number, &rule.limit, &rule.key);
         before.iter().any(same)
     };
-    let stays = |limit: &&wire::Rule| {
-        noted.rules.iter().any(|rule| u64::from(rule.number) == limit.counters && limits_as(rule))
-    };
+    let stays =
+        |limit: &&wire::Rule| noted.rules.iter().any(|rule| rule.number == limit.counters && limits_as(rule));
     limits.iter().filter(|limit| !stays(limit)).copied().collect()
 }
 

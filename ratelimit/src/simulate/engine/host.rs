@@ -175,9 +175,9 @@ impl<'t> Hooks for &'t Host {
         self.bans.add(&prefix, subject.now, Nanos(rule.ban_length));
     }
 
-    fn count_rule(self, _counters: u64, _dropped: bool, _size: Size) {}
+    fn count_rule(self, _rule: &Rule, _dropped: bool, _size: Size) {}
 
-    fn discount_rule(self, _counters: u64, _size: Size) {}
+    fn discount_rule(self, _rule: &Rule, _size: Size) {}
 
     fn on_exhausted_tries(self) {}
 

@@ -70,7 +70,7 @@ fn describe(verdict: &Verdict) -> [String; 9] {
     let Ok(packet) = &verdict.packet else {
         return [vlans, "other".to_owned(), dash(), dash(), dash(), dash(), dash(), dash(), dash()];
     };
-    let below = |value: u64, end: u64| if value < end { value.to_string() } else { dash() };
+    let below = |value: u32, end: u32| if value < end { value.to_string() } else { dash() };
     let fragment = ["no", "first", "later"][packet.fragment as usize];
     let flags = packet.tcp_flags;
     [
