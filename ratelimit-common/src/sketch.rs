@@ -88,7 +88,7 @@ pub struct Sample {
     pub stamp: u64,
     /// The source.
     pub source: [u64; 2],
-    /// How many packets it stands for: at most 256.
+    /// How many packets it stands for: see [`crate::sample`].
     pub weight: u64,
     /// Its bytes.
     pub bytes: u64,
