@@ -1,5 +1,5 @@
 //! Tiers with programs of other people, which tests start on ports of their own: real clients of the application layer
-//! (Envoy, nginx and curl), and the stores that several daemons share (Redis and Valkey).
+//! (Envoy, nginx, HAProxy and curl), readers of what the program writes (shells, `mandoc`, Prometheus), and the stores that several daemons share (Redis and Valkey).
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,24 @@ const CLIENTS: &[(Client, &str)] = &[
         "RATELIMIT_NGINX",
     ),
     (Client { name: "curl", find: command::find_program }, "RATELIMIT_CURL"),
+    (Client { name: "haproxy", find: in_its_directory }, "RATELIMIT_HAPROXY"),
+    (Client { name: "prometheus", find: unpacked }, "RATELIMIT_PROMETHEUS"),
+    (
+        Client { name: "kubernetes-validate", find: |name| private(&format!("{name}/bin/{name}")) },
+        "RATELIMIT_KUBERNETES_VALIDATE",
+    ),
+    (Client { name: "mandoc", find: command::find_program }, "RATELIMIT_MANDOC"),
+    (Client { name: "zsh", find: command::find_program }, "RATELIMIT_ZSH"),
+    (Client { name: "fish", find: command::find_program }, "RATELIMIT_FISH"),
+];
+
+/// Programs that the kernel tier starts, likewise.
+const OF_KERNEL_TESTS: &[(Client, &str)] = &[
+    (
+        Client { name: "fail2ban-server", find: |_| private("fail2ban/usr/bin/fail2ban-server") },
+        "RATELIMIT_FAIL2BAN",
+    ),
+    (Client { name: "prometheus", find: unpacked }, "RATELIMIT_PROMETHEUS"),
 ];
 
 /// Stores, which tests look for themselves (`ratelimit-redis-testing`), so that they run without this tier too. Those of
@@ -49,9 +67,24 @@ fn in_its_directory(name: &str) -> Option<PathBuf> {
     private(&format!("{name}/{name}"))
 }
 
+/// As its package has it.
+fn unpacked(name: &str) -> Option<PathBuf> {
+    private(&format!("{name}/usr/bin/{name}"))
+}
+
+/// What tells the kernel tier's tests where programs are, or why those that need them can't run.
+pub fn of_kernel_tests() -> Result<Vec<String>, String> {
+    let variable = |(client, variable): &(Client, &str)| {
+        let path = (client.find)(client.name).and_then(|path| absolute(&path).ok());
+        let missing = || format!("needs {}, which set-up could not get", client.name);
+        Ok(format!("{variable}={}", path.ok_or_else(missing)?.display()))
+    };
+    OF_KERNEL_TESTS.iter().map(variable).collect()
+}
+
 /// Where set-up finds it, or has put it.
 pub fn find(name: &str) -> Option<PathBuf> {
-    let mut all = CLIENTS.iter().map(|(client, _)| client).chain(STORES);
+    let mut all = CLIENTS.iter().chain(OF_KERNEL_TESTS).map(|(client, _)| client).chain(STORES);
     all.find(|client| client.name == name).and_then(|client| (client.find)(client.name))
 }
 

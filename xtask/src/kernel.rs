@@ -12,9 +12,9 @@ use std::thread;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::command;
 use crate::test::tier::{ALLOWS_TIMED, Outcome, TIMED, run_tests};
 use crate::vm::selection;
+use crate::{clients, command};
 
 /// The shell stays as the first process of its namespace, and reaps the daemons that tests leave behind.
 const ENTER: &str = "mount -t sysfs sysfs /sys && mount -t bpf bpf /sys/fs/bpf && mount -t tmpfs tmpfs /run && \
@@ -29,6 +29,9 @@ const SOAKS: &[&str] = &[
     "kills::a_daemon_can_be_killed_at_any_time",
     "reload::each_packet_is_judged_by_one_of_two_configurations_and_none_is_lost",
 ];
+
+/// Tests that start programs of other people.
+const WITH_OTHERS: &str = "operations::";
 
 /// What tells them to.
 const SOAK: &str = "RATELIMIT_SOAK=1";
@@ -45,9 +48,15 @@ pub struct TestProgram {
 /// and most of them wait for something.
 pub fn run(filter: Option<&str>) -> Result<Outcome> {
     let program = build()?;
-    let (alone, together) = names(&program, ALONE, filter)?;
+    let (alone, mut together) = names(&program, ALONE, filter)?;
+    let variables = clients::of_kernel_tests().unwrap_or_else(|reason| {
+        println!("tests with other people's programs do not run: {reason}");
+        together.retain(|name| !name.starts_with(WITH_OTHERS));
+        Vec::new()
+    });
+    let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
     let threads = 2 * thread::available_parallelism().map_or(1, NonZero::get);
-    let outcome = run_those(&program, &[], &together, threads)?;
+    let outcome = run_those(&program, &variables, &together, threads)?;
     Ok(outcome.and(run_those(&program, &[], &alone, 1)?))
 }
 

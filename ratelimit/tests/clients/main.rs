@@ -1,13 +1,18 @@
-//! Real clients of the application layer against the real daemon: Envoy, nginx, curl and a health probe. `cargo xtask test`
+//! Other people's programs against the real one: gateways that ask the daemon (Envoy, nginx, HAProxy, curl and a health probe), and
+//! what reads its manual, completions and alert rules. `cargo xtask test`
 //! says where the programs are. Limits are of an hour or longer, so that hardly a window ends in between.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
 
+mod alerts;
 mod completions;
 mod curl;
 mod envoy;
+mod haproxy;
 mod health;
 #[path = "../support/http.rs"]
 mod http;
+mod kubernetes;
+mod lists;
 mod manual;
 mod nginx;
 mod process;

