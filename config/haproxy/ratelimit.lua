@@ -45,8 +45,7 @@ end
 
 local function ask(txn)
     -- HAProxy's client tries again for seconds where nobody listens; the health check knows better.
-    local daemon = core.backends["ratelimit"]
-    if daemon and daemon:get_srv_act() == 0 then
+    if core.backends["ratelimit"] and tonumber(txn.sf:nbsrv("ratelimit")) == 0 then
         return nil
     end
     local answer = core.httpclient():get({ url = url, headers = question(txn), timeout = TIMEOUT })

@@ -116,7 +116,7 @@ fn build(workspace: &Path, target_dir: &Path, toolchain: &Toolchain, linker: &Pa
         .args(["--package", PACKAGE, "--bin", PROGRAM, "--target", target])
         .arg("--target-dir")
         .arg(target_dir)
-        .env("CARGO_ENCODED_RUSTFLAGS", rustflags()?)
+        .env("CARGO_ENCODED_RUSTFLAGS", rustflags(workspace, toolchain)?)
         // The linker optimizes all crates as one.
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
@@ -152,13 +152,22 @@ fn remove_foreign_variables(cargo: &mut Command) {
 ///
 /// `--disable-expand-memcpy-in-order`: the linker asks LLVM to keep the loads and stores of a copy in pairs, unless it is
 /// told not to. LLVM then expands no `memset` at all, so that memory is zeroed by calls of a loop over single bytes.
-fn rustflags() -> Result<OsString> {
+///
+/// The names of source files are the same wherever they lie, so that the object depends on what they say alone.
+fn rustflags(workspace: &Path, toolchain: &Toolchain) -> Result<OsString> {
+    let cargo_home = variable("CARGO_HOME").map(PathBuf::from).ok();
+    let cargo_home = cargo_home.or_else(|| Some(env::home_dir()?.join(".cargo"))).unwrap_or_default();
+    let sysroot = toolchain.bin.parent().unwrap_or(&toolchain.bin);
+    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let architecture = variable("CARGO_CFG_TARGET_ARCH")?;
     let architecture = architecture.to_string_lossy();
     let flags = [
         &format!("--cfg=bpf_target_arch=\"{architecture}\""),
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
+        &remap(&cargo_home, "/usr/src/cargo"),
+        &remap(sysroot, "/usr/src/rust"),
+        &remap(workspace, "."),
         "-Clink-arg=--disable-expand-memcpy-in-order",
         "-Ctarget-cpu=v3",
     ];

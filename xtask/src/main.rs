@@ -12,6 +12,8 @@ mod demo;
 mod embedding;
 mod fuzz;
 mod kernel;
+mod package;
+mod packages;
 mod run;
 mod setup;
 mod test;
@@ -40,6 +42,8 @@ enum Task {
         #[arg(long, conflicts_with = "debug")]
         dist: bool,
     },
+    /// Makes Debian packages and a static tarball, in target/package; each takes a `build --dist`.
+    Package(package::Arguments),
     /// Builds, then starts `ratelimit run` as root with these arguments.
     Run {
         /// Arguments for `ratelimit run`.
@@ -58,6 +62,9 @@ enum Task {
         /// Runs only the tests that repeat one thing, reloads and killed daemons, hundreds of times.
         #[arg(long, conflicts_with = "kernel")]
         soak: bool,
+        /// Runs only the tests of the Debian package, which is installed into a copy of this system that vanishes.
+        #[arg(long, conflicts_with_all = ["kernel", "soak"])]
+        packages: bool,
     },
     /// Measures, and says on which machine.
     Bench {
@@ -87,8 +94,13 @@ fn main() -> ExitCode {
         }),
         Task::Run { arguments } => run::run(&arguments),
         Task::Demo(inner) => demo::run(&inner),
-        Task::Test { filter, kernel, soak } => {
-            let all = if soak { test::What::Soak } else { test::What::All };
+        Task::Package(arguments) => package::run(&arguments),
+        Task::Test { filter, kernel, soak, packages } => {
+            let all = match (soak, packages) {
+                (true, _) => test::What::Soak,
+                (_, true) => test::What::Packages,
+                _ => test::What::All,
+            };
             test::run(filter.as_deref(), kernel.map_or(all, test::What::Kernel))
         }
         Task::Bench { what, arguments } => bench::run(what, &arguments),

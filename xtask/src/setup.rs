@@ -16,9 +16,11 @@ mod kernels;
 mod probe;
 
 /// A program that tests or benchmarks start, and the Debian package that has it.
-struct Program {
-    name: &'static str,
-    package: &'static str,
+pub struct Program {
+    /// What it is called.
+    pub name: &'static str,
+    /// Which package has it.
+    pub package: &'static str,
 }
 
 const KERNEL_TESTS: &[Program] = &[Program { name: "ip", package: "iproute2" }];
@@ -31,6 +33,13 @@ const PACKET_BENCHMARKS: &[Program] = &[Program { name: "clang", package: "clang
 
 /// throttlecrab-server needs it to be built.
 const SERVER_BENCHMARK: &[Program] = &[Program { name: "protoc", package: "protobuf-compiler" }];
+
+/// The packages tier, which asks for them itself: lintian brings many.
+pub const PACKAGES: &[Program] = &[
+    Program { name: "lintian", package: "lintian" },
+    Program { name: "dpkg-shlibdeps", package: "dpkg-dev" },
+    Program { name: "systemd-analyze", package: "systemd" },
+];
 
 /// Sets up everything, and says for each item what is used.
 pub fn all() -> Result<()> {
@@ -50,6 +59,11 @@ pub fn for_tests() -> Result<()> {
     let mut installer = Installer::new(false);
     clients::ensure(&mut installer)?;
     ensure(installer, &[KERNEL_TESTS])
+}
+
+/// Sets up what `cargo xtask test --packages` needs; silent if all is there.
+pub fn for_packages() -> Result<()> {
+    ensure(Installer::new(false), &[PACKAGES])
 }
 
 /// Sets up a virtual machine with a kernel, as far as that can be done; silent if all is there.

@@ -10,7 +10,7 @@ use report::{Report, Summary};
 use tier::{ALLOWS_TIMED, Outcome, TIMED, Tier, run_command, run_tests};
 
 use crate::vm::{self, Choice, Kernel};
-use crate::{clients, command, embedding, kernel, setup, tidy};
+use crate::{clients, command, embedding, kernel, packages, setup, tidy};
 
 mod report;
 pub mod tier;
@@ -42,6 +42,8 @@ pub enum What {
     Kernel(Kernel),
     /// The long form of tests that repeat one thing.
     Soak,
+    /// Those of the Debian package.
+    Packages,
 }
 
 /// Runs it, or of it only the tests whose names contain the filter; and sums up.
@@ -55,6 +57,7 @@ pub fn run(filter: Option<&str>, what: What) -> Result<()> {
             vec![report(kernel.tier(), || vm::start(kernel, choice)?.outcome())]
         }
         What::Soak => vec![report("soak", || kernel::soak(filter))],
+        What::Packages => vec![report("packages", || unfiltered(filter, packages::run))],
     };
     let is_ci = env::var_os("CI").is_some_and(|value| !value.is_empty());
     let summary = Summary::new(reports, is_ci);

@@ -1,0 +1,104 @@
+//! The binaries of packages: for which machines, and how they are built so that they depend on the sources alone.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::{build, command};
+
+/// A machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What Debian calls it.
+    pub architecture: &'static str,
+    /// What Rust calls it.
+    pub triple: &'static str,
+    /// The C compiler that links it, and compiles the C code of crates.
+    cc: &'static str,
+    /// Debian's package of that.
+    package: &'static str,
+}
+
+pub const AMD64: Target = Target {
+    architecture: "amd64",
+    triple: "x86_64-unknown-linux-gnu",
+    cc: "x86_64-linux-gnu-gcc",
+    package: "gcc",
+};
+pub const ARM64: Target = Target {
+    architecture: "arm64",
+    triple: "aarch64-unknown-linux-gnu",
+    cc: "aarch64-linux-gnu-gcc",
+    package: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+};
+pub const STATIC: Target = Target {
+    architecture: "static",
+    triple: "x86_64-unknown-linux-musl",
+    cc: "musl-gcc",
+    package: "musl-tools",
+};
+
+/// Where the sources and the crates are, as far as the binary knows.
+const SOURCES: &str = "/usr/src/ratelimit";
+const CRATES: &str = "/usr/src/cargo";
+
+impl Target {
+    /// The machine that this program runs on.
+    pub fn of_this_machine() -> Result<Self> {
+        let is_it = |target: &&Self| target.triple.starts_with(env::consts::ARCH);
+        [AMD64, ARM64].iter().find(is_it).copied().context("packages are made on x86-64 and ARM machines")
+    }
+
+    /// What has to be installed before it can be built for, if anything.
+    pub fn missing(self) -> Option<String> {
+        let Self { triple, cc, package, .. } = self;
+        let mut rustc = Command::new("rustc");
+        let libraries = rustc.args(["--print", "target-libdir", "--target", triple]);
+        let libraries = command::quietly(libraries).unwrap_or_default();
+        if !Path::new(libraries.trim()).is_dir() {
+            return Some(format!("no Rust for {triple}: `rustup target add {triple}`"));
+        }
+        let is_missing = command::find_program(cc).is_none();
+        is_missing.then(|| format!("no {cc}: `apt-get install {package}`"))
+    }
+}
+
+/// The debug binary, which writes manual and completions, for whichever machine they are.
+pub fn generator() -> Result<PathBuf> {
+    build::run(build::Profile::Dev)?;
+    Ok(command::target_dir()?.join("debug/ratelimit"))
+}
+
+/// The same without its debug information.
+pub fn debug() -> Result<PathBuf> {
+    let binary = generator()?;
+    let stripped = super::directory()?.join("ratelimit-debug");
+    command::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?;
+    Ok(stripped)
+}
+
+/// The binary for use.
+pub fn dist(target: Target) -> Result<PathBuf> {
+    let Target { triple, cc, .. } = target;
+    let variable = triple.to_uppercase().replace('-', "_");
+    let mut cargo = command::cargo();
+    cargo.args(["build", "--locked", "--profile", "dist", "--package", "ratelimit", "--target", triple]);
+    cargo
+        .env(format!("CARGO_TARGET_{variable}_LINKER"), cc)
+        .env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags());
+    cargo.env(format!("CC_{}", triple.replace('-', "_")), cc);
+    // A variable of the user's would come before these.
+    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command::run(&mut cargo)?;
+    Ok(command::target_dir()?.join(triple).join("dist/ratelimit"))
+}
+
+/// Paths of this machine are not in messages of panics.
+fn flags() -> String {
+    let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo_home = cargo_home.or_else(|| Some(env::home_dir()?.join(".cargo"))).unwrap_or_default();
+    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+    [remap(&cargo_home, CRATES), remap(command::workspace(), SOURCES)].join(" ")
+}
