@@ -22,6 +22,8 @@ pub enum Bench {
     Xdp,
     /// Decisions a second over gRPC and HTTP, beside throttlecrab-server, and the daemon's memory.
     Server,
+    /// Decisions by a store that several daemons share, beside a bare script and what Envoy's service does.
+    Store,
     /// Packets a second over veth, beside nftables and iptables; as root, on two cores.
     Network,
 }
@@ -35,11 +37,12 @@ pub fn run(bench: Bench, arguments: &[String]) -> Result<()> {
         Bench::Xdp => "xdp",
         Bench::Network => "network",
         Bench::Server => "server",
+        Bench::Store => "store",
     };
     let binary = build(name)?;
     println!("{}", machine());
     match bench {
-        Bench::Counter | Bench::Table => command::run(Command::new(binary).args(arguments)),
+        Bench::Counter | Bench::Table | Bench::Store => command::run(Command::new(binary).args(arguments)),
         Bench::Server => {
             command::run(Command::new(binary).args(arguments).env("THROTTLECRAB_SERVER", throttlecrab()?))
         }
