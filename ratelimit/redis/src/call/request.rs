@@ -71,13 +71,13 @@ pub(crate) enum Doing {
 impl Request {
     /// The question's facts.
     pub(crate) fn of(question: &Question<'_>, keys: &Keys, secret: &Secret) -> Self {
-        let bucket = |(index, bucket)| {
+        let bucket = |(bucket, reader)| {
             let key = keys.of(secret, bucket);
-            Bucket { shard: key.shard, key: key.name, reader: reader(question, index) }
+            Bucket { shard: key.shard, key: key.name, reader }
         };
         let parts = question.parts.iter().zip(question.of_part);
         Self {
-            buckets: question.buckets.iter().enumerate().map(bucket).collect(),
+            buckets: question.buckets.iter().zip(readers(question)).map(bucket).collect(),
             parts: parts.map(|(part, &bucket)| Asked::of(part, bucket)).collect(),
             passes_all: question.passes_all,
             has_open_quota: question.has_open_quota,
@@ -135,11 +135,17 @@ impl Request {
     }
 }
 
-/// The part that reads a bucket: the first about it, unless another's limit has wider states.
-fn reader(question: &Question<'_>, bucket: usize) -> usize {
-    let about = || (0..question.parts.len()).filter(|&part| question.of_part.get(part) == Some(&bucket));
-    let is_wide = |&part: &usize| question.parts[part].limit.kind() == Kind::WideSlidingCounter;
-    about().find(is_wide).or_else(|| about().next()).unwrap_or(usize::MAX)
+/// For each bucket the part that reads it: the first about it, unless another's limit has wider states.
+fn readers(question: &Question<'_>) -> Vec<usize> {
+    let mut readers = vec![usize::MAX; question.buckets.len()];
+    let is_wide = |part: usize| question.parts[part].limit.kind() == Kind::WideSlidingCounter;
+    for (part, &bucket) in question.of_part.iter().enumerate().take(question.parts.len()) {
+        let Some(reader) = readers.get_mut(bucket) else { continue };
+        if *reader == usize::MAX || (is_wide(part) && !is_wide(*reader)) {
+            *reader = part;
+        }
+    }
+    readers
 }
 
 impl Asked {

@@ -13,6 +13,9 @@ local log = {}
 
 local HEADER = '>BI7I7'
 
+-- The most entries that any limit keeps.
+local MOST = 10000
+
 for i = N[1] + 1, #KEYS do
   buckets[i] = { key = i, kind = 4, head = 0, tail = 0, added = 0, at = 0, owed = 0, since = 0, known = {}, ends = 0 }
 end
@@ -20,13 +23,13 @@ end
 local function time_of(b, text)
   local time = tonumber(text)
   if time and time >= 0 and time < BEYOND and time == floor(time) then return time end
-  foreign = b.key
+  foreign, b.is_foreign = b.key, true
   return now
 end
 
 function log.parse(b)
   local length = redis.pcall('LLEN', KEYS[b.key])
-  if type(length) ~= 'number' then return false end
+  if type(length) ~= 'number' or length > MOST + 1 then return false end
   b.length, b.is_kept = max(length - 1, 0), length > 0
   if length == 0 then return true end
   b.header = call('LINDEX', KEYS[b.key], '0')

@@ -73,6 +73,34 @@ async fn what_nobody_waits_for_is_not_charged_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn long_and_strange_values_are_the_same_bucket_for_all_and_nobody_elses() {
+    let server = Server::start(Engine::Redis);
+    let (one_store, other) = (store(Direct::to(&server).await, LONG), store(Direct::to(&server).await, LONG));
+    let limit = limit(Algorithm::FixedWindow, 1, Duration::from_secs(365 * 86_400));
+    let long = "x".repeat(5_000);
+    for key in [
+        &*long,
+        &long[1..],
+        &long[..64],
+        &long[..65],
+        "",
+        ":",
+        "1:",
+        "a{b}c",
+        "{",
+        "\0",
+        "\0\0",
+        "#",
+        "%",
+        "\r\n",
+    ] {
+        let asks = [one("rule", key, &limit)];
+        assert!(decide(&one_store, &asks).await.unwrap(), "{key:?} is fresh");
+        assert!(!decide(&other, &asks).await.unwrap(), "{key:?} is shared");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn once_a_second_under_load_lets_one_a_second_pass() {
     let server = Server::start(Engine::Valkey);
     let store = Arc::new(store(Direct::to(&server).await, LONG));
