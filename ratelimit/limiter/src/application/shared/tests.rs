@@ -85,7 +85,7 @@ impl Vault {
             let limit = parts[held.reader()].limit;
             let fresh = match limit.kind() {
                 ratelimit_common::limit::Kind::Log | ratelimit_common::limit::Kind::WideSlidingCounter => {
-                    State::Wide(WideRecord::fresh(limit))
+                    State::wide(WideRecord::fresh(limit))
                 }
                 _ => State::Word(ratelimit_common::algorithm::fresh(now)),
             };
@@ -459,7 +459,7 @@ fn states_of_another_kind_are_no_states() {
     assert!(passes(&a, &["user=x"]));
     bank.vault(|vault| {
         for (state, _) in vault.buckets.values_mut() {
-            *state = State::Wide(WideRecord::Log(crate::store::Log::default()));
+            *state = State::wide(WideRecord::Log(crate::store::Log::default()));
         }
     });
     assert!(passes(&a, &["user=x"]), "as `on_store_error` says");
