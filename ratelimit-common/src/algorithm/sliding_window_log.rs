@@ -35,18 +35,13 @@ pub trait Entries {
     fn owe(&mut self, units: u64);
 }
 
-/// How many entries have left the window; they are the first ones, and most often few.
+/// How many entries have left the window; they are the first ones.
 fn expired(limit: &Limit, entries: &impl Entries, now: Now) -> usize {
-    let has_left = |index: usize| entries.get(index).0.saturating_add(limit.window.get()) <= now.0.0;
-    let len = entries.len();
-    let (mut low, mut high) = (0, 1);
-    while high <= len && has_left(high - 1) {
-        (low, high) = (high, high * 2);
-    }
-    high = high.min(len + 1) - 1;
+    let (mut low, mut high) = (0, entries.len());
     while low < high {
         let middle = low + (high - low) / 2;
-        if has_left(middle) { low = middle + 1 } else { high = middle }
+        let leaves = entries.get(middle).0.saturating_add(limit.window.get());
+        if leaves <= now.0.0 { low = middle + 1 } else { high = middle }
     }
     low
 }

@@ -86,12 +86,14 @@ impl Log {
         Arc::get_mut(self.pieces.as_mut()?)
     }
 
+    #[inline]
     fn in_pieces(&self) -> usize {
         self.pieces.as_ref().map_or(0, |pieces| pieces.len()) - self.change.popped as usize
     }
 }
 
 impl Pieces {
+    #[inline]
     fn len(&self) -> usize {
         match &*self.0 {
             [] => 0,
@@ -100,7 +102,11 @@ impl Pieces {
         }
     }
 
+    #[inline]
     fn get(&self, index: usize) -> Nanos {
+        if let [only] = &*self.0 {
+            return only.get(index).copied().unwrap_or_default();
+        }
         let (piece, place) = self.place(index);
         self.0.get(piece).and_then(|piece| piece.get(place)).copied().unwrap_or_default()
     }
@@ -149,18 +155,18 @@ impl Pieces {
 }
 
 impl Entries for Log {
+    #[inline]
     fn len(&self) -> usize {
         self.in_pieces() + self.change.pushed as usize
     }
 
+    #[inline]
     fn get(&self, index: usize) -> Nanos {
-        match index.checked_sub(self.in_pieces()) {
-            None => self
-                .pieces
-                .as_ref()
-                .map_or(Nanos(0), |pieces| pieces.get(index + self.change.popped as usize)),
-            Some(after) if after < self.change.pushed as usize => self.change.time,
-            Some(_) => Nanos(0),
+        let in_pieces = self.in_pieces();
+        match &self.pieces {
+            Some(pieces) if index < in_pieces => pieces.get(index + self.change.popped as usize),
+            _ if index - in_pieces < self.change.pushed as usize => self.change.time,
+            _ => Nanos(0),
         }
     }
 

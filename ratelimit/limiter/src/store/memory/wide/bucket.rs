@@ -73,15 +73,12 @@ impl Bucket {
     pub(super) fn decide<'l>(&mut self, charge: &Charge<'l>) -> Decision<'l> {
         let Charge { limit, now, cost, .. } = *charge;
         let decision = self.record.charge(limit, now, cost);
-        let is_idle = self.record.is_idle(limit, now);
-        let rest = match self.record {
+        let reset = decision.reset_after();
+        let until_idle = match &self.record {
+            WideRecord::Counter(counter) if counter.is_idle(limit, now) => Nanos(0),
             // What the window has counted weighs on the next one.
-            WideRecord::Counter(_) => limit.period(),
-            WideRecord::Log(_) => Nanos(0),
-        };
-        let until_idle = match decision.reset_after() {
-            _ if is_idle => Nanos(0),
-            reset => Nanos(reset.0.saturating_add(rest.0)),
+            WideRecord::Counter(_) => Nanos(reset.0.saturating_add(limit.period().0)),
+            WideRecord::Log(_) => reset,
         };
         self.idle_at = Nanos(now.0.0.saturating_add(until_idle.0));
         if until_idle.0 == 0
