@@ -10,7 +10,7 @@ use std::{
     io,
     net::IpAddr,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -174,17 +174,26 @@ pub fn default_path(instance: &InstanceName) -> Result<PathBuf, ControlError> {
     Ok(root.join("ratelimit").join(format!("{instance}.sock")))
 }
 
-/// The daemon that answers at a socket, by its process id.
-#[must_use]
-pub fn daemon(path: &Path) -> Option<i32> {
-    match peer(path) {
-        Peer::Process(process) => Some(process),
-        Peer::Busy | Peer::Nobody(_) => None,
+/// The daemon that answers at a socket, by its process id; `None` if there is none.
+///
+/// # Errors
+/// There is one that has let so many wait for so long that nobody else gets a place.
+pub fn daemon(path: &Path) -> Result<Option<i32>, ControlError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match peer(path) {
+            Peer::Process(process) => return Ok(Some(process)),
+            Peer::Nobody(_) => return Ok(None),
+            Peer::Busy if Instant::now() >= until => return Err(ControlError::Stuck(path.to_owned())),
+            Peer::Busy => std::thread::sleep(TRY_AGAIN),
+        }
     }
 }
 
 /// How long a daemon may take for an answer. It does one thing at a time, and only loading rules takes long.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How soon a socket is tried again at which so many wait that there is no place: nothing tells when there is one.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// Asks the daemon at `path`, which serves `instance`, for `what`, waits for at most `patience`, and returns its answer.
 ///
@@ -232,11 +241,8 @@ fn exchange(path: &Path, request: Builder, asked: String, patience: Duration) ->
 
 /// Sends a request, and returns the answer of a daemon that does what it is asked.
 async fn send(path: &Path, request: Builder, asked: String) -> Result<Response<Incoming>, ControlError> {
-    let stream = UnixStream::connect(path).await.map_err(|source| match source.kind() {
-        // So many wait for an answer that there is no place for another.
-        io::ErrorKind::WouldBlock => ControlError::Stuck(path.to_owned()),
-        _ => ControlError::Nobody { path: path.to_owned(), source },
-    })?;
+    let stream =
+        connect(path).await.map_err(|source| ControlError::Nobody { path: path.to_owned(), source })?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     tokio::spawn(connection);
@@ -248,6 +254,16 @@ async fn send(path: &Path, request: Builder, asked: String) -> Result<Response<I
     }
     let answer = read(answer).await?;
     Err(ControlError::Refused(answer["error"].as_str().unwrap_or("?").to_owned()))
+}
+
+/// Connects as soon as there is a place among those who wait for an answer.
+async fn connect(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(TRY_AGAIN).await,
+            connected => return connected,
+        }
+    }
 }
 
 async fn read(answer: Response<Incoming>) -> Result<Value, ControlError> {

@@ -37,6 +37,10 @@ pub struct Check {
     /// What the request takes; 0 only asks.
     #[arg(long, value_name = "N", default_value_t = 1)]
     hits: u32,
+    /// Says what a request has taken that was let through before, such as tokens of a model: all limits are charged, and nothing
+    /// is denied. Over HTTP alone.
+    #[arg(long)]
+    report: bool,
     /// Where the daemon answers: http://, https://, grpc:// or grpcs:// with host and port, unix:PATH or grpc+unix:PATH.
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     url: Option<Endpoint>,
@@ -89,9 +93,14 @@ impl Check {
                 "`--cert` is shown over TLS alone: ask an https:// or grpcs:// address, or leave it out";
             return Err(Failure::wrong_usage(message));
         }
+        if self.report && endpoint.is_grpc {
+            let message =
+                "`--report` is understood over HTTP alone: ask an http://, https:// or unix: address";
+            return Err(Failure::wrong_usage(message));
+        }
         let caller = Caller { endpoint: &endpoint, own: own.as_ref() };
         let answer = ask::ask(&caller, &self.question()).map_err(Failure::failed)?;
-        answer_with(output, &Text(&answer), &answer)?;
+        answer_with(output, &Text { answer: &answer, reports: self.report }, &answer)?;
         let allowed = answer["allowed"].as_bool().unwrap_or_default();
         Ok(if allowed { ExitCode::SUCCESS } else { ExitCode::from(DENIED) })
     }
@@ -115,20 +124,31 @@ impl Check {
         let entry = |(key, value): &(String, String)| json!({"key": key, "value": value});
         let descriptor = |Descriptor(entries): &Descriptor| json!({"entries": entries.iter().map(entry).collect::<Vec<_>>(), "hits_addend": self.hits});
         let descriptors: Vec<Value> = self.descriptor.iter().map(descriptor).collect();
-        json!({"domain": self.domain, "descriptors": descriptors})
+        let mut question = json!({"domain": self.domain, "descriptors": descriptors});
+        if self.report {
+            question["report"] = true.into();
+        }
+        question
     }
 }
 
 /// An answer for people: what was decided, then each descriptor in a line.
-struct Text<'a>(&'a Value);
+struct Text<'a> {
+    answer: &'a Value,
+    reports: bool,
+}
 
 impl Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is = |value: &Value, name: &str| value[name].as_bool().unwrap_or_default();
-        f.write_str(if is(self.0, "allowed") { "allowed" } else { "denied" })?;
-        writeln!(f, "{}", if is(self.0, "soft") { "  soft" } else { "" })?;
-        for status in self.0["descriptors"].as_array().into_iter().flatten() {
-            f.write_str(if is(status, "allowed") { "  allowed" } else { "  denied" })?;
+        let decided = |value: &Value| match is(value, "allowed") {
+            true if self.reports => "reported",
+            true => "allowed",
+            false => "denied",
+        };
+        writeln!(f, "{}{}", decided(self.answer), if is(self.answer, "soft") { "  soft" } else { "" })?;
+        for status in self.answer["descriptors"].as_array().into_iter().flatten() {
+            write!(f, "  {}", decided(status))?;
             let mut numbers = String::new();
             for name in ["rule", "limit", "remaining", "reset_after", "retry_after"] {
                 match &status[name] {
@@ -173,6 +193,6 @@ mod tests {
         ]});
         let expected = "denied\n  allowed  no limit\n  allowed  rule=a\\nb\\u{1b}  limit=5\n  \
                         denied  rule=user  limit=5  remaining=0  reset_after=1.5  retry_after=1.5  never\n";
-        assert_eq!(Text(&answer).to_string(), expected);
+        assert_eq!(Text { answer: &answer, reports: false }.to_string(), expected);
     }
 }

@@ -90,7 +90,8 @@ fn known() -> io::Result<BTreeSet<String>> {
     let sockets = control::default_path(&InstanceName::default()).ok();
     let files = sockets.as_deref().and_then(std::path::Path::parent).map(fs::read_dir);
     let files = files.into_iter().flatten().flatten().filter_map(|file| Some(file.ok()?.path()));
-    let answering = files.filter(|path| control::daemon(path).is_some());
+    // One that is too busy to answer is there, too.
+    let answering = files.filter(|path| !matches!(control::daemon(path), Ok(None)));
     known.extend(answering.filter_map(|path| {
         let name = path.file_name()?.to_str()?.strip_suffix(".sock")?;
         name.parse::<InstanceName>().ok().map(|name| name.to_string())

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{InstanceArgs, answer_with, failure::Failure, output::Output, rules::share, table::Table};
 use crate::{
-    control,
+    control::{self, ControlError},
     dataplane::{self, Error, ReasonStatus, Status, TRIED_AGAIN, TrialStatus},
     server::LayerStatus,
     text::Thousands,
@@ -73,9 +73,12 @@ impl Show {
             Ok(answer) => return answer_with(output, &answer, &json!(answer)),
             Err(error) => error,
         };
-        let Some((daemon, path)) = self.daemon_without_network().filter(|_| has_no_network(&error)) else {
+        if !has_no_network(&error) {
             return Err(Failure::failed(error));
-        };
+        }
+        // A daemon that does not answer is another matter than none.
+        let found = self.daemon_without_network().map_err(Failure::failed)?;
+        let Some((daemon, path)) = found else { return Err(Failure::failed(error)) };
         let instance = self.instance.instance.to_string();
         let application = control::requests(&path, &self.instance.instance, MOST_RULES);
         let application = application.map_err(Failure::failed)?;
@@ -84,10 +87,10 @@ impl Show {
     }
 
     /// The process that answers for an instance that has nothing in the kernel, and where.
-    fn daemon_without_network(&self) -> Option<(i32, PathBuf)> {
+    fn daemon_without_network(&self) -> Result<Option<(i32, PathBuf)>, ControlError> {
         let default = || control::default_path(&self.instance.instance).ok();
-        let path = self.instance.control.clone().or_else(default)?;
-        Some((control::daemon(&path)?, path))
+        let Some(path) = self.instance.control.clone().or_else(default) else { return Ok(None) };
+        Ok(control::daemon(&path)?.map(|process| (process, path)))
     }
 
     fn answer(&self) -> Result<Answer, Error> {
@@ -98,7 +101,7 @@ impl Show {
         let process = noted.as_ref().map(|daemon| daemon.process.cast_signed());
         let path = self.instance.control.clone().or(noted.map(|daemon| daemon.control));
         let path = path.or_else(|| control::default_path(instance).ok()).filter(|_| is_running);
-        let answering = path.as_deref().and_then(control::daemon);
+        let answering = path.as_deref().and_then(|path| control::daemon(path).ok().flatten());
         // What it has in the kernel is told even if it does not answer.
         let asked = path.as_deref().filter(|_| answering.is_some());
         let application = asked.map(|path| control::requests(path, instance, MOST_RULES)).transpose();

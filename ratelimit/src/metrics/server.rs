@@ -1,9 +1,15 @@
 //! The server of `/metrics` and `/healthz`. Whoever can reach it may send anything: sizes, times and connections are bounded.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
+    body::Bytes,
     extract::State,
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
@@ -48,8 +54,41 @@ pub struct Server(Listener);
 struct Shared {
     instance: InstanceName,
     limits_packets: bool,
-    /// One at a time reads all counters, however many ask.
-    registry: Arc<Mutex<Registry>>,
+    registry: Arc<Registry>,
+    text: Latest<Option<Bytes>>,
+    health: Latest<Result<(), String>>,
+}
+
+/// An answer that takes time: it is worked out by one at a time, on a thread of its own, and is that of all who had asked before
+/// that began. So those who ask wait for two of them at most, however many they are.
+struct Latest<A>(Arc<Mutex<Option<(Instant, A)>>>);
+
+impl<A> Clone for Latest<A> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<A: Clone + Send + 'static> Latest<A> {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(None)))
+    }
+
+    /// The answer; `None` if nobody could work it out.
+    async fn get(&self, work_out: impl FnOnce() -> A + Send + 'static) -> Option<A> {
+        let asked = Instant::now();
+        let mut latest = Arc::clone(&self.0).lock_owned().await;
+        if let Some((_, answer)) = latest.as_ref().filter(|(began, _)| *began >= asked) {
+            return Some(answer.clone());
+        }
+        let working = tokio::task::spawn_blocking(move || {
+            let began = Instant::now();
+            let answer = work_out();
+            *latest = Some((began, answer.clone()));
+            answer
+        });
+        working.await.ok()
+    }
 }
 
 impl Server {
@@ -75,7 +114,9 @@ impl Server {
         let routes = routes(Shared {
             instance,
             limits_packets: metrics.limits_packets,
-            registry: Arc::new(Mutex::new(metrics.registry)),
+            registry: Arc::new(metrics.registry),
+            text: Latest::new(),
+            health: Latest::new(),
         });
         serve_routes(self.0, routes, BOUNDS, Room::new(MOST_CONNECTIONS, Overload::Evict)).await
     }
@@ -89,15 +130,14 @@ fn routes(shared: Shared) -> Router {
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
-    let registry = shared.registry.lock_owned().await;
-    // On a thread of its own: whoever asks often must not hold up the daemon.
-    let encoded = tokio::task::spawn_blocking(move || {
+    let registry = Arc::clone(&shared.registry);
+    let encode = move || {
         let mut text = String::new();
-        prometheus_text::encode(&mut text, &registry).map(|()| text)
-    });
-    match encoded.await {
-        Ok(Ok(text)) => ([(header::CONTENT_TYPE, prometheus_text::CONTENT_TYPE)], text).into_response(),
-        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        prometheus_text::encode(&mut text, &registry).ok().map(|()| Bytes::from(text))
+    };
+    match shared.text.get(encode).await.flatten() {
+        Some(text) => ([(header::CONTENT_TYPE, prometheus_text::CONTENT_TYPE)], text).into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
@@ -106,30 +146,42 @@ async fn health(State(shared): State<Shared>) -> Response {
     if !shared.limits_packets {
         return "ok\n".into_response();
     }
-    // One at a time, here too.
-    let _registry = shared.registry.lock().await;
-    let status = tokio::task::spawn_blocking(move || dataplane::status(&shared.instance)).await;
-    let unhealthy = |why: String| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
-    match status {
-        Ok(Ok(status)) if status.interfaces.is_empty() => unhealthy("attached to no interface".to_owned()),
-        Ok(Ok(status)) if status.trial == TrialStatus::Failed => {
-            unhealthy("everything passes: nobody has confirmed the rules in time".to_owned())
-        }
-        Ok(Ok(status)) if !status.missing.is_empty() => unhealthy(format!(
-            "not limited, because they are missing or refuse it: {}",
-            status.missing.join(", ")
-        )),
-        Ok(Ok(_)) => "ok\n".into_response(),
-        Ok(Err(error)) => unhealthy(in_one_line(&error)),
-        Err(error) => unhealthy(error.to_string()),
+    let instance = shared.instance;
+    match shared.health.get(move || check(&instance)).await {
+        Some(Ok(())) => "ok\n".into_response(),
+        Some(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+/// Whether limits on packets are in force, or why not.
+fn check(instance: &InstanceName) -> Result<(), String> {
+    let status = dataplane::status(instance).map_err(|error| in_one_line(&error))?;
+    if status.interfaces.is_empty() {
+        return Err("attached to no interface".to_owned());
+    }
+    if status.trial == TrialStatus::Failed {
+        return Err("everything passes: nobody has confirmed the rules in time".to_owned());
+    }
+    if !status.missing.is_empty() {
+        let missing = status.missing.join(", ");
+        return Err(format!("not limited, because they are missing or refuse it: {missing}"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fmt,
+        sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    };
+
+    use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpStream,
+        net::{TcpSocket, TcpStream},
+        sync::watch,
         time,
     };
 
@@ -138,8 +190,10 @@ mod tests {
     /// Far less than a half-sent request may wait.
     const SOON: Duration = Duration::from_secs(3);
 
-    async fn healthz(address: SocketAddr) -> io::Result<String> {
-        let mut stream = TcpStream::connect(address).await?;
+    async fn healthz(address: SocketAddr, from: &str) -> io::Result<String> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(from.parse().unwrap())?;
+        let mut stream = socket.connect(address).await?;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.map(|_| answer)
@@ -158,8 +212,76 @@ mod tests {
             half_sent.push(stream);
         }
         for _ in 0..3 {
-            let answer = time::timeout(SOON, healthz(address)).await.expect("an answer in time").unwrap();
+            let answer = time::timeout(SOON, healthz(address, "127.0.0.1:0"))
+                .await
+                .expect("an answer in time")
+                .unwrap();
             assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
         }
+    }
+
+    /// A metric that takes until it is told to go on.
+    #[derive(Debug)]
+    struct Slow {
+        goes_on: watch::Receiver<bool>,
+        begun: Arc<AtomicUsize>,
+    }
+
+    impl Collector for Slow {
+        fn encode(&self, _: DescriptorEncoder<'_>) -> fmt::Result {
+            self.begun.fetch_add(1, SeqCst);
+            let mut goes_on = self.goes_on.clone();
+            let waiting = goes_on.wait_for(|goes_on| *goes_on);
+            tokio::runtime::Handle::current().block_on(waiting).map(drop).map_err(|_| fmt::Error)
+        }
+    }
+
+    /// All connections are being answered all the time.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn clients_that_ask_again_and_again_keep_nobody_else_out() {
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let &ListenAddress::Tcp(address) = server.address() else { panic!("no port") };
+        let instance = InstanceName::default();
+        let mut metrics = Metrics::new(&instance, false);
+        let (go_on, goes_on) = watch::channel(false);
+        let begun = Arc::new(AtomicUsize::new(0));
+        metrics.registry.register_collector(Box::new(Slow { goes_on, begun: Arc::clone(&begun) }));
+        tokio::spawn(server.serve(metrics, instance));
+        let mut asking = Vec::new();
+        for _ in 0..200 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let question = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(200);
+            // Those that are too many are refused.
+            let _ = stream.write_all(&question).await;
+            asking.push(stream);
+        }
+        for _ in 0..3 {
+            let answer = time::timeout(SOON, healthz(address, "127.0.0.2:0")).await;
+            let answer = answer.expect("an answer in time").unwrap();
+            assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
+        }
+        assert_eq!(begun.load(SeqCst), 1, "all wait for one");
+        go_on.send(true).unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_asked_before_an_answer_was_begun_shares_it() {
+        let (latest, begun) = (Latest::<usize>::new(), Arc::new(AtomicUsize::new(0)));
+        let held = latest.0.lock().await;
+        let asked: Vec<_> = (0..10)
+            .map(|_| {
+                let (latest, begun) = (latest.clone(), Arc::clone(&begun));
+                tokio::spawn(async move { latest.get(move || begun.fetch_add(1, SeqCst)).await })
+            })
+            .collect();
+        // Each has asked when it waits for the lock.
+        while Arc::strong_count(&latest.0) < 21 {
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        for answer in asked {
+            assert_eq!(answer.await.unwrap(), Some(0));
+        }
+        assert_eq!(latest.get(move || begun.fetch_add(1, SeqCst)).await, Some(1), "later than that");
     }
 }

@@ -53,6 +53,52 @@ fn programs_get_json_and_several_descriptors_are_asked_at_once() {
 }
 
 #[test]
+fn a_report_is_charged_and_never_denied() {
+    let fixture = Fixture::new("");
+    let url = format!("http://{}", fixture.http());
+    let common = ["--url", &url, "--domain", "edge", "--descriptor", "user=reports"];
+    let ask = |more: &[&str]| asked(&[&common[..], more].concat());
+    let (status, text, errors) = ask(&["--report", "--hits", "5"]);
+    assert_eq!((status, errors.as_str()), (0, ""));
+    assert!(text.starts_with("reported\n  reported  rule=per-user  limit=2  remaining=0"), "{text}");
+    assert_eq!(
+        (ask(&[]).0, ask(&["--report"]).0),
+        (3, 0),
+        "nothing is left, and that is no matter to a report"
+    );
+    let (status, text, _) = ask(&["--report", "--output", "json"]);
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (status, &answer["allowed"], &answer["descriptors"][0]["remaining"]),
+        (0, &true.into(), &0.into())
+    );
+    let grpc = format!("grpc://{}", fixture.grpc());
+    let (status, _, errors) =
+        asked(&["--url", &grpc, "--domain", "edge", "--descriptor", "user=reports", "--report"]);
+    assert!(status == 2 && errors.contains("over HTTP alone"), "{status} {errors}");
+}
+
+/// So many wait for an answer that there is no place for another: that is no sign of what the kernel has or lacks.
+#[test]
+fn status_says_that_a_daemon_does_not_answer() {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use nix::sys::socket::{Backlog, listen};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    listen(&listener, Backlog::new(1).unwrap()).unwrap();
+    let _waiting: Vec<UnixStream> = (0..2).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_ratelimit"))
+        .args(["status", "--instance", "without-network", "--control"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && errors.contains("its daemon does not answer"), "{errors}");
+}
+
+#[test]
 fn what_passes_by_a_soft_limit_is_flagged_over_http_and_grpc() {
     let fixture = Fixture::new("");
     for (key, url) in

@@ -156,7 +156,7 @@ struct Taking<'l, E> {
 
 impl<E: Exchange> Taking<'_, E> {
     async fn take(&mut self, stream: Box<dyn Stream>, peer: PeerAddress, place: Option<Place>) {
-        let place = if place.is_some() { place } else { self.room.admit().await };
+        let place = if place.is_some() { place } else { self.room.admit(peer.0).await };
         let Some(place) = place else {
             self.endpoint.exchange.refused();
             return self.say(&"too many connections; new ones are refused");

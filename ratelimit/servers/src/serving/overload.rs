@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -19,7 +19,8 @@ pub enum Overload {
     /// It is refused.
     Refuse,
     /// A connection that waits for its client gives way, so that nobody can keep others out by sending nothing: of whoever has
-    /// most, the oldest one. If all are being answered, which does not take long, the client is refused.
+    /// most, the oldest one. If all are being answered, one gives way all the same whose client has so many more than the one
+    /// that comes that it still has more then; so nobody can keep others out by always asking either. Else the client is refused.
     Evict,
     /// It waits until a connection ends.
     Queue,
@@ -67,12 +68,12 @@ impl Room {
     }
 
     /// A place for a client that was taken; `None` if it is refused.
-    pub(super) async fn admit(&self) -> Option<Place> {
+    pub(super) async fn admit(&self, from: Option<IpAddr>) -> Option<Place> {
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(place);
         }
         // The place is free as soon as its task is gone.
-        if self.overload == Overload::Evict && self.evict() { self.acquire().await } else { None }
+        if self.overload == Overload::Evict && self.evict(from) { self.acquire().await } else { None }
     }
 
     async fn acquire(&self) -> Option<Place> {
@@ -91,11 +92,11 @@ impl Room {
         }
     }
 
-    /// Ends a connection, if there is one that may give way.
-    fn evict(&self) -> bool {
+    /// Ends a connection, if there is one that may give way to a client.
+    fn evict(&self, from: Option<IpAddr>) -> bool {
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         served.retain(|one| !one.task.is_finished());
-        let Some(place) = giving_way(&served) else { return false };
+        let Some(place) = giving_way(&served, from) else { return false };
         served.remove(place).task.abort();
         true
     }
@@ -108,12 +109,25 @@ impl Room {
     }
 }
 
-fn giving_way(served: &[Served]) -> Option<usize> {
-    let mut count: HashMap<Option<IpAddr>, usize> = HashMap::new();
-    served.iter().for_each(|one| *count.entry(one.from).or_default() += 1);
-    let waiting = served.iter().enumerate().filter(|(_, one)| one.activity.waits_for_client());
+fn giving_way(served: &[Served], comes: Option<IpAddr>) -> Option<usize> {
+    let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
+    served.iter().for_each(|one| *counts.entry(client(one.from)).or_default() += 1);
+    let count = |from| counts.get(&client(from)).copied().unwrap_or_default();
     // Of equals the last one is taken: the first one that came.
-    waiting.rev().max_by_key(|(_, one)| count.get(&one.from)).map(|(place, _)| place)
+    let most = |chosen: &dyn Fn(&Served) -> bool| {
+        let of_client = served.iter().enumerate().rev().filter(|(_, one)| chosen(one));
+        of_client.max_by_key(|(_, one)| count(one.from)).map(|(place, _)| place)
+    };
+    most(&|one| one.activity.waits_for_client())
+        .or_else(|| most(&|_| true).filter(|&place| count(served[place].from) >= count(comes) + 2))
+}
+
+/// Whose address it is. A host has a whole /64 of IPv6.
+fn client(from: Option<IpAddr>) -> Option<IpAddr> {
+    from.map(|address| match address {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        IpAddr::V4(_) => address,
+    })
 }
 
 #[cfg(test)]
@@ -138,13 +152,25 @@ mod tests {
             let _place = place;
             std::future::pending::<()>().await;
         });
-        let from = Some(Ipv4Addr::new(192, 0, 2, client).into());
-        room.note(Served { from, task: task.abort_handle(), activity: Arc::clone(&activity) });
+        room.note(Served {
+            from: address(client),
+            task: task.abort_handle(),
+            activity: Arc::clone(&activity),
+        });
         activity
     }
 
+    fn address(client: u8) -> Option<IpAddr> {
+        Some(Ipv4Addr::new(192, 0, 2, client).into())
+    }
+
     async fn come(room: &Arc<Room>, client: u8) -> Option<Arc<Activity>> {
-        room.admit().await.map(|place| connected(room, client, place))
+        room.admit(address(client)).await.map(|place| connected(room, client, place))
+    }
+
+    /// All connections, while they are being answered.
+    fn answer_all(room: &Room) -> Vec<Answering> {
+        room.served.lock().unwrap().iter().map(|one| one.activity.answer()).collect()
     }
 
     #[tokio::test]
@@ -160,7 +186,7 @@ mod tests {
         }
         let (oldest, clients) = {
             let served = room.served.lock().unwrap();
-            assert_eq!(giving_way(&served), Some(2));
+            assert_eq!(giving_way(&served, address(2)), Some(2));
             (served[2].task.clone(), |served: &[Served]| {
                 served.iter().filter(|one| one.from == served[0].from).count()
             })
@@ -172,23 +198,51 @@ mod tests {
             let served = room.served.lock().unwrap();
             assert_eq!((served.len(), clients(&served)), (MOST, 1));
         }
-        let served: Vec<Arc<Activity>> =
-            room.served.lock().unwrap().iter().map(|one| Arc::clone(&one.activity)).collect();
-        let _all: Vec<Answering> = served.iter().map(Activity::answer).collect();
-        assert!(come(&room, 3).await.is_none(), "all are being answered");
+        let _all = answer_all(&room);
+        assert!(come(&room, 2).await.is_none(), "all are being answered");
         room.served.lock().unwrap()[9].task.abort();
         tokio::task::yield_now().await;
-        assert!(come(&room, 3).await.is_some(), "one has ended");
+        assert!(come(&room, 2).await.is_some(), "one has ended");
+    }
+
+    #[tokio::test]
+    async fn who_always_asks_gives_way_to_others_until_all_have_as_many() {
+        let room = Room::new(6, Overload::Evict);
+        for _ in 0..6 {
+            come(&room, 1).await.unwrap();
+        }
+        let mut answering = answer_all(&room);
+        let oldest = room.served.lock().unwrap()[0].task.clone();
+        for client in [2, 2, 3] {
+            let activity =
+                timeout(Duration::from_secs(10), come(&room, client)).await.unwrap().expect("a place");
+            answering.push(activity.answer());
+        }
+        assert!(oldest.is_finished());
+        let of =
+            |client: u8| room.served.lock().unwrap().iter().filter(|one| one.from == address(client)).count();
+        assert_eq!([of(1), of(2), of(3)], [3, 2, 1]);
+        assert!(come(&room, 2).await.is_none(), "nobody would have more than it then");
+        assert!(come(&room, 3).await.is_some(), "the first still has more");
+        assert_eq!([of(1), of(2), of(3)], [2, 2, 2]);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_client() {
+        let of = |text: &str| client(Some(text.parse().unwrap()));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 
     #[tokio::test]
     async fn who_comes_too_late_is_refused_or_waits() {
         let refusing = Room::new(1, Overload::Refuse);
         assert!(refusing.wait().await.is_none());
-        let place = refusing.admit().await.unwrap();
-        assert!(refusing.admit().await.is_none());
+        let place = refusing.admit(None).await.unwrap();
+        assert!(refusing.admit(None).await.is_none());
         drop(place);
-        assert!(refusing.admit().await.is_some());
+        assert!(refusing.admit(None).await.is_some());
         let queueing = Room::new(1, Overload::Queue);
         let place = queueing.wait().await.unwrap();
         assert!(timeout(Duration::ZERO, queueing.wait()).await.is_err());

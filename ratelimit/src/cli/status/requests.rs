@@ -245,8 +245,8 @@ fn rules(service: &ServiceStatus) -> Table {
 
 fn all_of_rules(service: &ServiceStatus) -> Table {
     let mut table = Table::new([
-        "DOMAIN", "RULE", "ACTION", "ALLOWED", "DENIED", "SHARE", "SHADOWED", "SOFT", "NEAR", "LABELS",
-        "LIMIT",
+        "DOMAIN", "RULE", "ACTION", "ALLOWED", "DENIED", "SHARE", "SHADOWED", "SOFT", "NEAR", "CUT",
+        "LABELS", "LIMIT",
     ]);
     for rule in &service.rules {
         let all = rule.allowed.saturating_add(rule.denied).saturating_add(rule.shadowed);
@@ -260,6 +260,7 @@ fn all_of_rules(service: &ServiceStatus) -> Table {
             Thousands(rule.shadowed).to_string(),
             Thousands(rule.soft).to_string(),
             Thousands(rule.near_limit).to_string(),
+            Thousands(rule.cut).to_string(),
             Thousands(rule.labels as u64).to_string(),
             rule.limit.clone(),
         ]);
@@ -298,7 +299,7 @@ mod tests {
             denied,
             shadowed: 0,
             soft: 7,
-            cut: 0,
+            cut: 2_500,
             near_limit: 0,
             labels: 0,
             unlabelled: 0,
@@ -402,6 +403,9 @@ mod tests {
              (2 of 5,000 rules, those that denied most; `ratelimit rules` has more)\n"
         );
         let text = Rules(&layer.service).to_string();
+        let columns = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(columns(0)[7..11], ["SOFT", "NEAR", "CUT", "LABELS"]);
+        assert_eq!(columns(1)[9..13], ["7", "0", "2,500", "0"], "the name and the share are two words");
         assert!(
             text.ends_with(
                 "most; metrics have all)\n\nEvery request passes: `application.shadow_mode` is on.\n"
