@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Commands as _, Connection, FromRedisValue, InfoDict};
+use redis::{Commands as _, Connection, FromRedisValue, InfoDict, RedisError, RedisResult};
 use tempfile::TempDir;
 
 use crate::{Certificates, Engine, Setup, engine, process::Process, until};
@@ -134,13 +134,25 @@ impl Server {
     /// A connection as its administrator, by the Unix socket.
     #[must_use]
     pub fn connection(&self) -> Connection {
-        client_at(&self.socket(), self.setup.password.as_deref()).get_connection().unwrap()
+        self.try_to_connect().unwrap()
     }
 
-    /// What it answers to a command of its administrator.
+    fn try_to_connect(&self) -> RedisResult<Connection> {
+        client_at(&self.socket(), self.setup.password.as_deref()).get_connection()
+    }
+
+    /// What it answers to a command of its administrator. Sentinels cut all connections to a server that gets another role;
+    /// then it is asked again.
     pub fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
-        let answer = redis::cmd(command[0]).arg(&command[1..]).query(&mut self.connection());
-        answer.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+        let mut answer = None;
+        until("an answer", || {
+            let query = |mut connection| redis::cmd(command[0]).arg(&command[1..]).query(&mut connection);
+            let now = self.try_to_connect().and_then(query);
+            let is_cut = now.as_ref().is_err_and(RedisError::is_connection_dropped);
+            answer = Some(now);
+            !is_cut
+        });
+        answer.unwrap().unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
     /// The same where only success matters.
@@ -158,7 +170,7 @@ impl Server {
     /// How many keys it has.
     #[must_use]
     pub fn keys(&self) -> u64 {
-        redis::cmd("DBSIZE").query(&mut self.connection()).unwrap()
+        self.ask(&["DBSIZE"])
     }
 
     /// Whether it has this key.

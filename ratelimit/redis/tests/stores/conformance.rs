@@ -1,10 +1,10 @@
 //! One list of behaviours, the same whatever keeps the buckets. Limits are of a week, so that hardly a window ends in between.
 
 use ratelimit_limiter::application::{Code, Descriptor, LimitOverride, Request, TimeUnit};
-use ratelimit_policy::application::{RedisSettings, Topology};
-use ratelimit_redis_testing::{Cluster, Engine, Sentinels, Server};
+use ratelimit_policy::application::{Login, RedisSettings, Topology};
+use ratelimit_redis_testing::{Cluster, Engine, Sentinels, Setup};
 
-use crate::{counter::settings, service::Daemon};
+use crate::{counter::settings, probe::rights, service::Daemon};
 
 const RULES: &str = "
 domain: d
@@ -158,11 +158,15 @@ async fn memory_conforms() {
 #[tokio::test(flavor = "multi_thread")]
 async fn single_servers_conform() {
     for engine in Engine::ALL {
-        let server = Server::start(engine);
-        conforms(&Daemon::sharing(&settings(&[server.url()]), RULES)).await;
+        let server = Setup::new(engine).user("limiter", "secret", &rights()).start();
         let by_socket = format!("unix:{}", server.socket().display());
         let other = RedisSettings { prefix: "other".to_owned(), ..settings(&[by_socket]) };
         conforms(&Daemon::sharing(&other, RULES)).await;
+        // With no more rights than the documentation says.
+        std::fs::write(server.path("password"), "secret").unwrap();
+        let login =
+            Login { username: Some("limiter".to_owned()), password_file: Some(server.path("password")) };
+        conforms(&Daemon::sharing(&RedisSettings { login, ..settings(&[server.url()]) }, RULES)).await;
     }
 }
 
