@@ -4,6 +4,7 @@
 mod conformance;
 mod connect;
 mod counter;
+mod daemons;
 mod differential;
 mod failures;
 mod kept;
