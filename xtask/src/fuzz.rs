@@ -19,8 +19,11 @@ struct Target {
 }
 
 const PACKET: Target = Target { directory: "ratelimit-common/fuzz", name: "packet", longest: 2048 };
-const TARGETS: [Target; 2] =
-    [PACKET, Target { directory: "ratelimit/fuzz", name: "requests", longest: 1024 }];
+const TARGETS: [Target; 3] = [
+    PACKET,
+    Target { directory: "ratelimit/fuzz", name: "requests", longest: 1024 },
+    Target { directory: "ratelimit/fuzz", name: "targets", longest: 256 },
+];
 
 /// Runs all targets for so many seconds together.
 pub fn run(seconds: u32) -> Result<()> {

@@ -108,6 +108,7 @@
 //! | `serde` | counts and status as JSON and the like |
 //! | `http` | `answers`: decisions as headers and problem details; `client_address`: clients behind proxies |
 //! | `tower` | `tower`: a layer for whatever takes HTTP requests as a service |
+//! | `retry` | `retry`: for clients, a layer that sends a denied request again when the limit lets it |
 //! | `axum`, `tonic` | the layer makes their bodies, and knows how they say who is connected |
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -123,6 +124,8 @@ pub mod format;
 mod limiter;
 mod policy;
 pub mod prefix;
+#[cfg(feature = "retry")]
+pub mod retry;
 pub mod store;
 #[doc(hidden)]
 pub mod text;

@@ -16,6 +16,7 @@ mod json;
 mod openapi;
 mod property;
 mod reload;
+mod retry;
 mod stats;
 mod support;
 mod tls;
