@@ -4,6 +4,7 @@ mod files;
 mod fixed;
 mod links;
 mod memory;
+mod offenders;
 mod packets;
 mod reader;
 mod rights;
@@ -116,6 +117,10 @@ async fn serve(
         tokio::spawn(log.forward());
     }
     let bans = bans.map(std::sync::Arc::new);
+    if let Some((layer, bans)) = running.requests().zip(bans.as_ref()) {
+        let queue = std::sync::Arc::clone(layer.servers().offenders().queue());
+        offenders::ban(queue, std::sync::Arc::clone(bans))?;
+    }
     let instance = running.instance().clone();
     let kernel = bans.clone().map(|bans| Kernel { bans, events: Hub::start(&instance) });
     let control = control::serve(socket, &instance, sender, Layers { kernel, requests: running.overview() });

@@ -93,7 +93,7 @@ pub struct CheckedRules {
 pub fn check_rules(files: &[PathBuf], merge_domains: bool) -> Result<CheckedRules, ConfigErrors> {
     // What is wrong with all of them together is said of one.
     let mut report = Report::new(files.first().map_or(Path::new(""), PathBuf::as_path));
-    let (rules, _) = rule_file::read_all(files, merge_domains, &LastLists::default(), &mut report);
+    let (rules, _) = rule_file::read_all(files, merge_domains, &LastLists::default(), None, &mut report);
     report.finish(Some(rules)).map(|(rules, warnings)| CheckedRules { rules, warnings })
 }
 

@@ -21,7 +21,7 @@ use crate::policy::{Rules, SetError};
 
 pub use application::{RawApplication, RawAuth, RawListener, RawTls};
 pub use asking::{RawAsking, RawPath};
-pub use ban::RawBan;
+pub use ban::{RawBan, read_ban};
 pub use key::{RawKey, RawLengths};
 pub use matches::{RawFlags, RawMatch, RawPrefixes};
 pub use proxy::{RawProxy, RawRoute};

@@ -1,6 +1,7 @@
 //! Files of rules on requests, in the form of Envoy's rate limit service with some keys of our own: a domain and its
 //! descriptors. From the tree to the policy; all mistakes of all files at once.
 
+mod ban;
 mod descriptor;
 mod keys;
 mod labels;
@@ -10,10 +11,13 @@ mod replaces;
 
 use std::path::{Path, PathBuf};
 
-pub use self::keys::home_of;
 use self::{
-    descriptor::Descriptors, keys::read_mapping, labels::Labelled, networks::NetworkFiles,
+    ban::BanPlace, descriptor::Descriptors, keys::read_mapping, labels::Labelled, networks::NetworkFiles,
     replaces::Replacement,
+};
+pub use self::{
+    ban::{BanContext, ProxyPeers},
+    keys::home_of,
 };
 use super::{
     document,
@@ -23,7 +27,7 @@ use super::{
     tree::Node,
 };
 use crate::{
-    policy::application::{Domain, NetworkFile, RuleSet, RuleSetError},
+    policy::application::{Domain, NetworkFile, RequestBan, RuleSet, RuleSetError},
     validate::{ON_STORE_ERRORS, consistency, word},
 };
 
@@ -38,6 +42,7 @@ pub fn read_all(
     files: &[PathBuf],
     merge_domains: bool,
     last: &LastLists,
+    bans: Option<&BanContext<'_>>,
     report: &mut Report,
 ) -> (RuleSet, Vec<NetworkFile>) {
     let mut set = FileSet::new(merge_domains, last);
@@ -46,6 +51,9 @@ pub fn read_all(
         if let Some(tree) = document::read(file, own) {
             set.add(&tree, index, file, own);
         }
+    }
+    if let Some(context) = bans {
+        ban::check(&set.bans, context, &mut reports);
     }
     set.warn(&mut reports);
     reports.into_iter().for_each(|own| report.absorb(own));
@@ -67,6 +75,7 @@ pub struct FileSet {
     merge_domains: bool,
     replacements: Vec<Replacement>,
     labels: Vec<Labelled>,
+    bans: Vec<BanPlace>,
     networks: NetworkFiles,
 }
 
@@ -86,6 +95,8 @@ impl FileSet {
         self.replacements.extend(places.replaced.into_iter().map(replacement));
         let labelled = |(label, at)| Labelled { file, domain: name.clone(), label, at };
         self.labels.extend(places.labels.into_iter().map(labelled));
+        let ban = |(ban, at)| BanPlace { file, domain: name.clone(), at, ban };
+        self.bans.extend(places.bans.into_iter().map(ban));
         if let Err(error) = self.rules.add(domain, self.merge_domains) {
             let at = match &error {
                 RuleSetError::DuplicateDomain(_) | RuleSetError::OnStoreErrorDiffers => Some(&places.domain),
@@ -114,6 +125,8 @@ struct Places {
     replaced: Vec<(Option<String>, Text)>,
     /// What metrics call its rules.
     labels: Vec<(String, At)>,
+    /// Its bans.
+    bans: Vec<(RequestBan, At)>,
 }
 
 fn read(
@@ -138,8 +151,8 @@ fn read(
     let descriptors = top.get("descriptors").filter(|field| !field.is_null());
     let mut reader = Descriptors::new(&name, networks, directory, report);
     let (descriptors, places) = descriptors.map(|field| reader.read(&field, &[])).unwrap_or_default();
-    let Descriptors { replaced, labels, .. } = reader;
-    let places = Places { domain: at, descriptors: places, replaced, labels };
+    let Descriptors { replaced, labels, bans, .. } = reader;
+    let places = Places { domain: at, descriptors: places, replaced, labels, bans };
     let on_store_error = word(top.text("on_store_error", report).as_ref(), &ON_STORE_ERRORS, report);
     consistency(top.text("consistency", report).as_ref(), report);
     (!name.is_empty()).then_some((Domain { on_store_error, ..Domain::new(name, descriptors) }, places))

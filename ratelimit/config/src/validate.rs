@@ -18,8 +18,11 @@ use std::{
     str::FromStr,
 };
 
-pub use self::application::{ON_STORE_ERRORS, consistency, matching_files};
 use self::prefixes::Lists;
+pub use self::{
+    application::{ON_STORE_ERRORS, consistency, matching_files, number},
+    ban::terms as ban_terms,
+};
 use super::{
     count::{CountError, parse_count},
     error::{Report, quoted},
@@ -52,7 +55,9 @@ pub fn validate(raw: &RawConfig, directory: &Path, last: &LastLists, report: &mu
         None => None,
     };
     let application = match &raw.application {
-        Some(application) => Some(application::validate(application, directory, last, report)?),
+        Some(application) => {
+            Some(application::validate(application, directory, raw.network.is_some(), last, report)?)
+        }
         None => None,
     };
     let metrics = raw.metrics.as_ref().and_then(|text| listen_address(text, report));

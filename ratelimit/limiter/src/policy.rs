@@ -1,11 +1,13 @@
 //! What a service decides by: rules on requests in their validated form, and what is decided for all of them.
 
+mod ban;
 mod networks;
 mod rules;
 mod unit;
 
 use std::{any::Any, fmt, num::NonZeroU32, path::PathBuf, sync::Arc};
 
+pub use ban::{BanTerms, RequestBan};
 pub use networks::Networks;
 pub use rules::{
     DescriptorRule, Domain, Identity, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit,

@@ -26,8 +26,8 @@ pub use ratelimit_limiter::{
     AnswerHeaders,
     application::{
         DescriptorRule, Domain, LIMITS_OF_REQUESTS, NearLimitRatio, Networks, NoTimeUnit, OnStoreError,
-        Quantity, RateOptions, RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError,
-        ServicePolicy, SoftLimit, StoreSettings, TimeUnit, composite_key, metric_label,
+        Quantity, RateOptions, RequestBan, RequestLimit, RequestLimitError, RequestRate, RuleSet,
+        RuleSetError, ServicePolicy, SoftLimit, StoreSettings, TimeUnit, composite_key, metric_label,
     },
 };
 pub use store::{AddressError, Login, RedisAddress, RedisSettings, RedisTls, Topology};

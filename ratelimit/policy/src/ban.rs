@@ -7,14 +7,14 @@ use ratelimit_common::{
     time::Nanos,
 };
 
+use ratelimit_limiter::application::BanTerms;
+
 use super::{PacketLimit, PacketLimitError, Unit};
 
 /// A source of which a rule has denied so many packets within a time is banned for another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ban {
-    after: NonZeroU32,
-    within: Nanos,
-    length: Nanos,
+    terms: BanTerms,
     /// What one denied packet less may use; `None` if the first one bans.
     limit: Option<PacketLimit>,
 }
@@ -32,13 +32,14 @@ pub enum BanError {
 
 impl Ban {
     /// The longest one.
-    pub const LONGEST: Nanos = Nanos::YEAR;
+    pub const LONGEST: Nanos = BanTerms::LONGEST;
 
-    /// A ban for `length` after so many denied packets `within` a time, counted by a sliding window.
+    /// A ban after so many denied packets within a time, counted by a sliding window.
     ///
     /// # Errors
     /// It lasts too long, or the count does not fit a bucket.
-    pub fn new(after: NonZeroU32, within: Nanos, length: Nanos) -> Result<Self, BanError> {
+    pub fn new(terms: BanTerms) -> Result<Self, BanError> {
+        let BanTerms { after, within, length } = terms;
         if length > Self::LONGEST {
             return Err(BanError::TooLong);
         }
@@ -47,25 +48,25 @@ impl Ban {
             PacketLimit::new(spec, Unit::Packets)
         };
         let limit = NonZeroU64::new(u64::from(after.get()) - 1).map(limit).transpose()?;
-        Ok(Self { after, within, length, limit })
+        Ok(Self { terms, limit })
     }
 
     /// How many packets.
     #[must_use]
     pub const fn after(&self) -> NonZeroU32 {
-        self.after
+        self.terms.after
     }
 
     /// In which time.
     #[must_use]
     pub const fn within(&self) -> Nanos {
-        self.within
+        self.terms.within
     }
 
     /// How long it lasts.
     #[must_use]
     pub const fn length(&self) -> Nanos {
-        self.length
+        self.terms.length
     }
 
     /// The limit on denied packets; the source is banned when this denies one. `None`: always.
@@ -82,7 +83,8 @@ mod tests {
     #[test]
     fn the_packet_that_completes_the_count_bans() {
         let ban = |after, within, length| {
-            Ban::new(NonZeroU32::new(after).unwrap(), Nanos::from_secs(within), Nanos::from_secs(length))
+            let after = NonZeroU32::new(after).unwrap();
+            Ban::new(BanTerms { after, within: Nanos::from_secs(within), length: Nanos::from_secs(length) })
         };
         assert!(ban(1, 10, 600).unwrap().limit().is_none());
         let limit = ban(100, 10, 600).unwrap().limit().unwrap().spec().rate;

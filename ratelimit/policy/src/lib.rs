@@ -28,6 +28,7 @@ pub use lists::{List, ListPart};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
 pub use range::Range;
+pub use ratelimit_limiter::application::BanTerms;
 pub use ratelimit_limiter::prefix::{Prefix, PrefixError, RangeError};
 use ratelimit_limiter::text;
 pub use sets::{Interfaces, Part, PrefixList, Rules, SetError, duplicates};

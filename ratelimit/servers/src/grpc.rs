@@ -1,5 +1,7 @@
 //! Envoy's rate limit service over gRPC, with health and reflection.
 
+use std::net::IpAddr;
+
 use axum::{Router, response::Response};
 use tonic::{Code, Status, service::Routes};
 use tonic_health::{
@@ -10,12 +12,13 @@ use tracing::warn;
 
 use super::{
     convert, limits, message,
+    offenders::Sender,
     proto::{
         DESCRIPTORS,
         envoy::service::ratelimit::v3::{RateLimitResponse, rate_limit_response},
         wire::envoy::service::ratelimit::v3::RateLimitRequest,
     },
-    serving::{Metered, Phase},
+    serving::{Metered, PeerAddress, Phase},
     state::{State, answering},
     unjudged::Unjudged,
 };
@@ -27,9 +30,9 @@ const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// Answers whether a request may go on. A question that can't be judged is denied: an error would let it pass.
-pub async fn should_rate_limit(state: &State, body: Metered) -> Response {
+pub async fn should_rate_limit(state: &State, PeerAddress(peer): PeerAddress, body: Metered) -> Response {
     match message::read(body).await {
-        Ok(request) => decide(state, request).await.unwrap_or_else(Status::into_http),
+        Ok(request) => decide(state, peer, request).await.unwrap_or_else(Status::into_http),
         // Whoever measures the body counts it.
         Err(Unjudged::NoRoom) => unjudged(state),
         Err(why) => {
@@ -46,12 +49,13 @@ pub fn unjudged(state: &State) -> Response {
     message::answer(&RateLimitResponse { overall_code: code.into(), ..RateLimitResponse::default() })
 }
 
-async fn decide(state: &State, request: RateLimitRequest) -> Result<Response, Status> {
+async fn decide(state: &State, peer: Option<IpAddr>, request: RateLimitRequest) -> Result<Response, Status> {
     let request = convert::request(request).map_err(Status::invalid_argument)?;
     let in_force = state.in_force();
     // As Envoy's service answers what it can't make sense of.
     let response =
         in_force.decide_async(&request).await.map_err(|error| Status::unknown(error.to_string()))?;
+    state.offenders().note(&request, &response, Sender::of_question(peer));
     Ok(message::answer(&convert::response(&request, &response, answering(&in_force).headers)))
 }
 

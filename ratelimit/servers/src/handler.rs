@@ -83,7 +83,7 @@ impl Handler for RateLimitHandler {
     ) -> Result<Response<Body>, Infallible> {
         match self {
             Self::Grpc(state, _) if request.uri().path() == grpc::SHOULD_RATE_LIMIT => {
-                Ok(grpc::should_rate_limit(state, request.into_body()).await)
+                Ok(grpc::should_rate_limit(state, peer, request.into_body()).await)
             }
             Self::Grpc(_, router) => router.clone().call(request).await,
             Self::Http(state) => Ok(web::answer(state, peer, request).await),

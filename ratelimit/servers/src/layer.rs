@@ -11,7 +11,7 @@ use super::{Bound, Overview, ServerError, Servers, overview::Since, saving::Savi
 use crate::{
     application::{SaveError, Service, ServiceError},
     metrics::Requests,
-    policy::application::{Application, UNKNOWN_CLIENT},
+    policy::application::{Application, RuleSet, UNKNOWN_CLIENT},
 };
 
 /// The application layer can't do it.
@@ -30,6 +30,7 @@ pub enum LayerError {
 pub struct Prepared {
     service: Service,
     bound: Bound,
+    rules: RuleSet,
 }
 
 impl Prepared {
@@ -40,7 +41,7 @@ impl Prepared {
     pub fn new(application: &Application) -> Result<Self, LayerError> {
         let service = Service::new(&application.service_policy())?;
         say_who_is_unknown(application);
-        Ok(Self { service, bound: Bound::bind(application)? })
+        Ok(Self { service, bound: Bound::bind(application)?, rules: application.rules.clone() })
     }
 
     /// Answers. Counts are in a store that several daemons share if `share` makes one of the service, for the servers' threads.
@@ -52,6 +53,7 @@ impl Prepared {
         let service = Arc::new(share(self.service, runtime.handle()));
         let servers = Servers::start_in(runtime, self.bound, Arc::clone(&service));
         let saving = Saving::start(&service).map_err(ServerError::Threads)?;
+        servers.offenders().reload(&self.rules);
         let since = Since::default();
         since.now();
         Ok(Layer { service, servers, saving, since })
@@ -90,6 +92,7 @@ impl Layer {
         self.service.reload(&application.service_policy())?;
         certificates.put_in_force();
         self.servers.proxy().put_in_force(routes);
+        self.servers.offenders().reload(&application.rules);
         self.since.now();
         Ok(())
     }
@@ -102,6 +105,7 @@ impl Layer {
         let routes = self.servers.read_routes(application)?;
         self.service.reload(&application.service_policy())?;
         self.servers.proxy().put_in_force(routes);
+        self.servers.offenders().reload(&application.rules);
         Ok(())
     }
 
@@ -127,7 +131,8 @@ impl Layer {
     pub fn register(&self, registry: &mut Registry) {
         let (service, stats) = (Arc::clone(&self.service), Arc::clone(self.servers.stats()));
         let proxy = Arc::clone(self.servers.proxy());
-        registry.register_collector(Box::new(Requests { service, stats, proxy }));
+        let offenders = Arc::clone(self.servers.offenders());
+        registry.register_collector(Box::new(Requests { service, stats, proxy, offenders }));
     }
 
     /// Who decides.
@@ -148,10 +153,12 @@ impl Layer {
     /// What is counted is lost.
     pub async fn stop(self) -> Result<(), SaveError> {
         self.service.flush();
+        let bans = Arc::clone(self.servers.offenders().queue());
         self.servers.drain().await;
         if let Some(saving) = self.saving {
             saving.stop();
         }
+        bans.close();
         self.service.save()
     }
 }

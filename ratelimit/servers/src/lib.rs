@@ -15,6 +15,7 @@ mod limits;
 mod message;
 pub mod metrics;
 mod object;
+pub mod offenders;
 mod overview;
 pub mod peer;
 pub mod proto;
@@ -44,6 +45,7 @@ use tracing::{info, warn};
 
 use self::{
     handler::{Protocol, RateLimitHandler},
+    offenders::Offenders,
     proxy::ProxyHandler,
     serving::{Bounded, Budget, Endpoint, Exchange, Listener, Overload, Phase, Room},
     state::State,
@@ -307,6 +309,12 @@ impl Servers {
     #[must_use]
     pub fn listeners(&self) -> &[ListenerStatus] {
         &self.listeners
+    }
+
+    /// Who goes on exceeding limits.
+    #[must_use]
+    pub fn offenders(&self) -> &Arc<Offenders> {
+        self.state.offenders()
     }
 
     /// What they count.

@@ -2,7 +2,10 @@
 
 mod store;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use prometheus_client::{
     collector::Collector,
@@ -13,6 +16,7 @@ use prometheus_client::{
 
 use crate::{
     application::{DomainCounts, RuleCounts, Service},
+    offenders::{OffenceCounts, Offenders},
     proxy::{Failure, Proxy, UpstreamCounts},
     stats::{BOUNDS, Stats},
 };
@@ -26,6 +30,8 @@ pub struct Requests {
     pub stats: Arc<Stats>,
     /// What requests are passed on by.
     pub proxy: Arc<Proxy>,
+    /// Who goes on exceeding limits.
+    pub offenders: Arc<Offenders>,
 }
 
 /// What a rule's hits are counted as, in the words of envoyproxy/ratelimit.
@@ -74,6 +80,7 @@ impl Collector for Requests {
         let help = "Connections of clients that ask about requests";
         gauge(&mut encoder, "connections", help, self.stats.open())?;
         self.passed_on(&mut encoder)?;
+        self.bans(&mut encoder)?;
         self.times(&mut encoder)
     }
 }
@@ -102,6 +109,18 @@ impl Requests {
         for (reason, count) in of_servers.into_iter().chain([("too_many", self.service.requests_too_much())])
         {
             ConstCounter::new(count).encode(family.encode_family(&[("reason", reason)])?)?;
+        }
+        Ok(())
+    }
+
+    fn bans(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "What came of denied requests whose rule bans: bans asked for, or lost because too many waited; requests of \
+                    those who are never banned, or whose sender nobody who is believed names";
+        let mut family = encoder.encode_descriptor("request_bans", help, None, MetricType::Counter)?;
+        let OffenceCounts { asked, lost, spared, nameless } = self.offenders.counts();
+        for (outcome, count) in [("asked", asked), ("lost", lost), ("spared", spared), ("nameless", nameless)]
+        {
+            ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&[("outcome", outcome)])?)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use tokio::sync::watch;
 
-use super::{serving::Phase, stats::Stats};
+use super::{offenders::Offenders, serving::Phase, stats::Stats};
 use crate::{
     application::{InForce, Service},
     policy::application::Answering,
@@ -24,11 +24,17 @@ pub struct State {
     service: Arc<Service>,
     stats: Arc<Stats>,
     phase: watch::Receiver<Phase>,
+    offenders: Arc<Offenders>,
 }
 
 impl State {
-    pub const fn new(service: Arc<Service>, stats: Arc<Stats>, phase: watch::Receiver<Phase>) -> Self {
-        Self { service, stats, phase }
+    pub fn new(service: Arc<Service>, stats: Arc<Stats>, phase: watch::Receiver<Phase>) -> Self {
+        Self { service, stats, phase, offenders: Arc::default() }
+    }
+
+    /// Who goes on exceeding limits.
+    pub const fn offenders(&self) -> &Arc<Offenders> {
+        &self.offenders
     }
 
     /// Who decides, by what is in force now.

@@ -16,7 +16,7 @@ use crate::{
     control::AskedBuckets,
     dataplane::{Bans, Claim, Log, TrialStatus},
     metrics::Reloads,
-    policy::{Application, InstanceName, OnExit, Policy},
+    policy::{Application, InstanceName, OnExit, Policy, PrefixList},
     server::{Layer, LayerError, Overview, Prepared},
     text::{Shown, ShownLines},
 };
@@ -72,7 +72,9 @@ impl Started {
             prepared.start(|service, runtime| store::share(service, application, runtime))
         };
         let requests = requests.zip(policy.application.as_ref()).map(share).transpose()?;
-        Ok(Running { config, policy, packets, requests, reloads })
+        let running = Running { config, policy, packets, requests, reloads };
+        running.spare();
+        Ok(running)
     }
 }
 
@@ -172,7 +174,18 @@ impl Running {
         self.put_in_force(&policy, trial)?;
         fixed::keep_listen(&mut policy, &self.policy);
         self.policy = policy;
+        self.spare();
         Ok(fixed)
+    }
+
+    /// Neither what the allow list names nor proxies that are trusted are banned by rules on requests.
+    fn spare(&self) {
+        if let Some((layer, network)) = self.requests.as_ref().zip(self.policy.network.as_ref()) {
+            let proxies = self.policy.application.iter().flat_map(|application| &application.proxy);
+            let trusted = proxies.flat_map(|listener| listener.proxy_protocol.trusted());
+            let never = network.allow.iter().chain(trusted).copied().collect();
+            layer.servers().offenders().spare(PrefixList::new(never));
+        }
     }
 
     /// Both layers or neither.

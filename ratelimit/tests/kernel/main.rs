@@ -42,6 +42,7 @@ mod packets;
 mod pressure;
 mod raw_ip;
 mod reload;
+mod request_bans;
 mod service;
 mod simulated;
 mod sources;

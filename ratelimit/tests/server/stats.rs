@@ -57,7 +57,8 @@ fn metrics_have_decisions_rules_and_times() {
     let (service, stats) = (Arc::clone(&fixture.service), Arc::clone(fixture.servers.stats()));
     let proxy = Arc::clone(fixture.servers.proxy());
     let mut registry = Registry::with_prefix("ratelimit");
-    registry.register_collector(Box::new(Requests { service, stats, proxy }));
+    let offenders = Arc::clone(fixture.servers.offenders());
+    registry.register_collector(Box::new(Requests { service, stats, proxy, offenders }));
     let mut text = String::new();
     prometheus_text::encode(&mut text, &registry).unwrap();
     for line in [
@@ -66,6 +67,7 @@ fn metrics_have_decisions_rules_and_times() {
         "ratelimit_decisions_total{domain=\"edge\",decision=\"denied\"} 2",
         "ratelimit_rule_hits_total{domain=\"edge\",rule=\"user\"} 3",
         "ratelimit_rule_over_limit_total{domain=\"edge\",rule=\"user\"} 1",
+        "ratelimit_request_bans_total{outcome=\"asked\"} 0",
         "ratelimit_answer_seconds_count{protocol=\"http\"} 5",
         "ratelimit_answer_seconds_bucket{protocol=\"http\",le=\"+Inf\"} 5",
         "ratelimit_answer_seconds_count{protocol=\"grpc\"} 0",

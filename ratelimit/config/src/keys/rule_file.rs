@@ -3,8 +3,9 @@
 use super::{
     Key,
     LeftOut::{Is, Required, Said},
-    key,
+    key, prefix_length,
 };
+use crate::policy::PrefixLengths;
 
 /// In the order of the reference.
 pub const KEYS: &[Key] = &[
@@ -196,6 +197,65 @@ pub const KEYS: &[Key] = &[
          more is counted and forgotten), and requests are denied until it is paid at the limit's rate. Not with \
          `count_denied: true`, and the time in which the limit comes back is 33 days at most.",
         "rate_limit: {algorithm: token_bucket, unit: minute, requests_per_unit: 5000, overrun: true}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban",
+        "mapping",
+        Said("nobody is banned"),
+        "Drops all packets of a client that goes on exceeding the limit, in the XDP program, before the kernel or a gateway spends \
+         anything on them; see the README. It needs `network` in the configuration. What `network.allow` names and loopback \
+         addresses are never banned.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m, source_entry: client}}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban.after",
+        "number",
+        Required,
+        "After so many requests that the limit has denied",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m}}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban.within",
+        "time",
+        Required,
+        "within this time",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m}}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban.for",
+        "time, at most 365 days",
+        Required,
+        "for this one.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m}}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban.prefix",
+        "mapping of prefix lengths",
+        Said("32 bits of IPv4 and 64 of IPv6"),
+        "How much of the client's address is banned.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 9, within: 1m, for: 10m, prefix: {ipv6: 56}}}",
+    ),
+    prefix_length(
+        "descriptors[].rate_limit.ban.prefix.ipv4",
+        PrefixLengths::MOST_IPV4,
+        PrefixLengths::DEFAULT_IPV4,
+        "Bits of an IPv4 address.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 9, within: 1m, for: 10m, prefix: {ipv4: 24}}}",
+    ),
+    prefix_length(
+        "descriptors[].rate_limit.ban.prefix.ipv6",
+        PrefixLengths::MOST_IPV6,
+        PrefixLengths::DEFAULT_IPV6,
+        "Bits of an IPv6 address.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 9, within: 1m, for: 10m, prefix: {ipv6: 48}}}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban.source_entry",
+        "key of an entry of the descriptor",
+        Said("the client is whoever is connected to the proxy of this daemon"),
+        "Which entry has the client's address, if a gateway on this host says it: it counts from a Unix socket or a loopback \
+         address only. What clients can write must not be in it.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 9, within: 1m, for: 10m, source_entry: client}}",
     ),
     key(
         "descriptors[].rate_limit.on_limit",

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Report,
-    fields::{Field, Text},
+    fields::{Field, Mapping, Text},
     keys,
 };
 
@@ -17,9 +17,13 @@ pub struct RawBan {
     pub length: Text,
 }
 
-/// Reads it.
+/// Reads that of a rule on packets.
 pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawBan> {
-    let ban = field.mapping(&keys::names("network.rules[].ban"), report)?;
+    read_ban(&field.mapping(&keys::names("network.rules[].ban"), report)?, report)
+}
+
+/// Reads what bans of both layers have.
+pub fn read_ban(ban: &Mapping<'_>, report: &mut Report) -> Option<RawBan> {
     let after = ban.required_text("after", "100", report);
     let within = ban.required_text("within", "10s", report);
     let length = ban.required_text("for", "10m", report);

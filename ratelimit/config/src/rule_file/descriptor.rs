@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::{At, Report, quoted},
     fields::{Field, Mapping, Text},
-    policy::application::{DescriptorRule, Networks, composite_key, metric_label},
+    policy::application::{DescriptorRule, Networks, RequestBan, composite_key, metric_label},
 };
 
 /// Reads the descriptors of one domain.
@@ -23,6 +23,8 @@ pub struct Descriptors<'r> {
     pub replaced: Vec<(Option<String>, Text)>,
     /// Under which labels metrics show them, and where they stand.
     pub labels: Vec<(String, At)>,
+    /// Their bans, and where these stand.
+    pub bans: Vec<(RequestBan, At)>,
     /// Networks, and the directory that their files' names are relative to.
     networks: (&'r mut NetworkFiles, &'r Path),
     report: &'r mut Report,
@@ -40,7 +42,14 @@ impl<'r> Descriptors<'r> {
         directory: &'r Path,
         report: &'r mut Report,
     ) -> Self {
-        Self { domain, replaced: Vec::new(), labels: Vec::new(), networks: (networks, directory), report }
+        Self {
+            domain,
+            replaced: Vec::new(),
+            labels: Vec::new(),
+            bans: Vec::new(),
+            networks: (networks, directory),
+            report,
+        }
     }
 
     /// Reads a list of descriptors; of two with one key and value, the second is a mistake. Also says where each stands.
@@ -93,6 +102,7 @@ impl<'r> Descriptors<'r> {
             }),
             None => None,
         };
+        self.note_ban(&rule, &map);
         if rule.limit.is_some() {
             let label = metric_label(path.iter().copied().chain([&rule]));
             self.labels.push((label, item.at().clone()));
@@ -103,6 +113,16 @@ impl<'r> Descriptors<'r> {
             rule.children = children;
         }
         Some(rule)
+    }
+
+    /// Whoever is never denied is never banned.
+    fn note_ban(&mut self, rule: &DescriptorRule, map: &Mapping<'_>) {
+        let Some(ban) = rule.limit.as_ref().and_then(|limit| limit.ban.clone()) else { return };
+        let Some(at) = map.get("rate_limit").and_then(|limit| limit.key_at("ban")) else { return };
+        if rule.shadow_mode {
+            self.report.error(&at, "a rule in shadow mode bans nobody: leave one of them out");
+        }
+        self.bans.push((ban, at));
     }
 
     fn networks(&mut self, map: &Mapping<'_>, rule: &DescriptorRule) -> Option<Networks> {

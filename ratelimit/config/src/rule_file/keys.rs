@@ -8,11 +8,13 @@ use crate::{
 };
 
 /// The mappings of a rule file, as the table of keys has them.
-const MAPPINGS: [&str; 5] = [
+const MAPPINGS: [&str; 7] = [
     "",
     "descriptors[]",
     "descriptors[].value_in[]",
     "descriptors[].rate_limit",
+    "descriptors[].rate_limit.ban",
+    "descriptors[].rate_limit.ban.prefix",
     "descriptors[].rate_limit.replaces[]",
 ];
 
@@ -32,6 +34,8 @@ pub fn home_of(key: &str) -> &'static str {
         Some("descriptors[]") => "a descriptor",
         Some("descriptors[].value_in[]") => "an item of `value_in`",
         Some("descriptors[].rate_limit") => "`rate_limit`",
+        Some("descriptors[].rate_limit.ban") => "`ban`",
+        Some("descriptors[].rate_limit.ban.prefix") => "`prefix`",
         _ => "`replaces`",
     }
 }

@@ -5,7 +5,7 @@ use ratelimit_common::{
     time::Nanos,
 };
 
-use super::{descriptor::flag, keys::read_mapping};
+use super::{ban, descriptor::flag, keys::read_mapping};
 use crate::{
     count::{parse_count, without_underscores},
     error::{At, Report, quoted},
@@ -22,7 +22,7 @@ use crate::{
 const NOT_SUPPORTED_YET: &str = "not supported yet";
 
 /// What has no meaning where there is no limit.
-const OF_LIMITED: [&str; 11] = [
+const OF_LIMITED: [&str; 12] = [
     "unit",
     "per",
     "algorithm",
@@ -33,6 +33,7 @@ const OF_LIMITED: [&str; 11] = [
     "queue_size",
     "soft_limit",
     "soft_for",
+    "ban",
     "requests_per_unit",
 ];
 
@@ -43,13 +44,14 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<(RequestLimit, Vec
     let name = reader.text("name").map(|text| text.text).filter(|name| !name.is_empty());
     let replaced = reader.replaces(name.as_deref());
     let replaces = replaced.iter().map(|name| name.text.clone()).collect();
+    let ban = map.get("ban").filter(|ban| !ban.is_null()).and_then(|ban| ban::read(&ban, reader.report));
     let quantity = if flag(&map, "unlimited", reader.report) {
         reader.judge_beside_unlimited();
         Some(Quantity::Unlimited)
     } else {
         reader.rate().map(Quantity::Limited)
     };
-    Some((RequestLimit { name, replaces, quantity: quantity? }, replaced))
+    Some((RequestLimit { name, replaces, quantity: quantity?, ban }, replaced))
 }
 
 struct Reader<'t, 'r> {
@@ -99,7 +101,7 @@ impl Reader<'_, '_> {
             self.report.warning(&self.map.at_of("requests_per_unit"), message);
         }
         for key in OF_LIMITED.iter().filter(|key| **key != "requests_per_unit") {
-            if self.text(key).is_some() {
+            if self.map.get(key).is_some_and(|field| !field.is_null()) {
                 let message = format!("{key} given although unlimited: leave one of them out");
                 self.report.error(&self.map.at_of(key), message);
             }

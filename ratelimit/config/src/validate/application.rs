@@ -24,7 +24,7 @@ use crate::{
         },
     },
     raw::{RawApplication, RawAuth, RawListener, RawTls},
-    rule_file,
+    rule_file::{self, BanContext, ProxyPeers},
     text::is_hidden,
 };
 
@@ -36,6 +36,7 @@ pub const ON_STORE_ERRORS: [(&str, OnStoreError); 3] =
 pub fn validate(
     raw: &RawApplication,
     directory: &Path,
+    has_network: bool,
     last: &LastLists,
     report: &mut Report,
 ) -> Option<Application> {
@@ -55,10 +56,13 @@ pub fn validate(
         .filter_map(|text| Some((pattern(text, directory, report)?, text)))
         .collect();
     let files = find_files(&patterns, report);
-    let (rules, networks) = rule_file::read_all(&files, merge_domains, last, report);
     let listen = listen(raw, directory, report);
     let proxy = proxy::validate(&raw.proxy, directory, report);
     refuse_collisions(raw, &listen, &proxy, report);
+    let asks = auth.iter().flatten().map(|auth| &auth.asks).next();
+    let peers = proxy.iter().filter_map(ProxyPeers::of).collect::<Vec<_>>();
+    let bans = BanContext { has_network, listen: &listen, auth: asks, proxies: &peers };
+    let (rules, networks) = rule_file::read_all(&files, merge_domains, last, Some(&bans), report);
     if trusted_hops == Some(0) || text("trusted_hops").is_none() {
         refuse_nameless_clients(raw, &listen, report);
     }

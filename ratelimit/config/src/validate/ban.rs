@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::super::{count::parse_count, error::Report, rate::parse_time, raw::RawBan};
-use crate::policy::{Action, Ban, BanError, Key};
+use crate::policy::{Action, Ban, BanError, BanTerms, Key};
 
 /// Judges it; `key` and `action` are the rule's.
 pub fn validate(raw: &RawBan, key: Option<&Key>, action: Action, report: &mut Report) -> Option<Ban> {
@@ -16,16 +16,24 @@ pub fn validate(raw: &RawBan, key: Option<&Key>, action: Action, report: &mut Re
             "a rule that observes bans nobody: leave `ban` out, or take `action: drop`",
         );
     }
-    let after = parse_count(&raw.after.text).map_err(|error| error.to_string()).and_then(|count| {
-        NonZeroU32::try_from(count).map_err(|_| format!("{count} packets are too many to count"))
-    });
+    let terms = terms(raw, report)?;
+    Ban::new(terms).map_err(|error| report.error(&raw.after.at, error)).ok()
+}
+
+/// Judges what bans of both layers have.
+pub fn terms(raw: &RawBan, report: &mut Report) -> Option<BanTerms> {
+    let after = parse_count(&raw.after.text)
+        .map_err(|error| error.to_string())
+        .and_then(|count| NonZeroU32::try_from(count).map_err(|_| format!("{count} are too many to count")));
     let after = after.map_err(|error| report.error(&raw.after.at, error)).ok();
     let [within, length] = [&raw.within, &raw.length]
         .map(|text| parse_time(&text.text).map_err(|error| report.error(&text.at, error)).ok());
-    Ban::new(after?, within?, length?)
-        .map_err(|error| {
-            let place = if error == BanError::TooLong { &raw.length } else { &raw.after };
-            report.error(&place.at, error);
-        })
-        .ok()
+    let length = length.filter(|length| {
+        let fits = *length <= BanTerms::LONGEST;
+        if !fits {
+            report.error(&raw.length.at, BanError::TooLong);
+        }
+        fits
+    });
+    Some(BanTerms { after: after?, within: within?, length: length? })
 }

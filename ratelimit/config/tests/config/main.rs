@@ -10,6 +10,7 @@ mod matches;
 mod mistakes;
 mod proxy;
 mod reference;
+mod request_bans;
 mod rule_files;
 mod schema;
 mod sizes;

@@ -239,6 +239,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
             key: metric_label(path.iter().copied()),
             name: limit.name.clone(),
             metadata: rule.metadata.clone(),
+            ban: limit.ban.clone().map(Arc::new),
             order,
             cached: Cached::default(),
         };

@@ -6,14 +6,14 @@
 //!
 //! ```
 //! use ratelimit_limiter::application::{
-//!     Descriptor, DescriptorRule, Domain, Quantity, Request, RequestLimit, RequestRate, RuleSet, Service, ServicePolicy,
+//!     Descriptor, DescriptorRule, Domain, Quantity, Request, RequestBan, RequestLimit, RequestRate, RuleSet, Service, ServicePolicy,
 //!     TimeUnit,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // `{key: user, rate_limit: {unit: week, requests_per_unit: 1}}`
 //! let once_a_week = Quantity::Limited(RequestRate::window(1, TimeUnit::Week.length())?);
-//! let limit = RequestLimit { name: None, replaces: Vec::new(), quantity: once_a_week };
+//! let limit = RequestLimit { name: None, replaces: Vec::new(), quantity: once_a_week, ban: None };
 //! let rule = DescriptorRule { limit: Some(limit), ..DescriptorRule::new("user", None) };
 //! let mut rules = RuleSet::default();
 //! rules.add(Domain::new("edge", vec![rule]), false)?;
@@ -69,9 +69,9 @@ pub use self::{
     values::MOST_VALUE_LABELS,
 };
 pub use crate::policy::{
-    DescriptorRule, Domain, Identity, NearLimitRatio, Networks, NoTimeUnit, OnStoreError, Quantity,
-    RateOptions, RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError, ServicePolicy,
-    SoftLimit, StoreSettings, TimeUnit,
+    BanTerms, DescriptorRule, Domain, Identity, NearLimitRatio, Networks, NoTimeUnit, OnStoreError, Quantity,
+    RateOptions, RequestBan, RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError,
+    ServicePolicy, SoftLimit, StoreSettings, TimeUnit,
 };
 // For those who read rules from files.
 #[doc(hidden)]

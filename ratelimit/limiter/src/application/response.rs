@@ -7,7 +7,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::cached::Cached;
-use crate::policy::TimeUnit;
+use crate::policy::{RequestBan, TimeUnit};
 
 /// What is left of a limit that there is none of.
 pub const UNLIMITED: u64 = u32::MAX as u64;
@@ -96,6 +96,8 @@ pub struct RuleIdentity {
     pub name: Option<String>,
     /// What the rule passes on to whoever asked.
     pub metadata: Option<Value>,
+    /// Who exceeds it so often that no packet of theirs is taken any more.
+    pub ban: Option<Arc<RequestBan>>,
     /// Its place among all rules.
     pub order: u32,
     /// What those who answer have made of it.

@@ -12,7 +12,7 @@ use ratelimit_common::{
 };
 use serde_json::Value;
 
-use super::{Networks, OnStoreError, TimeUnit};
+use super::{Networks, OnStoreError, RequestBan, TimeUnit};
 
 /// The rules of all files. No domain is there twice, and no descriptor twice at one place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,6 +68,8 @@ pub struct RequestLimit {
     pub replaces: Vec<String>,
     /// How many requests there may be.
     pub quantity: Quantity,
+    /// Who exceeds it so often that no packet of theirs is taken any more.
+    pub ban: Option<RequestBan>,
 }
 
 /// How many requests there may be.

@@ -39,6 +39,17 @@ pub enum ProxyProtocol {
     From(Vec<Prefix>),
 }
 
+impl ProxyProtocol {
+    /// The networks that are believed.
+    #[must_use]
+    pub fn trusted(&self) -> &[Prefix] {
+        match self {
+            Self::From(networks) => networks,
+            Self::Off | Self::Always => &[],
+        }
+    }
+}
+
 /// Requests that go to the same servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {

@@ -78,6 +78,15 @@ impl Template {
         self.facts().any(|fact| matches!(fact, Fact::ClientAddress(_)))
     }
 
+    /// How much it has of the client's address, if it is that and nothing else.
+    #[must_use]
+    pub fn client_bits(&self, usual: ClientBits) -> Option<ClientBits> {
+        match self.parts.as_slice() {
+            [Part::Fact(Fact::ClientAddress(bits), _)] => Some(bits.unwrap_or(usual)),
+            _ => None,
+        }
+    }
+
     /// The one form in which a value that it makes would be this one; `None` if it makes others than paths or hosts alone,
     /// which have no such form.
     #[must_use]

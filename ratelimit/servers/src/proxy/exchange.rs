@@ -22,6 +22,7 @@ use super::{
 use crate::{
     answers, client_address,
     judge::{self, Judged},
+    offenders::Sender,
     serving::{Answering, Client},
     state::{State, answering as settings},
 };
@@ -100,7 +101,11 @@ impl Passing<'_> {
         let Some(request) = asks.request(&Seen::new(asked, client)) else { return Ok(HeaderMap::new()) };
         let in_force = self.state.in_force();
         let settings = settings(&in_force);
-        match judge::decide(&in_force, &request).await {
+        let judged = judge::decide(&in_force, &request).await;
+        if let Judged::Decided(response) = &judged {
+            self.state.offenders().note(&request, response, self.sender());
+        }
+        match judged {
             Judged::Decided(response) if response.allowed() => {
                 Ok(answers::headers(&response, settings.headers))
             }
@@ -112,6 +117,14 @@ impl Passing<'_> {
             ))),
             Judged::Failed if Judged::passes_unjudged(settings.on_store_error) => Ok(HeaderMap::new()),
             Judged::Failed => Err(self.turned(Turned::Unjudged)),
+        }
+    }
+
+    /// Whose packets these are, unless proxies in front send them.
+    fn sender(&self) -> Sender {
+        match self.client.peer.0 {
+            Some(peer) if self.table.trusted_hops == 0 => Sender::Client(peer),
+            _ => Sender::Unknown,
         }
     }
 

@@ -6,6 +6,7 @@ use http::{StatusCode, request::Parts};
 
 use super::{
     super::{
+        offenders::Sender,
         serving::PeerAddress,
         state::{State, answering},
     },
@@ -32,6 +33,7 @@ pub async fn answer(
     let shown = Shown::new(head, peer, settings.trusted_hops, auth.asks.path);
     let Some(request) = auth.asks.request(&shown) else { return Ok((no_store(), ()).into_response()) };
     let response = in_force.decide_async(&request).await.map_err(Problem::bad)?;
+    state.offenders().note(&request, &response, Sender::of_question(peer));
     let headers = answers::of_http(&response, settings.headers);
     if response.allowed() {
         return Ok((headers, ()).into_response());

@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 use super::{
     super::{
         limits,
+        offenders::Sender,
+        serving::PeerAddress,
         state::{State, answering},
     },
     JSON, Problem,
@@ -75,13 +77,13 @@ enum Asked {
 }
 
 /// About one request 200 or 429; about many always 200, with an answer each, in order.
-pub async fn answer(state: &State, text: &str) -> Result<Response, Problem> {
+pub async fn answer(state: &State, peer: PeerAddress, text: &str) -> Result<Response, Problem> {
     let question = match read(text).map_err(|error| Problem::bad(error).counted(state))? {
         Asked::One(question) => question,
-        Asked::Many(requests) => return many(state, requests).await,
+        Asked::Many(requests) => return many(state, peer, requests).await,
     };
     let in_force = state.in_force();
-    let response = question.judge(&in_force).await.map_err(Problem::bad)?;
+    let response = question.judge(state, peer, &in_force).await.map_err(Problem::bad)?;
     let (members, headers) = (Members(&response), answers::of_http(&response, answering(&in_force).headers));
     Ok(if response.allowed() {
         with(StatusCode::OK, headers, JSON, answers::json(&members))
@@ -91,10 +93,20 @@ pub async fn answer(state: &State, text: &str) -> Result<Response, Problem> {
 }
 
 impl Question {
-    async fn judge(self, in_force: &InForce<'_>) -> Result<application::Response, RequestError> {
+    async fn judge(
+        self,
+        state: &State,
+        PeerAddress(peer): PeerAddress,
+        in_force: &InForce<'_>,
+    ) -> Result<application::Response, RequestError> {
         let reports = self.report;
         let request = self.into();
-        if reports { in_force.report_async(&request).await } else { in_force.decide_async(&request).await }
+        if reports {
+            return in_force.report_async(&request).await;
+        }
+        let response = in_force.decide_async(&request).await?;
+        state.offenders().note(&request, &response, Sender::of_question(peer));
+        Ok(response)
     }
 }
 
@@ -120,7 +132,11 @@ fn is_many(text: &str) -> bool {
     serde_json::from_str::<Object<Requests>>(text).is_ok()
 }
 
-async fn many(state: &State, requests: Vec<Object<Question>>) -> Result<Response, Problem> {
+async fn many(
+    state: &State,
+    peer: PeerAddress,
+    requests: Vec<Object<Question>>,
+) -> Result<Response, Problem> {
     if requests.len() > limits::REQUESTS {
         let count = requests.len();
         return Err(Problem::bad(format_args!(
@@ -131,7 +147,7 @@ async fn many(state: &State, requests: Vec<Object<Question>>) -> Result<Response
     }
     let in_force = state.in_force();
     // Together, so that a store that is asked over a network gets them in one call, in their order.
-    let judge = |Object(question): Object<Question>| question.judge(&in_force);
+    let judge = |Object(question): Object<Question>| question.judge(state, peer, &in_force);
     let responses = join_all(requests.into_iter().map(judge)).await;
     let answers = responses.iter().map(|response| match response {
         Ok(response) => One::Members(Members(response)),

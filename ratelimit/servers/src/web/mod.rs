@@ -80,8 +80,8 @@ pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>)
         None => Err(not_found()),
         Some(route @ (Route::Json | Route::Check)) => {
             match unjudged::read(body, limits::BODY).await {
-                Ok(body) if matches!(route, Route::Json) => json::answer(state, &text::of(&body)).await,
-                Ok(body) => check::answer(state, &text::of(&body)).await,
+                Ok(body) if matches!(route, Route::Json) => json::answer(state, peer, &text::of(&body)).await,
+                Ok(body) => check::answer(state, peer, &text::of(&body)).await,
                 // Whoever measures the body counts it.
                 Err(Unjudged::NoRoom) => return no_answer(state, route, Unjudged::NoRoom),
                 Err(why) => return denied_unjudged(state, route, why),

@@ -141,8 +141,12 @@ impl RemoteStore for Bank {
 
 /// A limit of requests with this key.
 fn rule(key: &str, rate: RequestRate) -> DescriptorRule {
-    let limit =
-        RequestLimit { name: Some(key.to_owned()), replaces: Vec::new(), quantity: Quantity::Limited(rate) };
+    let limit = RequestLimit {
+        name: Some(key.to_owned()),
+        replaces: Vec::new(),
+        quantity: Quantity::Limited(rate),
+        ban: None,
+    };
     DescriptorRule { limit: Some(limit), ..DescriptorRule::new(key, None) }
 }
 
