@@ -61,7 +61,7 @@ fn control(tree: &Tree, installed: &[String], target: Target, version: &str) -> 
     Ok(format!(
         "Package: ratelimit\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n\
          Installed-Size: {size}\nDepends: {depends}, init-system-helpers (>= 1.54)\n\
-         Suggests: curl, fail2ban, prometheus\nSection: net\nPriority: optional\nDescription: {DESCRIPTION}"
+         Suggests: curl, fail2ban, prometheus, python3\nSection: net\nPriority: optional\nDescription: {DESCRIPTION}"
     ))
 }
 
