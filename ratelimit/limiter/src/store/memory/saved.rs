@@ -330,7 +330,6 @@ mod tests {
         }
     }
 
-    /// Each new key makes the table grow sooner or later, and the first is charged all the time.
     #[test]
     fn what_was_charged_before_a_save_is_in_it() {
         let limit = limit(Algorithm::FixedWindow, 1_000_000);
