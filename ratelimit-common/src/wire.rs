@@ -262,6 +262,8 @@ pub struct Globals {
     pub joins: u32,
     /// The way that packets go first: see [`crate::pipeline::Way`].
     pub way: u32,
+    /// 1 if anything is on a list.
+    pub has_lists: u32,
 }
 
 impl Globals {
@@ -364,7 +366,7 @@ const _: () = {
     assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);
     assert!(size_of::<Secret>() == 32);
-    assert!(size_of::<Globals>() == 192);
+    assert!(size_of::<Globals>() == 120 + 18 * 4);
     assert!(size_of::<KeyMask>() == 64);
     assert!(size_of::<Rule>() == 88 + 2 * 64 + 56);
     assert!(size_of::<DryRun>() == 40 + size_of::<Packet>());

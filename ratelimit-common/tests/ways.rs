@@ -167,6 +167,7 @@ fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
         observes_groups: 1,
         dry_run: 0,
         random_sources: 0,
+        has_lists: 1,
         classifies: u32::from(dimensions != 0 || random.below(4) == 0),
         reads_whole: 1,
         bans: 1,

@@ -148,7 +148,12 @@ const FOUND: u64 = 3;
 verified_once! {
     fn is_banned(lengths: u64, kind: u64, high: u64, low: u64) -> bool {
         let mut search = Search { bits: [high, low], left: lengths, kind };
-        walk::repeat(u64::BITS, &mut search, search_turn);
+        // As a rule all bans have one length. Then there is no need of a loop, which takes as long as the search.
+        if lengths & lengths.wrapping_sub(1) == 0 {
+            search_turn(&mut search);
+        } else {
+            walk::repeat(u64::BITS, &mut search, search_turn);
+        }
         search.kind == FOUND
     } else false;
 }

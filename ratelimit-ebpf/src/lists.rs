@@ -23,6 +23,9 @@ impl Words for Map {
 /// What the lists say about a source.
 #[inline(always)]
 pub fn find(source: &Address) -> Listed {
+    if globals().has_lists == 0 {
+        return Listed::No;
+    }
     let [v4, v6] = &globals().listed;
     let root = if source.family == 0 { v4 } else { v6 };
     if !root.may_contain(&Map, source.bits) {

@@ -124,6 +124,7 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         observes_groups: flag(bits(&|rule, part| !is_dropping(rule) && !part.is_first) != 0),
         dry_run: 0,
         random_sources: 0,
+        has_lists: flag(lists.roots.iter().any(|root| root.step != 0)),
         classifies: flag(!tables.is_empty() || prefixes.iter().any(|prefixes| prefixes.any != all)),
         reads_whole: flag(reads_whole(&tables, &prefixes[1], &limits)),
         bans: flag(rules.iter().any(|rule| rule.ban.is_some())),
