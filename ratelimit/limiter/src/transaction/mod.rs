@@ -14,6 +14,7 @@
 
 mod commit;
 mod decide;
+mod decided;
 #[cfg(test)]
 mod overtaken;
 mod part;
@@ -25,7 +26,8 @@ use smallvec::SmallVec;
 use self::commit::Spots;
 pub use self::part::{Act, Over, Part, Say};
 pub(crate) use self::{
-    decide::{Decided, Outcome, decide, is_over},
+    decide::{decide, is_over},
+    decided::{Decided, Outcome},
     soft::{Crossings, Standing, time_left},
 };
 use crate::store::{Answer, Limits, State, Store};
