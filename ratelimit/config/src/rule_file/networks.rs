@@ -107,14 +107,11 @@ pub fn warn_of_twice(rules: &[DescriptorRule], places: &[At], report: &mut Repor
     let mut seen: HashMap<&str, HashSet<Prefix>> = HashMap::new();
     for (rule, at) in rules.iter().zip(places) {
         let Some(networks) = &rule.networks else { continue };
-        match seen.get(&*rule.key).and_then(|seen| networks.prefixes().find(|prefix| seen.contains(prefix))) {
-            Some(twice) => {
-                report.warning(
-                    at,
-                    format!("{twice} is another descriptor's already, which comes first and counts"),
-                );
-            }
-            None => {}
+        let twice =
+            seen.get(&*rule.key).and_then(|seen| networks.prefixes().find(|prefix| seen.contains(prefix)));
+        if let Some(twice) = twice {
+            let what = format!("{twice} is another descriptor's already, which comes first and counts");
+            report.warning(at, what);
         }
         seen.entry(&rule.key).or_default().extend(networks.prefixes());
     }
