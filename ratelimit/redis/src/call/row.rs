@@ -172,7 +172,10 @@ pub(crate) fn log_reader(request: &Request, bucket: usize, at: Micros) -> Option
     row.pop();
     let parts: SmallVec<[&Asked; MOST_PARTS]> = request.about(bucket).collect();
     let gives_back = parts.iter().any(|part| part.gives_back());
+    // Of what is reported as much is taken as there is room for, which only the script knows.
+    let takes_less = |part: &&Asked| part.act == Doing::Act(Act::Report) && !part.limit.always_charges();
     let is_simple = match &*parts {
+        _ if parts.iter().any(takes_less) => false,
         [part] => !gives_back || !(part.limit.overruns() || part.soft.is_some()),
         _ => parts.len() <= MOST_PARTS && !gives_back,
     };

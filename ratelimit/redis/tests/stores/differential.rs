@@ -11,12 +11,12 @@ use std::{
 
 use futures_util::future::join_all;
 use ratelimit_common::{
-    algorithm::{self, sliding_window_log},
+    algorithm::{self, sliding_window_counter::WideState, sliding_window_log},
     limit::{Kind, Limit},
     time::{Nanos, Now},
 };
 use ratelimit_limiter::store::{
-    Account, Enrolment, KeyHash, MemoryStore, State, Store as _, WideRecord,
+    Account, Enrolment, KeyHash, MemoryStore, State, Store as _, WideRecord, Zero,
     remote::{Act, BucketKey, Found, Outcomes, Over, Part, Question, Reading, RemoteStore as _, Say},
 };
 use ratelimit_redis::{Store, StoreOptions};
@@ -33,6 +33,9 @@ const REQUESTS: u64 = 20_000;
 
 /// 2026 or so.
 const START: u64 = 1_780_000_000_000_000;
+
+/// How much later it may become, in microseconds.
+const MOST_TIME: u64 = 300 * 86_400_000_000;
 
 const KEYS: [&str; 3] = ["one", "two", "{three}"];
 
@@ -79,6 +82,8 @@ struct World<'r> {
     random: Random,
     clock: Clock,
     states: HashMap<Bucket, Found>,
+    /// Where the times of states begin.
+    zero: Option<Zero>,
     /// The latest time so far.
     latest: Now,
     times: Times,
@@ -113,21 +118,23 @@ fn run(number: u64, engine: Engine, rules: &[Rule], times: Times) {
         random,
         clock,
         states: HashMap::new(),
+        zero: None,
         latest: Now(Nanos(0)),
         times,
         traced: traced(),
     };
     let (mut made, mut groups, mut lost) = (0, 0, 0);
     while made < requests() {
-        world.pass_time();
+        if world.pass_time() {
+            world.forget(&server);
+        }
         let group: Vec<_> = (0..=world.random.below(40)).map(|_| world.request()).collect();
         runtime.block_on(world.tell_time(&store));
         let readings = runtime.block_on(world.ask(&store, &group));
         made += group.len() as u64;
         if store.transport().tried_again() {
             // The order in which they were judged is not the test's.
-            server.command(&["FLUSHALL"]);
-            world.states.clear();
+            world.forget(&server);
             lost += 1;
             continue;
         }
@@ -140,7 +147,8 @@ fn run(number: u64, engine: Engine, rules: &[Rule], times: Times) {
 }
 
 impl<'r> World<'r> {
-    fn pass_time(&mut self) {
+    /// Says whether a new year begins.
+    fn pass_time(&mut self) -> bool {
         const UNITS: [u64; 9] =
             [1, 10, 1_000, 100_000, 300_000, 1_000_000, 10_000_000, 60_000_000, 3_600_000_000];
         let now = self.clock.load(SeqCst);
@@ -152,7 +160,16 @@ impl<'r> World<'r> {
             3 if self.random.once_in(10) => now + 3 * 86_400_000_000,
             _ => now + self.random.below(unit),
         };
-        self.clock.store(next.max(START), SeqCst);
+        // Within a year, so that states keep their zero; then from the start again, with nothing kept.
+        let is_over = next > START + MOST_TIME;
+        self.clock.store(if is_over { START } else { next.max(START) }, SeqCst);
+        is_over
+    }
+
+    fn forget(&mut self, server: &Server) {
+        server.command(&["FLUSHALL"]);
+        self.states.clear();
+        self.latest = Now(Nanos(0));
     }
 
     fn request(&mut self) -> Made<'r> {
@@ -178,9 +195,10 @@ impl<'r> World<'r> {
 
     fn part(&mut self, (rule, key): Bucket) -> Part<'r> {
         let Rule { limits, soft } = &self.rules[rule];
-        // A word tells the window that owed units are counted in by the amount; the store keeps that window itself.
-        let is_told = limits[0].overruns() && limits[0].kind() == Kind::SlidingCounter;
-        let changes = self.times == Times::Both && !is_told && self.random.once_in(20);
+        // What a sliding counter owes is cut for good by a smaller limit here, in memory only as long as that asks;
+        // and a word tells by the amount in which window it is counted.
+        let owes = limits[0].overruns() && limits[0].shape().0 == Kind::SlidingCounter;
+        let changes = self.times == Times::Both && !owes && self.random.once_in(20);
         let limit = if changes { self.random.of(&[&limits[0], &limits[1]]) } else { &limits[0] };
         let say = self.random.of(&[Say::Decides, Say::Decides, Say::Decides, Say::Quota, Say::Observes]);
         let cost = self.cost(limit);
@@ -275,9 +293,10 @@ impl<'r> World<'r> {
         let question = made.question(&buckets);
         let theirs = Outcomes::of(&question, reading).unwrap();
         let mut model = Reading::at(reading.zero, reading.now, false);
+        assert_eq!(*self.zero.get_or_insert(reading.zero), reading.zero, "states are kept by one zero");
         self.latest = self.latest.max(reading.now);
         for (&(rule, key), found) in made.buckets.iter().zip(&reading.buckets) {
-            let limit = &self.rules[rule].limits[0];
+            let limit = &reading.zero.align(self.rules[rule].limits[0]);
             let kept = self.states.get(&(rule, key)).cloned();
             // What was full once may be forgotten or not; a clock that steps back finds it again, as if it were used.
             let kept = kept.filter(|kept| !is_idle(limit, &kept.state, self.latest));
@@ -351,11 +370,17 @@ impl<'r> Made<'r> {
     }
 }
 
-/// Whether forgetting it changes no decision from then on.
+/// Whether forgetting it changes no decision from then on. A word of a window alone may look used for a while longer.
 fn is_idle(limit: &Limit, state: &State, now: Now) -> bool {
-    match state {
-        State::Word(word) => algorithm::is_idle(*word, now),
-        State::Wide(record) => match &**record {
+    match (state, limit.kind()) {
+        (State::Word(word), Kind::Window | Kind::Interval) => {
+            algorithm::decide(limit, *word, now, 0).0.used() == 0
+        }
+        (State::Word(word), Kind::SlidingCounter) => {
+            WideState::of_word(limit, *word, now).is_idle(limit, now)
+        }
+        (State::Word(word), _) => algorithm::is_idle(*word, now),
+        (State::Wide(record), _) => match &**record {
             WideRecord::Counter(counter) => counter.is_idle(limit, now),
             WideRecord::Log(log) => sliding_window_log::is_idle(limit, log, now),
         },
