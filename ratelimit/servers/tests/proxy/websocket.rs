@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -86,6 +87,9 @@ async fn a_stop_ends_websockets() {
     let server = echo();
     let proxy = Proxy::before(server.address);
     let (mut stream, _) = open(&proxy);
+    let start = Instant::now();
     proxy.servers.drain().await;
+    // Those who wait for an answer would have had ten seconds.
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
     assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0);
 }
