@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     daemon::{Daemon, config_at, reason, run, status},
-    net::{Link, SERVER_V4, SERVER_V6, isolated},
+    net::{Link, SERVER, SERVER_V4, SERVER_V6, ip, isolated},
     wait,
 };
 
@@ -55,6 +55,15 @@ fn ask_as_gateway(client: &str) -> u16 {
 /// Three requests of a client, the last two of which are denied.
 fn offend(client: &str) {
     assert_eq!([(); 3].map(|()| ask_as_gateway(client)), [200, 429, 429], "{client}");
+}
+
+/// A wire on which the server answers, too: it knows the hardware address of these clients, who do not say it.
+fn link(clients: &[&str]) -> Link {
+    let link = Link::new(clients);
+    for client in clients {
+        ip(&format!("neigh replace {client} lladdr 02:00:00:00:00:02 dev {SERVER} nud permanent"));
+    }
+    link
 }
 
 fn wait_for_ban(prefix: &str) {
@@ -100,7 +109,7 @@ fn banned_packets() -> u64 {
 #[test]
 fn the_syns_of_an_offender_stop_and_come_back_when_the_ban_ends() {
     isolated(|| {
-        let link = Link::new(&[OFFENDER, NEIGHBOUR]);
+        let link = link(&[OFFENDER, NEIGHBOUR]);
         let _daemon = Daemon::start(&configuration("4s"));
         let listener = listen(SERVER_V4);
         let _before = knock(&link, OFFENDER);
@@ -121,7 +130,7 @@ fn the_syns_of_an_offender_stop_and_come_back_when_the_ban_ends() {
 fn an_ipv6_offender_is_banned_with_its_network() {
     isolated(|| {
         let (offender, other) = ("fd00:0:0:7::1", "fd00:0:0:7::2");
-        let link = Link::new(&[offender, other]);
+        let link = link(&[offender, other]);
         let _daemon = Daemon::start(&configuration("1h"));
         let _listener = listen(SERVER_V6);
         offend("fd00:0:0:7::/64");
@@ -134,7 +143,7 @@ fn an_ipv6_offender_is_banned_with_its_network() {
 #[test]
 fn nobody_has_somebody_else_banned_nor_who_is_never_banned() {
     isolated(|| {
-        let link = Link::new(&[OFFENDER, NEIGHBOUR]);
+        let link = link(&[OFFENDER, NEIGHBOUR]);
         let _daemon = Daemon::start(&configuration("1h"));
         // Clients name others, and get denials for them.
         let answers = link
@@ -147,6 +156,59 @@ fn nobody_has_somebody_else_banned_nor_who_is_never_banned() {
         // What came before is banned by now, if it is.
         offend(OFFENDER);
         wait_for_ban(&format!("{OFFENDER}/32"));
+        let bans = run(&["bans"]);
+        assert_eq!(bans.matches('/').count(), 1, "{bans}");
+    });
+}
+
+/// A proxy without a server behind it, whose rule lets one request of a client pass and bans at the second denied one.
+fn proxy(lines: &str) -> PathBuf {
+    let limit = "rate_limit: {unit: day, requests_per_unit: 1, ban: {after: 2, within: 1h, for: 1h}}";
+    fs::write("/run/rules.yaml", format!("domain: d\ndescriptors: [{{key: client, {limit}}}]\n")).unwrap();
+    let asks = "domain: d, descriptors: [{client: '{client_address}'}]";
+    let routes = "routes: [{upstreams: ['http://127.0.0.1:1']}]";
+    let proxy = format!("proxy: [{{listen: '{SERVER_V4}:8080', {asks}, {routes}{lines}}}]");
+    let application = format!("application: {{rules: [rules.yaml], {proxy}}}");
+    config_at("/run/ratelimit.yaml", &application, &[], &["{name: every, rate: 1M/s}"])
+}
+
+/// Asks the proxy from the client's first address, after `before`.
+fn get(link: &Link, before: &str) -> u16 {
+    let answer = link.client.enter(|| {
+        let mut stream = TcpStream::connect((SERVER_V4, 8080)).unwrap();
+        let forged = format!("x-forwarded-for: {NEIGHBOUR}\r\nforwarded: for={NEIGHBOUR}\r\n");
+        write!(stream, "{before}GET / HTTP/1.1\r\nhost: a\r\n{forged}connection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn who_is_connected_to_the_proxy_is_banned_whatever_headers_say() {
+    isolated(|| {
+        let link = link(&[OFFENDER, NEIGHBOUR]);
+        let _daemon = Daemon::start(&proxy(""));
+        assert_eq!([(); 3].map(|()| get(&link, "")), [502, 429, 429]);
+        wait_for_ban(&format!("{OFFENDER}/32"));
+        assert_eq!(run(&["bans"]).matches('/').count(), 1);
+        let _knocking = knock(&link, OFFENDER);
+        wait::until("its SYN is dropped", || (banned_packets() > 0).then_some(()));
+    });
+}
+
+#[test]
+fn a_client_behind_a_trusted_proxy_never_bans_the_proxy() {
+    isolated(|| {
+        let link = link(&[OFFENDER]);
+        let _daemon = Daemon::start(&proxy(&format!(", proxy_protocol: [{OFFENDER}]")));
+        // Of itself, as some do to see whether we live, and of a client.
+        for client in [OFFENDER, "198.51.100.7"] {
+            let before = format!("PROXY TCP4 {client} {SERVER_V4} 1000 8080\r\n");
+            assert_eq!([(); 3].map(|()| get(&link, &before)), [502, 429, 429], "{client}");
+        }
+        wait_for_ban("198.51.100.7/32");
         let bans = run(&["bans"]);
         assert_eq!(bans.matches('/').count(), 1, "{bans}");
     });
