@@ -99,6 +99,22 @@ fn a_ban_that_can_ban_nobody_is_a_mistake() {
         let errors = config::check(&beside(top, ban, application).path).unwrap_err().to_string();
         assert!(errors.contains(expected), "{ban} {application}: {errors}");
     }
+    let proxy = |lines: &str| {
+        let asks = "domain: d, descriptors: [{client: '{client_address}'}]";
+        format!(
+            "proxy: [{{listen: '127.0.0.1:0', {asks}, routes: [{{upstreams: ['http://127.0.0.1:1']}}]{lines}}}]"
+        )
+    };
+    for lines in [", trusted_hops: 1", ", proxy_protocol: true"] {
+        let errors = config::check(&beside(NETWORK, proxied, &proxy(lines)).path).unwrap_err().to_string();
+        assert!(
+            errors.contains("is not the client (`trusted_hops`), or says itself who it is"),
+            "{lines}: {errors}"
+        );
+    }
+    for lines in ["", ", proxy_protocol: [10.0.0.0/8]"] {
+        config::check(&beside(NETWORK, proxied, &proxy(lines)).path).unwrap();
+    }
     for application in
         ["listen: {http: 'unix:a.sock'}", &auth("{client_address}"), &auth("{client_address/32/128}")]
     {

@@ -10,10 +10,13 @@ use std::{
 
 use super::*;
 
+/// The status of an answer, and its `Retry-After`.
+type Given = (u16, Option<&'static str>);
+
 /// A server that gives these answers, the last one again and again, and what it was asked.
 #[derive(Clone)]
 struct Server {
-    answers: Arc<Mutex<Vec<(u16, Option<&'static str>)>>>,
+    answers: Arc<Mutex<Vec<Given>>>,
     asked: Arc<Mutex<u32>>,
 }
 
@@ -41,7 +44,7 @@ impl Service<Request<&'static str>> for Server {
 
 /// Sends a request: the status of its answer, how often it was sent, and how long it waited each time.
 fn sent(
-    answers: &[(u16, Option<&'static str>)],
+    answers: &[Given],
     settings: RetrySettings,
     request: Request<&'static str>,
 ) -> (u16, u32, Vec<Duration>) {
@@ -65,7 +68,7 @@ fn request(method: &str) -> Request<&'static str> {
     Request::builder().method(method).body("body").unwrap()
 }
 
-const DENIED: (u16, Option<&str>) = (429, Some("2"));
+const DENIED: Given = (429, Some("2"));
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
