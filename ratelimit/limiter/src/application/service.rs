@@ -1,8 +1,6 @@
 //! The service: decides about requests, and takes other rules while it does.
 
 use std::{
-    any::Any,
-    ops::Deref,
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -10,12 +8,11 @@ use std::{
     },
 };
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use ratelimit_common::{algorithm::realign::ClockStep, limit::LimitError, time::Now};
 
 use super::{
     counters::{DomainCounts, Label, Registry, RuleCounts},
-    decide::{self, Manner},
     generation::Generation,
     request::{Request, RequestError},
     response::Response,
@@ -35,6 +32,11 @@ use crate::{
     transaction::Crossings,
     warnings,
 };
+
+use in_force::Held;
+pub use in_force::InForce;
+
+mod in_force;
 
 /// Times that a reload looks whether the old rules are still in use before it clamps what they charged.
 const MOST_WAITS: usize = 10_000;
@@ -76,35 +78,6 @@ pub struct Service {
     reloading: Mutex<()>,
     /// Held while the state file is written.
     saving: Mutex<()>,
-}
-
-/// What was in force at a moment, for requests that are read, judged and answered by one configuration. A reload waits for
-/// it to be dropped.
-#[derive(Debug)]
-pub struct InForce<'s> {
-    service: &'s Service,
-    generation: Held,
-}
-
-/// A generation in use.
-#[derive(Debug)]
-enum Held {
-    /// For as long as a decision takes in memory.
-    Briefly(Guard<Arc<Generation>>),
-    /// For as long as a store may take to answer.
-    Long(Arc<Generation>),
-}
-
-impl Deref for Held {
-    type Target = Generation;
-
-    #[inline]
-    fn deref(&self) -> &Generation {
-        match self {
-            Self::Briefly(generation) => generation,
-            Self::Long(generation) => generation,
-        }
-    }
 }
 
 impl Service {
@@ -386,87 +359,6 @@ impl Service {
     #[must_use]
     pub const fn store(&self) -> &MemoryStore {
         &self.store
-    }
-}
-
-impl InForce<'_> {
-    /// What the program has put beside the rules that are in force, see [`ServicePolicy::extension`]; `None` if that is
-    /// nothing, or of another type.
-    #[must_use]
-    pub fn extension<T: Any>(&self) -> Option<&T> {
-        self.generation.extension.as_ref()?.downcast_ref()
-    }
-
-    /// Whether all requests pass, whatever limits say.
-    #[must_use]
-    pub fn shadow_mode(&self) -> bool {
-        self.generation.shadow_mode
-    }
-
-    /// Decides about a request, and counts it.
-    ///
-    /// # Errors
-    /// As of [`Service::decide`].
-    pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
-        self.judge(request, Manner::Ask)
-    }
-
-    /// Charges what a request has taken.
-    ///
-    /// # Errors
-    /// As of [`Service::report`].
-    pub fn report(&self, request: &Request) -> Result<Response, RequestError> {
-        self.judge(request, Manner::Report)
-    }
-
-    /// [`Self::decide`], without blocking.
-    ///
-    /// # Errors
-    /// As of [`Service::decide`].
-    pub async fn decide_async(&self, request: &Request) -> Result<Response, RequestError> {
-        self.judge_async(request, Manner::Ask).await
-    }
-
-    /// [`Self::report`], without blocking.
-    ///
-    /// # Errors
-    /// As of [`Service::report`].
-    pub async fn report_async(&self, request: &Request) -> Result<Response, RequestError> {
-        self.judge_async(request, Manner::Report).await
-    }
-
-    fn judge(&self, request: &Request, manner: Manner) -> Result<Response, RequestError> {
-        self.check(request)?;
-        Ok(match self.bench() {
-            (bench, None) => decide::decide(&bench, request, manner),
-            (bench, Some(shared)) => shared.decide_blocking(&bench, request, manner),
-        })
-    }
-
-    async fn judge_async(&self, request: &Request, manner: Manner) -> Result<Response, RequestError> {
-        let (bench, Some(shared)) = self.bench() else { return self.judge(request, manner) };
-        self.check(request)?;
-        // In a box, so that those whose counts are in memory do not carry all that waiting takes.
-        Ok(Box::pin(shared.decide(&bench, request, manner)).await)
-    }
-
-    fn check(&self, request: &Request) -> Result<(), RequestError> {
-        request.check().inspect_err(|_| {
-            self.service.errors.fetch_add(1, Relaxed);
-        })
-    }
-
-    /// What a decision takes, and the store to be asked if it is not the one in memory.
-    pub(super) fn bench(&self) -> (decide::Bench<'_>, Option<&SharedStore>) {
-        let service = self.service;
-        let bench = decide::Bench {
-            generation: &self.generation,
-            store: &service.store,
-            crossings: &service.crossings,
-            registry: &service.registry,
-            clock: &*service.clock,
-        };
-        (bench, service.shared.as_ref())
     }
 }
 
