@@ -113,7 +113,7 @@ pub fn stores(filter: Option<&str>) -> Result<Outcome> {
 }
 
 fn not_run(client: &Client) -> Outcome {
-    Outcome::NotRun(format!("needs {}, which set-up could not get", client.name))
+    Outcome::not_run(format!("needs {}, which set-up could not get", client.name))
 }
 
 /// Tests run in another directory.

@@ -49,15 +49,21 @@ pub struct TestProgram {
 pub fn run(filter: Option<&str>) -> Result<Outcome> {
     let program = build()?;
     let (alone, mut together) = names(&program, ALONE, filter)?;
-    let variables = clients::of_kernel_tests().unwrap_or_else(|reason| {
-        println!("tests with other people's programs do not run: {reason}");
-        together.retain(|name| !name.starts_with(WITH_OTHERS));
-        Vec::new()
-    });
+    let (variables, missing) = match clients::of_kernel_tests() {
+        Ok(variables) => (variables, Outcome::LeftOut),
+        Err(reason) => (Vec::new(), without_others(&mut together, reason)),
+    };
     let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
     let threads = 2 * thread::available_parallelism().map_or(1, NonZero::get);
     let outcome = run_those(&program, &variables, &together, threads)?;
-    Ok(outcome.and(run_those(&program, &[], &alone, 1)?))
+    Ok(outcome.and(run_those(&program, &[], &alone, 1)?).and(missing))
+}
+
+/// Takes out the tests that start programs of other people; for this reason they can't run, if there are any.
+fn without_others(names: &mut Vec<String>, reason: String) -> Outcome {
+    let all = names.len();
+    names.retain(|name| !name.starts_with(WITH_OTHERS));
+    if names.len() == all { Outcome::LeftOut } else { Outcome::not_run(reason) }
 }
 
 /// Builds the tests, and runs the soaks among those whose names contain the filter, at their full length.
@@ -80,7 +86,7 @@ fn run_those(program: &TestProgram, variables: &[&str], names: &[String], thread
         return Ok(Outcome::LeftOut);
     }
     if let Some(reason) = no_namespaces_reason() {
-        return Ok(Outcome::NotRun(reason.to_owned()));
+        return Ok(Outcome::not_run(reason));
     }
     let mut tests = in_namespaces();
     tests.arg("env").arg(ALLOWS_TIMED).args(variables);
@@ -135,7 +141,7 @@ pub fn in_namespaces() -> Command {
 
 #[cfg(test)]
 mod tests {
-    //! Reading cargo's messages.
+    //! Reading cargo's messages, and tests that lack a program.
 
     use super::*;
 
@@ -153,5 +159,14 @@ mod tests {
         assert_eq!(executable(&messages), Some(PathBuf::from("/target/debug/deps/kernel-0123")));
         assert_eq!(executable(&[binary.as_str(), "not JSON", finished].join("\n")), None);
         assert_eq!(executable(&message("kernel", true, "null")), None);
+    }
+
+    #[test]
+    fn tests_that_lack_a_program_are_taken_out_and_said() {
+        let mut names = vec!["operations::fail2ban::bans".to_owned(), "limits::of_operations".to_owned()];
+        let missing = || "needs fail2ban".to_owned();
+        assert_eq!(without_others(&mut names, missing()), Outcome::not_run("needs fail2ban"));
+        assert_eq!(names, ["limits::of_operations"]);
+        assert_eq!(without_others(&mut names, missing()), Outcome::LeftOut);
     }
 }

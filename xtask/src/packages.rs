@@ -14,7 +14,7 @@ use crate::{command, kernel, package, setup};
 pub fn run() -> Result<Outcome> {
     setup::for_packages()?;
     if let Some(reason) = not_here() {
-        return Ok(Outcome::NotRun(reason));
+        return Ok(Outcome::not_run(reason));
     }
     let package = package::debug("")?;
     let later = package::debug("+later")?;

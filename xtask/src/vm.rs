@@ -94,7 +94,7 @@ impl Started {
 /// Starts the tier of one kernel, or what somebody asks for of it.
 pub fn start(kernel: Kernel, choice: Choice<'_>) -> Result<Started> {
     if let Some(reason) = not_here(kernel)? {
-        return Ok(Started::Ended(Outcome::NotRun(reason)));
+        return Ok(Started::Ended(Outcome::not_run(reason)));
     }
     let program = kernel::build()?;
     let names = selection::choose(&program, choice)?;

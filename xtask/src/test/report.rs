@@ -36,16 +36,13 @@ impl Summary {
     /// Tests, and tiers that have no tests to count.
     fn total(&self) -> Counts {
         let mut total = Counts::default();
-        for report in &self.reports {
-            total += match &report.outcome {
-                Outcome::Passed(Some(counts)) => *counts,
-                Outcome::Failed(Some(counts)) => Counts { failed: counts.failed.max(1), ..*counts },
-                Outcome::Passed(None) => Counts { passed: 1, ..Counts::default() },
-                Outcome::Failed(None) => Counts { failed: 1, ..Counts::default() },
-                Outcome::NotRun(_) if self.is_ci => Counts { failed: 1, ..Counts::default() },
-                Outcome::NotRun(_) => Counts { ignored: 1, ..Counts::default() },
-                Outcome::LeftOut => Counts::default(),
-            };
+        for Report { outcome, .. } in &self.reports {
+            total += outcome.counts();
+            match outcome {
+                Outcome::NotRun(..) if self.is_ci => total.failed += 1,
+                Outcome::NotRun(..) => total.ignored += 1,
+                _ => {}
+            }
         }
         total
     }
@@ -58,7 +55,7 @@ impl fmt::Display for Summary {
             writeln!(f, "{tier:<18}{:>7.1}  {outcome}", took.as_secs_f64())?;
         }
         for Report { tier, outcome, .. } in &self.reports {
-            if let Outcome::NotRun(reason) = outcome {
+            if let Outcome::NotRun(reason, _) = outcome {
                 let consequence = if self.is_ci { " (a failure, since CI is set)" } else { "" };
                 writeln!(f, "NOT RUN: {tier}: {reason}{consequence}")?;
             }
@@ -77,7 +74,8 @@ impl fmt::Display for Outcome {
         match self {
             Self::Passed(counts) => write!(f, "passed{}", details(counts)),
             Self::Failed(counts) => write!(f, "FAILED{}", details(counts)),
-            Self::NotRun(_) => f.write_str("NOT RUN"),
+            Self::NotRun(_, counts) if *counts == Counts::default() => f.write_str("NOT RUN"),
+            Self::NotRun(_, counts) => write!(f, "NOT ALL RUN{}", details(&Some(*counts))),
             Self::LeftOut => f.write_str("left out by the filter"),
         }
     }
@@ -129,14 +127,27 @@ mod tests {
 
     #[test]
     fn what_cannot_run_is_listed_and_fails_in_ci() {
-        let outcomes = [Outcome::Passed(None), Outcome::NotRun("needs root".to_owned())];
-        let at_home = summary(&outcomes, false);
-        assert!(at_home.is_success());
-        assert!(at_home.to_string().contains("NOT RUN: tier: needs root\n"), "{at_home}");
-        assert!(at_home.to_string().ends_with("checks: 1 passed, 0 failed, 1 skipped\n"), "{at_home}");
+        let in_part = counts(4, 0).map(|counts| Outcome::NotRun("needs fail2ban".to_owned(), counts));
+        for (outcome, reason, ran) in
+            [(Outcome::not_run("needs root"), "needs root", 0), (in_part.unwrap(), "needs fail2ban", 4)]
+        {
+            let (outcomes, passed) = ([Outcome::Passed(None), outcome], 1 + ran);
+            let at_home = summary(&outcomes, false);
+            assert!(at_home.is_success());
+            assert!(at_home.to_string().contains(&format!("NOT RUN: tier: {reason}\n")), "{at_home}");
+            let last = format!("checks: {passed} passed, 0 failed, 1 skipped\n");
+            assert!(at_home.to_string().ends_with(&last), "{at_home}");
 
-        let in_ci = summary(&outcomes, true);
-        assert!(!in_ci.is_success());
-        assert!(in_ci.to_string().ends_with("checks: 1 passed, 1 failed\n"), "{in_ci}");
+            let in_ci = summary(&outcomes, true);
+            assert!(!in_ci.is_success());
+            assert!(in_ci.to_string().ends_with(&format!("checks: {passed} passed, 1 failed\n")), "{in_ci}");
+        }
+    }
+
+    #[test]
+    fn what_failed_fails_beside_what_cannot_run() {
+        let summary = summary(&[Outcome::NotRun("needs fail2ban".to_owned(), counts(4, 2).unwrap())], false);
+        assert!(!summary.is_success());
+        assert!(summary.to_string().contains("NOT ALL RUN: 4 tests, 2 failed\n"), "{summary}");
     }
 }

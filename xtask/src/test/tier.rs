@@ -25,8 +25,8 @@ pub enum Outcome {
     Passed(Option<Counts>),
     /// Something failed.
     Failed(Option<Counts>),
-    /// It can't run on this machine, for this reason.
-    NotRun(String),
+    /// It can't run on this machine, or not all of it, for this reason; and what did run.
+    NotRun(String, Counts),
     /// The user's filter chooses nothing of it.
     LeftOut,
 }
@@ -51,20 +51,35 @@ impl AddAssign for Counts {
 }
 
 impl Outcome {
+    /// Nothing of it can run on this machine.
+    pub fn not_run(reason: impl Into<String>) -> Self {
+        Self::NotRun(reason.into(), Counts::default())
+    }
+
+    /// Tests that ran; a tier that has none to count is one.
+    pub fn counts(&self) -> Counts {
+        match self {
+            Self::Passed(counts) => counts.unwrap_or(Counts { passed: 1, ..Counts::default() }),
+            // A test program that does not compile says no number.
+            Self::Failed(counts) => {
+                let counts = counts.unwrap_or_default();
+                Counts { failed: counts.failed.max(1), ..counts }
+            }
+            Self::NotRun(_, counts) => *counts,
+            Self::LeftOut => Counts::default(),
+        }
+    }
+
     /// How two parts of a tier ended, seen as one.
     pub fn and(self, other: Self) -> Self {
-        let counts = |one: Option<Counts>, other: Option<Counts>| {
-            let mut both = one.unwrap_or_default();
-            both += other.unwrap_or_default();
-            Some(both)
-        };
+        let mut both = self.counts();
+        both += other.counts();
         match (self, other) {
-            (Self::NotRun(reason), _) | (_, Self::NotRun(reason)) => Self::NotRun(reason),
+            (Self::NotRun(one, _), Self::NotRun(other, _)) => Self::NotRun(format!("{one}; {other}"), both),
+            (Self::NotRun(reason, _), _) | (_, Self::NotRun(reason, _)) => Self::NotRun(reason, both),
             (Self::LeftOut, one) | (one, Self::LeftOut) => one,
-            (Self::Passed(one), Self::Passed(other)) => Self::Passed(counts(one, other)),
-            (Self::Passed(one) | Self::Failed(one), Self::Passed(other) | Self::Failed(other)) => {
-                Self::Failed(counts(one, other))
-            }
+            (Self::Passed(_), Self::Passed(_)) => Self::Passed(Some(both)),
+            (Self::Failed(_), _) | (_, Self::Failed(_)) => Self::Failed(Some(both)),
         }
     }
 }
@@ -175,8 +190,20 @@ mod tests {
         assert_eq!(good.clone().and(bad.clone()), Outcome::Failed(counts(5, 1)));
         assert_eq!(bad.clone().and(good.clone()), Outcome::Failed(counts(5, 1)));
         assert_eq!(good.clone().and(Outcome::LeftOut), good);
-        let not_run = Outcome::NotRun("needs root".to_owned());
-        assert_eq!(bad.and(not_run.clone()), not_run);
+        let not_compiled = Outcome::Failed(Some(Counts::default()));
+        assert_eq!(good.and(not_compiled), Outcome::Failed(counts(2, 1)));
+    }
+
+    #[test]
+    fn what_cannot_run_hides_nothing_of_what_does() {
+        let counts = Counts { passed: 3, failed: 1, ignored: 0 };
+        let (not_run, bad) = (Outcome::not_run("needs root"), Outcome::Failed(Some(counts)));
+        let both = Outcome::NotRun("needs root".to_owned(), counts);
+        assert_eq!(bad.clone().and(not_run.clone()), both);
+        assert_eq!(not_run.clone().and(bad), both);
+        assert_eq!(Outcome::LeftOut.and(not_run.clone()), not_run);
+        let more = both.and(Outcome::not_run("needs envoy"));
+        assert_eq!(more, Outcome::NotRun("needs root; needs envoy".to_owned(), counts));
     }
 
     #[test]
