@@ -12,6 +12,7 @@ use std::{
 };
 
 use axum::body::Body;
+use futures_util::future::Either;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -174,12 +175,17 @@ pub(super) async fn serve<E: Exchange>(
     let io = Lingering::new(io, Arc::clone(&activity));
     let io = TokioIo::new(Noted::new(io, Arc::clone(&activity)));
     let (builder, ending) = (builder(&endpoint.bounds), endpoint.ending());
+    let versions = endpoint.bounds.versions;
     let ended = endpoint.ending();
     let (client, asked) = (Arc::new(client), Arc::clone(&activity));
     let connected = Arc::clone(&client);
     let service =
         service_fn(move |request| answer(endpoint.clone(), Arc::clone(&connected), asked.answer(), request));
-    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
+    // A connection that can be upgraded speaks both versions, whatever the builder was told.
+    let mut connection = pin!(match versions {
+        Versions::Both => Either::Left(builder.serve_connection_with_upgrades(io, service)),
+        Versions::Http1 | Versions::Http2 => Either::Right(builder.serve_connection(io, service)),
+    });
     let serving = async {
         tokio::select! {
             // What a connection ends with, such as a client that is gone, is no news.
@@ -195,7 +201,10 @@ pub(super) async fn serve<E: Exchange>(
         if is_at_its_end.await {
             return;
         }
-        connection.as_mut().graceful_shutdown();
+        match connection.as_mut().as_pin_mut() {
+            Either::Left(connection) => connection.graceful_shutdown(),
+            Either::Right(connection) => connection.graceful_shutdown(),
+        }
         // Who waits for nothing may never hear that it is to go, or have a stream that goes on.
         while timeout(FAREWELL, connection.as_mut()).await.is_err() && activity.is_awaited() {}
     };
