@@ -59,7 +59,8 @@ fn zsh(directory: &Path, line: &str) -> Vec<String> {
         zpty -w shell "PS1=; fpath=($PWD \$fpath); autoload -U compinit; compinit -u -D"
         # What is offered, unless it goes into an array.
         zpty -w shell "compadd() { local -a more; [[ \" \$* \" == *' -'[OAD]' '* ]] || { builtin compadd -O more \"\$@\"; print -rl -- \$more >> $PWD/offered }; builtin compadd \"\$@\" }"
-        zpty -w shell "print ready:\$((1 + 1))"
+        # By then the line editor has the terminal, which would take the erase character as its own before.
+        zpty -w shell "zle-line-init() { print ready:\$((1 + 1)) }; zle -N zle-line-init"
         read_until ready:2 > /dev/null
         zpty -n -w shell "$1"$'\t'
         zpty -n -w shell $'\x15'

@@ -183,7 +183,7 @@ fn what_the_daemon_would_meet_at_its_start_is_found() {
             "",
             format!("{listen}\"unix:dir\"}}"),
             2,
-            "(a directory is there): choose another address under `application.listen`",
+            "(a directory is there): choose another address in the configuration",
         ),
         ("", format!("{listen}\"unix:file/s\"}}"), 2, "(not a directory)"),
         ("control: file\n", String::new(), 2, ":1:10: control: "),

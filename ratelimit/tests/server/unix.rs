@@ -46,6 +46,6 @@ fn what_is_in_the_way_is_named_and_left_alone() {
     fs::remove_file(&path).unwrap();
     let first = start().unwrap();
     let error = start().unwrap_err().to_string();
-    assert!(error.contains("in use") && error.contains("application.listen"), "{error}");
+    assert!(error.contains("in use") && error.contains("choose another address"), "{error}");
     drop(first);
 }

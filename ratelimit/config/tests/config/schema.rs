@@ -70,7 +70,7 @@ fn all_example_files_are_valid() {
         let text = fs::read_to_string(&path).unwrap();
         // Those of other programs have other keys at the top.
         let has = |key: &str| text.lines().any(|line| line.starts_with(&format!("{key}:")));
-        if !path.extension().is_some_and(|extension| extension == "yaml") {
+        if path.extension().is_none_or(|extension| extension != "yaml") {
         } else if has("domain") && has("descriptors") {
             assert_good(&rule_file, &text, &path.display().to_string());
             count.1 += 1;

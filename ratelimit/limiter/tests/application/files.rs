@@ -99,7 +99,10 @@ fn mistakes_are_reported_with_their_places() {
         (top("- a"), "3:3 descriptors[0]: list item `a` is not a map"),
         (top("- [a]"), "3:3 descriptors[0]: must be a mapping (of key,"),
         (top("- {key: a, rate_limit: [minute, 1]}"), "3:24 descriptors[0].rate_limit: must be a mapping (of"),
-        ("[d, []]".to_owned(), "1:1 : must be a mapping (of domain, descriptors), not a list"),
+        (
+            "[d, []]".to_owned(),
+            "1:1 : must be a mapping (of domain, on_store_error, consistency, descriptors), not a list",
+        ),
         (top("  {key: a}"), "3:3 descriptors: must be a list"),
         (top("- {key: a, 7: b}"), "3:12 descriptors[0].7: key 7 is not a string"),
         (top("- {key: a, true: b}"), "3:12 descriptors[0].true: key true is not a string"),

@@ -3,7 +3,6 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     sync::atomic::Ordering::Relaxed,
-    thread,
 };
 
 use super::{
