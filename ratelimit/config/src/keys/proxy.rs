@@ -129,8 +129,8 @@ pub const KEYS: &[Key] = &[
         "application.proxy[].path.ignore_case",
         "`true` or `false`",
         Is("false"),
-        "Whether the servers behind take `/Login` for `/login`. Paths are in lower case then, in rules and templates too, and \
-         as they are passed on.",
+        "Whether the servers behind take `/Login` for `/login`. Paths are judged in lower case then, in rules and templates \
+         too, and passed on in their own.",
         "proxy: [{listen: 127.0.0.1:8000, path: {ignore_case: true}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
     ),
     key(

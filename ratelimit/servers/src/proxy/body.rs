@@ -127,7 +127,7 @@ impl Body for Upload {
             Poll::Ready(Some(Err(_))) => progress.has_failed.store(true, Relaxed),
             Poll::Ready(None) => progress.is_whole.store(true, Relaxed),
         }
-        polled.map(|next| next.map(|next| next.map(without_framing)))
+        polled.map(|next| next.map(|next| next.map(|frame| with_trailers(frame, clean_request))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -139,8 +139,7 @@ impl Body for Upload {
     }
 }
 
-/// Trailers that say nothing of what belongs to headers alone (RFC 9110, section 6.5.1).
-fn without_framing(frame: Frame<Bytes>) -> Frame<Bytes> {
+fn with_trailers(frame: Frame<Bytes>, clean: fn(&mut HeaderMap)) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(mut trailers) => {
             clean(&mut trailers);
@@ -150,6 +149,14 @@ fn without_framing(frame: Frame<Bytes>) -> Frame<Bytes> {
     }
 }
 
+/// Some servers put trailers among the headers, where no client is believed what only proxies may say.
+fn clean_request(trailers: &mut HeaderMap) {
+    clean(trailers);
+    headers::remove_claims(trailers);
+    trailers.remove(header::FORWARDED);
+}
+
+/// Takes off what belongs to headers alone (RFC 9110, section 6.5.1).
 fn clean(trailers: &mut HeaderMap) {
     headers::remove_those_of_connection(trailers);
     headers::remove_ambiguous(trailers);
@@ -271,7 +278,7 @@ impl Body for Download {
                         this.piece = data;
                         Poll::Ready(Some(Ok(this.next_piece())))
                     }
-                    Err(other) => Poll::Ready(Some(Ok(without_framing(other)))),
+                    Err(other) => Poll::Ready(Some(Ok(with_trailers(other, clean)))),
                 }
             }
             Poll::Ready(Some(Err(error))) => {

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// What belongs to one connection, besides what `Connection` names (RFC 9110, section 7.6.1).
-const OF_CONNECTION: [HeaderName; 9] = [
+/// What belongs to one connection, besides what `Connection` names (RFC 9110, section 7.6.1). `Proxy` belongs to nothing: some
+/// servers make `HTTP_PROXY` of it, and send what they ask others to whoever it names.
+const OF_CONNECTION: [HeaderName; 10] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy"),
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("http2-settings"),
     header::PROXY_AUTHENTICATE,
@@ -19,10 +21,10 @@ const OF_CONNECTION: [HeaderName; 9] = [
 ];
 
 const X_FORWARDED: &str = "x-forwarded-";
+const X_ORIGINAL: &str = "x-original-";
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Takes off what belongs to one connection. `Host` and `Content-Length` say what a message is, whatever `Connection` says.
 pub fn remove_those_of_connection(headers: &mut HeaderMap) {
@@ -49,7 +51,8 @@ pub fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<It
         .filter(|word| !word.is_empty())
 }
 
-/// Takes off headers whose names have underscores: many servers take `X_User` for `X-User`, which a limit may be about.
+/// Takes off headers whose names have other characters than letters, digits and hyphens: many servers take `X_User` for
+/// `X-User`, and some `X.User`, too, which a limit may be about.
 pub fn remove_ambiguous(headers: &mut HeaderMap) {
     if headers.keys().any(is_ambiguous) {
         let names: Vec<HeaderName> = headers.keys().filter(|name| is_ambiguous(name)).cloned().collect();
@@ -60,7 +63,7 @@ pub fn remove_ambiguous(headers: &mut HeaderMap) {
 }
 
 fn is_ambiguous(name: &HeaderName) -> bool {
-    name.as_str().contains('_')
+    !name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// What servers are told of where a request comes from.
@@ -123,10 +126,18 @@ fn add(hops: &mut Vec<u8>, hop: &[u8]) {
     hops.extend_from_slice(hop);
 }
 
-/// Takes off what only proxies may say.
-fn remove_claims(headers: &mut HeaderMap) {
-    let is_claim = |name: &HeaderName| {
-        name.as_str().starts_with(X_FORWARDED) || *name == X_REAL_IP || *name == header::VIA
+/// Takes off what only proxies may say: of whom a request comes, and for which path and host it was. Some servers take that
+/// for the request's own.
+pub fn remove_claims(headers: &mut HeaderMap) {
+    let is_claim = |name: &HeaderName| match name.as_str() {
+        "via"
+        | "x-real-ip"
+        | "x-client-ip"
+        | "x-cluster-client-ip"
+        | "true-client-ip"
+        | "cf-connecting-ip" => true,
+        "x-host" | "x-http-host-override" | "x-rewrite-url" => true,
+        other => other.starts_with(X_FORWARDED) || other.starts_with(X_ORIGINAL),
     };
     let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
     for name in claims {
@@ -175,6 +186,7 @@ mod tests {
             ("connection", "host,content-length, te"),
             ("keep-alive", "1"),
             ("proxy-connection", "keep-alive"),
+            ("proxy", "http://192.0.2.1"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
             ("http2-settings", "AA"),
@@ -207,6 +219,8 @@ mod tests {
             ("x-forwarded-port", "1"),
             ("forwarded", "for=192.0.2.1"),
             ("x-real-ip", "192.0.2.1"),
+            ("x-original-url", "/free"),
+            ("x-rewrite-url", "/free"),
             ("via", "1.0 lie"),
         ];
         let expected = [
@@ -236,7 +250,8 @@ mod tests {
 
     #[test]
     fn names_that_servers_take_for_others_are_taken_off() {
-        let mut all = headers(&[("x_forwarded_for", "1"), ("x_plan", "paid"), ("x-plan", "free")]);
+        let mut all =
+            headers(&[("x_forwarded_for", "1"), ("x_plan", "paid"), ("x.plan", "paid"), ("x-plan", "free")]);
         remove_ambiguous(&mut all);
         assert_eq!(shown(&all), ["x-plan: free"]);
     }

@@ -45,8 +45,8 @@ pub enum Refusal {
     /// What is no host.
     #[error(transparent)]
     Host(AuthorityError),
-    /// A method that proxies are asked for themselves.
-    #[error("requests with this method are not passed on")]
+    /// A method that proxies are asked for themselves, or that some servers take for another one.
+    #[error("requests with this method are not passed on; methods are written in capitals")]
     Method,
     /// A target that is no path, or that servers would understand in different ways.
     #[error(transparent)]
@@ -54,6 +54,9 @@ pub enum Refusal {
     /// An expectation other than to go on.
     #[error("nothing can be expected but `100-continue`")]
     Expectation,
+    /// A value that is another one over HTTP/1.
+    #[error("the value of a header has a blank at one of its ends")]
+    Blank,
     /// A body in a coding that nobody here knows.
     #[error("bodies come with a length or in chunks, in no other coding")]
     Coding,
@@ -67,7 +70,9 @@ impl Refusal {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::Coding => StatusCode::NOT_IMPLEMENTED,
-            Self::NoHost | Self::Hosts | Self::Host(_) | Self::Target(_) => StatusCode::BAD_REQUEST,
+            Self::NoHost | Self::Hosts | Self::Host(_) | Self::Target(_) | Self::Blank => {
+                StatusCode::BAD_REQUEST
+            }
         }
     }
 }
@@ -79,10 +84,13 @@ impl Asked {
     /// Why it is not passed on.
     pub fn new(head: Parts, is_tls: bool, form: PathForm) -> Result<Self, Refusal> {
         let Parts { method, uri, version, mut headers, .. } = head;
-        if method == Method::CONNECT || method == Method::TRACE {
+        if method == Method::CONNECT || method == Method::TRACE || !is_in_capitals(&method) {
             return Err(Refusal::Method);
         }
         check_framing(&headers)?;
+        if version >= Version::HTTP_2 && headers.values().any(has_blank_ends) {
+            return Err(Refusal::Blank);
+        }
         let (host, authority) = host(&uri, &headers, is_tls)?;
         let (target, judged) = one_form(&uri, form)?;
         let is_http1 = version < Version::HTTP_2;
@@ -104,6 +112,20 @@ impl Asked {
     pub fn path(&self) -> &str {
         self.judged.as_deref().unwrap_or_else(|| self.target.path())
     }
+}
+
+/// Some servers take `post` for `POST`, and all methods that there are have capitals.
+fn is_in_capitals(method: &Method) -> bool {
+    let is_plain =
+        |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    method.as_str().bytes().all(is_plain)
+}
+
+/// Whether a value has blanks around it, which only HTTP/2 could carry (RFC 9113, section 8.2.1). Behind HTTP/1 it would be
+/// another one than was judged.
+fn has_blank_ends(value: &HeaderValue) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    is_blank(value.as_bytes().first()) || is_blank(value.as_bytes().last())
 }
 
 fn check_framing(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -238,6 +260,8 @@ mod tests {
         for (method, lines, expected) in [
             ("CONNECT", &[][..], Refusal::Method),
             ("TRACE", &[], Refusal::Method),
+            ("trace", &[], Refusal::Method),
+            ("Post", &[], Refusal::Method),
             ("POST", &[("expect", "100-continue"), ("expect", "x")], Refusal::Expectation),
             ("POST", &[("expect", "200-ok")], Refusal::Expectation),
             ("POST", &[("transfer-encoding", "gzip, chunked")], Refusal::Coding),

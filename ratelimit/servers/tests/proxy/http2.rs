@@ -35,10 +35,10 @@ use super::{
     support::{Proxy, body, status},
 };
 
-type Sender = http2::SendRequest<BoxBody<Bytes, Infallible>>;
+pub type Sender = http2::SendRequest<BoxBody<Bytes, Infallible>>;
 
 /// A client over HTTP/2 without TLS.
-async fn client(proxy: &Proxy) -> Sender {
+pub async fn client(proxy: &Proxy) -> Sender {
     let stream = TcpStream::connect(proxy.address()).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);

@@ -46,7 +46,7 @@ pub enum TargetError {
     /// A byte that ends texts in some servers.
     #[error("the path has a NUL in it")]
     Nul,
-    /// A control character or a blank.
+    /// A control character, escaped or not, or a blank that is not.
     #[error("there is a control character or a blank in the target")]
     Control,
     /// A character of which longer encodings were used to hide it.
@@ -158,6 +158,9 @@ fn check(path: &[u8], slashes: EscapedSlashes) -> Result<(), TargetError> {
         let is_slash = meant == b'\\' || meant == b'/' && is_escaped;
         if meant == 0 {
             return Err(TargetError::Nul);
+        } else if meant.is_ascii_control() {
+            // Expressions that are to match a whole path end before a last `%0A`, and others pass over `%09`.
+            return Err(TargetError::Control);
         } else if is_slash && slashes == EscapedSlashes::Refuse {
             return Err(TargetError::Slash);
         } else if is_overlong(before, meant) {
