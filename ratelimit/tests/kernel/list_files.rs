@@ -1,12 +1,13 @@
 //! Files of prefixes: in force as they are published, reloaded when they change, and kept where they become empty.
 
-use std::{fs, os::unix::fs::symlink, process::Command};
+use std::{fs, os::unix::fs::symlink};
 
 use nix::sys::signal::Signal;
 
 use crate::{
     daemon::{Daemon, config, config_at, judged, output, reason, rule, run, status, text},
     frames::{self, Raw},
+    metrics::get,
     net::{Link, ip, isolated},
     wait,
 };
@@ -20,9 +21,7 @@ fn send(raw: &Raw, sources: &[&str]) {
 }
 
 fn metric(name: &str) -> Option<String> {
-    let answer = output(Command::new("curl").args(["--silent", "http://127.0.0.1:9102/metrics"]));
-    let lines = text(&answer).0;
-    lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned))
+    get("/metrics").lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned))
 }
 
 #[test]

@@ -39,7 +39,8 @@ fn exchange(request: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn get(path: &str) -> String {
+/// What the metrics' address of these tests answers, head and body.
+pub fn get(path: &str) -> String {
     exchange(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())
 }
 

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use crate::{
     daemon::{Daemon, config, judged, rule, run},
     frames::{self, Raw},
-    net::{Link, SERVER, ip, isolated},
+    net::{Link, SERVER, bridge, isolated},
     packets::V4,
 };
 
@@ -23,13 +23,7 @@ fn a_bridge_limits_what_is_for_the_host_and_a_port_all_that_comes_in() {
     isolated(|| {
         let link = Link::silent();
         link.add_wire(("server1", "02:00:00:00:00:11"), ("client1", "02:00:00:00:00:12"));
-        ip("link add bridge0 address 02:00:00:00:00:01 type bridge mcast_snooping 0");
-        for port in ["server0", "server1"] {
-            ip(&format!("link set {port} master bridge0"));
-        }
-        ip("link set bridge0 up");
-        // Where there is a filter on bridges, it would look at checksums, which the frames have not.
-        let _ = fs::write("/proc/sys/net/bridge/bridge-nf-call-iptables", "0");
+        bridge("bridge0", &["server0", "server1"]);
         let raw = Raw::new(&link);
         let for_host = frames::udp(V4.into());
         let mut for_another_port = for_host.clone();

@@ -21,7 +21,7 @@ pub const STATUS: &str = "guest: the tests ended with status ";
 const STARTED: [&str; 5] = ["ip", "setpriv", "prlimit", "script", "wg"];
 
 /// Kinds of network devices that tests make. The kernel loads what they depend on.
-const MODULES: [&str; 16] = [
+const MODULES: [&str; 17] = [
     "veth",
     "dummy",
     "ifb",
@@ -38,6 +38,7 @@ const MODULES: [&str; 16] = [
     "bridge",
     "tun",
     "vxlan",
+    "macvlan",
 ];
 
 const INIT: &str = include_str!("init.sh");

@@ -130,9 +130,7 @@ fn offenders_are_heard_no_more_until_they_are_unbanned() {
         let both = ["10.1.0.2/32", "fd00:0:0:2::/64"];
         wait_for_bans(&both);
         assert!(!arrives(old) && !arrives(new) && !arrives(neighbour));
-        let left = |prefix: &str| {
-            bans().into_iter().find(|ban| ban.prefix == prefix).unwrap().seconds_left
-        };
+        let left = |prefix: &str| bans().into_iter().find(|ban| ban.prefix == prefix).unwrap().seconds_left;
         // A minute longer than fail2ban says, so that it is fail2ban that ends the ban.
         assert!((3_600..=3_660).contains(&left(both[0])), "{}", left(both[0]));
         assert!(left(both[1]) > 364 * 86_400, "{}", left(both[1]));
