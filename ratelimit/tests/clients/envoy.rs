@@ -12,9 +12,7 @@ use std::{
 
 use crate::{
     http::{Answer, request},
-    process::{
-        Daemon, Process, accepts, free_address, from_document, from_readme, get, post, program, until,
-    },
+    process::{Daemon, Process, accepts, free_address, from_document, get, post, program, until},
     stops::StopsAtEnd,
 };
 
@@ -318,7 +316,8 @@ fn get_bytes(edge: SocketAddr, user: &[u8]) -> Answer {
 
 #[test]
 fn costs_that_envoy_would_leave_out_do_not_reach_it() {
-    let routes = from_readme("yaml", "routes:                           # of a virtual host");
+    let routes =
+        from_document("docs/envoy.md", "yaml", "routes:                           # of a virtual host");
     let rules =
         RULES.replace("requests_per_unit: 3}\n  - key: watched", "requests_per_unit: 10}\n  - key: watched");
     let envoy = Envoy::start_with_routes(&rules, &routes);

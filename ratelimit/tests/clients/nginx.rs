@@ -1,10 +1,10 @@
-//! nginx with `auth_request`, configured as README.md says.
+//! nginx with `auth_request`, configured as docs/nginx.md says.
 
 use std::{net::SocketAddr, process::Command};
 
-use crate::process::{Daemon, Process, accepts, free_address, from_readme, get, program, until};
+use crate::process::{Daemon, Process, accepts, free_address, from_document, get, program, until};
 
-/// What the README's configuration needs around it: an application, and files where this user may write them.
+/// What the document's configuration needs around it: an application, and files where this user may write them.
 fn around(server: &str, app: SocketAddr) -> String {
     format!(
         "daemon off; master_process off; pid nginx.pid; error_log stderr crit;
@@ -26,8 +26,8 @@ struct Nginx {
 
 impl Nginx {
     fn start() -> Self {
-        let rules = from_readme("yaml", "# /etc/web.yaml");
-        let config = from_readme("yaml", "# /etc/ratelimit.yaml\napplication");
+        let rules = from_document("docs/nginx.md", "yaml", "# /etc/web.yaml");
+        let config = from_document("docs/nginx.md", "yaml", "# /etc/ratelimit.yaml\napplication");
         // All but where things are, which is each test's own.
         let is_kept =
             |line: &&str| ["trusted_hops:", "auth:"].iter().any(|key| line.trim_start().starts_with(key));
@@ -38,7 +38,7 @@ impl Nginx {
     fn start_with(rules: &str, lines: &str) -> Self {
         let daemon = Daemon::start(rules, lines);
         let (address, app) = (free_address(), free_address());
-        let server = from_readme("nginx", "location = /_ratelimit");
+        let server = from_document("docs/nginx.md", "nginx", "location = /_ratelimit");
         for part in ["listen 80;", "127.0.0.1:8080", "127.0.0.1:3000"] {
             assert!(server.contains(part), "{part}: {server}");
         }

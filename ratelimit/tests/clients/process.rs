@@ -170,12 +170,7 @@ pub fn post(address: SocketAddr, path: &str, body: &str) -> Answer {
     Answer::read(stream, &request("POST", path, &[], body.as_bytes()))
 }
 
-/// What README.md has between three backticks, by the language and a part of the text.
-pub fn from_readme(language: &str, part: &str) -> String {
-    from_document("README.md", language, part)
-}
-
-/// The same of another document.
+/// What a document has between three backticks, by the language and a part of the text.
 pub fn from_document(name: &str, language: &str, part: &str) -> String {
     let document = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)).unwrap();
     let opening = format!("```{language}\n");

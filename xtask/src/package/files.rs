@@ -17,9 +17,8 @@ const FOR_OTHERS: [&str; 7] =
 const EXAMPLES: [&str; 5] =
     ["application.yaml", "domains/edge.yaml", "every-key.yaml", "partners.txt", "ratelimit.yaml"];
 
-/// Documents, and whether they are at the top of the sources.
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "CONFIGURATION.md", "docs/benchmarks.md", "docs/budgets.md", "docs/interfaces.md"];
+/// Documents at the top of the sources; those in `docs` go with them.
+const DOCUMENTS: [&str; 2] = ["README.md", "CONFIGURATION.md"];
 
 /// Adds them.
 pub fn add(tree: &Tree) -> Result<()> {
@@ -45,8 +44,13 @@ pub fn add(tree: &Tree) -> Result<()> {
     }
     copy_all(tree, &format!("{documents}/examples/envoy"), &sources.join("config/envoy"))?;
     for name in DOCUMENTS {
-        let file = name.rsplit('/').next().unwrap_or(name);
-        tree.write_gz(&format!("{documents}/{file}.gz"), &read(&sources.join(name))?)?;
+        tree.write_gz(&format!("{documents}/{name}.gz"), &read(&sources.join(name))?)?;
+    }
+    for path in files_in(&sources.join("docs"))? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(".md") {
+            tree.write_gz(&format!("{documents}/docs/{name}.gz"), &read(&path)?)?;
+        }
     }
     tree.write_gz(&format!("{documents}/changelog.gz"), &read(&sources.join("CHANGELOG.md"))?)?;
     // The unit of the sources is for a binary that somebody has put where administrators do.
@@ -71,16 +75,20 @@ fn manual(tree: &Tree, generator: &Path) -> Result<()> {
 
 /// Copies the files of a directory; those that can be run stay so.
 fn copy_all(tree: &Tree, to: &str, directory: &Path) -> Result<()> {
-    let reading = || format!("reading {}", directory.display());
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(directory).with_context(reading)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.sort();
-    for path in files {
+    for path in files_in(directory)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mode = if read(&path)?.starts_with(b"#!") { 0o755 } else { 0o644 };
         tree.copy(&format!("{to}/{name}"), &path, mode)?;
     }
     Ok(())
+}
+
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>> {
+    let reading = || format!("reading {}", directory.display());
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(directory).with_context(reading)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.sort();
+    Ok(files)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

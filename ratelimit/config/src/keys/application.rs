@@ -160,7 +160,8 @@ pub const KEYS: &[Key] = &[
         "application.auth.path",
         "mapping",
         Said("upper and lower case differ, and `%2F` is no slash"),
-        "How paths are compared. Without it they are in one form already, however they are written: see the README.",
+        "How paths are compared. Without it they are in one form already, however they are written: \
+         `docs/request-rules.md`.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], path: {ignore_case: true}}",
     ),
     key(

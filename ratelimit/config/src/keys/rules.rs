@@ -37,7 +37,7 @@ pub const KEYS: &[Key] = &[
         "network.rules[].algorithm",
         "`token_bucket`, `leaky_bucket`, `fixed_window` or `sliding_window_counter`",
         Is("token_bucket"),
-        "How it is counted; README.md compares them. `sliding_window_counter` counts packets only.",
+        "How it is counted; `docs/algorithms.md` compares them. `sliding_window_counter` counts packets only.",
         "algorithm: fixed_window",
     ),
     key(

@@ -35,6 +35,23 @@ struct File {
     _directory: TempDir,
 }
 
+/// The YAML in README.md, CONFIGURATION.md and `docs` that has such a key at its top, with the name of its document.
+fn blocks_of_documents(key: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guides = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let paths = guides.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let paths = paths.chain(["README.md", "CONFIGURATION.md"].map(|name| root.join(name)));
+    let mut found = Vec::new();
+    for path in paths {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let document = fs::read_to_string(&path).unwrap();
+        let blocks = document.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let blocks = blocks.filter(|block| block.lines().any(|line| line.starts_with(key)));
+        found.extend(blocks.map(|block| (name.clone(), block.to_owned())));
+    }
+    found
+}
+
 fn file(content: impl AsRef<[u8]>) -> File {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.yaml");
@@ -42,7 +59,7 @@ fn file(content: impl AsRef<[u8]>) -> File {
     let domains = directory.path().join("domains");
     fs::create_dir(&domains).unwrap();
     fs::write(domains.join("edge.yaml"), RULES).unwrap();
-    // As an example in README.md names them.
+    // As an example in docs/lists-and-bans.md names them.
     for list in ["partners.txt", "blocked.txt"] {
         fs::write(directory.path().join(list), "198.51.100.0/24\n").unwrap();
     }

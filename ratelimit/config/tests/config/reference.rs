@@ -265,14 +265,12 @@ fn the_range_of_a_number_is_what_the_reader_accepts() {
 
 #[test]
 fn whole_files_in_the_documents_are_accepted() {
-    for name in ["CONFIGURATION.md", "README.md"] {
-        let document = fs::read_to_string(document_path().with_file_name(name)).unwrap();
-        let blocks = document.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-        let files: Vec<&str> = blocks.filter(|block| block.starts_with("network:")).collect();
-        assert!(files.len() > 1, "{name}");
-        for file in files {
-            policy(file);
-        }
+    let files = crate::blocks_of_documents("network:");
+    for name in ["README.md", "CONFIGURATION.md", "network-rules.md", "lists-and-bans.md"] {
+        assert!(files.iter().any(|(document, _)| document == name), "{name}");
+    }
+    for (_, file) in files {
+        policy(&file);
     }
 }
 

@@ -88,13 +88,10 @@ fn the_words_of_a_key_are_those_that_are_accepted() {
 
 #[test]
 fn whole_files_of_rules_in_the_documents_and_examples_are_accepted() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let document = std::fs::read_to_string(root.join("README.md")).unwrap();
-    let blocks = document.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let files: Vec<&str> = blocks.filter(|block| block.starts_with("domain:")).collect();
-    assert!(!files.is_empty());
-    for file in files {
-        read(file).unwrap();
+    let files = crate::blocks_of_documents("domain:");
+    assert!(files.len() >= 8, "{}", files.len());
+    for (name, file) in files {
+        read(&file).unwrap_or_else(|errors| panic!("{name}: {errors}\n{file}"));
     }
 }
 
