@@ -1,9 +1,10 @@
 //! `tidy`: checks what a program can check of the invariants (ARCHITECTURE.md) and the house rules (CONTRIBUTING.md), in
 //! every file that git knows or would add.
 //!
-//! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them. `dependencies`
-//! checks what packages depend on, `object` the XDP program as it was built.
+//! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them. `links` follows
+//! the links of documents, `dependencies` checks what packages depend on, `object` the XDP program as it was built.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::process::Command;
@@ -13,6 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::command;
 
 mod dependencies;
+mod links;
 mod object;
 mod rules;
 mod source;
@@ -36,11 +38,14 @@ impl fmt::Display for Finding {
 pub fn run() -> Result<()> {
     let paths = paths()?;
     let mut findings = rules::check_paths(&paths);
+    let mut texts = BTreeMap::new();
     for path in &paths {
         if let Some(text) = read_text(path)? {
             findings.extend(rules::check_file(path, &text));
+            texts.insert(path.as_str(), text);
         }
     }
+    findings.extend(links::check(&paths, &texts));
     findings.extend(dependencies::check()?);
     findings.extend(object::check()?);
     for finding in &findings {
