@@ -20,6 +20,6 @@ pub use self::{
     budget::{Budget, Full, Metered},
     connection::{Bounded, Client, Endpoint, Exchange, Handler, PeerAddress, Phase, close_after},
     listen::Listener,
-    overload::{Overload, Room},
+    overload::{Overload, Room, client_of},
     routes::serve_routes,
 };

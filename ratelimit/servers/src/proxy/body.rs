@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::{
     failure::Failure,
     headers,
+    places::Place,
     pool::Lease,
     stats::{InFlight, UpstreamStats},
 };
@@ -197,17 +198,12 @@ pub struct Download {
     timer: Option<Pin<Box<Sleep>>>,
     /// Until all has come.
     rest: Option<Rest>,
-    _place: tokio::sync::OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Download {
     /// The body of an answer that is passed on.
-    pub fn new(
-        body: Incoming,
-        answering: Answering,
-        rest: Rest,
-        place: tokio::sync::OwnedSemaphorePermit,
-    ) -> Self {
+    pub fn new(body: Incoming, answering: Answering, rest: Rest, place: Place) -> Self {
         let mut download = Self {
             body,
             piece: Bytes::new(),

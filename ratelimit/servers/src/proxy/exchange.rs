@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Proxy, answer,
@@ -13,6 +12,7 @@ use super::{
     facts::Seen,
     failure::Failure,
     headers::{self, Origin},
+    places::Place,
     request::Asked,
     stats::Turned,
     table::{Routed, Table},
@@ -45,7 +45,7 @@ type Own = Box<Response<Body>>;
 /// What stays with an answer until it is over.
 struct Held {
     answering: Answering,
-    place: OwnedSemaphorePermit,
+    place: Place,
     upgrade: Option<OnUpgrade>,
     /// The headers about limits.
     limits: HeaderMap,
@@ -69,8 +69,7 @@ impl Passing<'_> {
         let limits = self.judge(&asked, client).await?;
         let routed =
             self.table.find(&asked.host, asked.path()).ok_or_else(|| self.turned(Turned::NoRoute))?;
-        let place =
-            Arc::clone(&self.proxy.places).try_acquire_owned().map_err(|_| self.turned(Turned::Busy))?;
+        let place = self.proxy.places.take(client).ok_or_else(|| self.turned(Turned::Busy))?;
         let origin = Origin {
             peer,
             client,

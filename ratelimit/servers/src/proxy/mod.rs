@@ -11,6 +11,7 @@ mod exchange;
 mod facts;
 mod failure;
 mod headers;
+mod places;
 mod pool;
 mod request;
 mod stats;
@@ -28,10 +29,10 @@ use axum::body::Body;
 use http::{Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
 
 use self::{
     exchange::Passing,
+    places::Places,
     table::{Table, Upstreams},
 };
 pub use self::{
@@ -70,7 +71,7 @@ pub struct Proxy {
     upstreams: Upstreams,
     /// What each listener does, in their order.
     tables: Vec<ArcSwap<Table>>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     stats: ProxyStats,
 }
 
@@ -111,7 +112,7 @@ impl Proxy {
         Ok(Arc::new(Self {
             upstreams,
             tables: tables.into_iter().map(ArcSwap::from_pointee).collect(),
-            places: Arc::new(Semaphore::new(requests)),
+            places: Places::new(requests),
             stats: ProxyStats::default(),
         }))
     }

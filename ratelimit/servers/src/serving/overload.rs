@@ -111,8 +111,8 @@ impl Room {
 
 fn giving_way(served: &[Served], comes: Option<IpAddr>) -> Option<usize> {
     let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
-    served.iter().for_each(|one| *counts.entry(client(one.from)).or_default() += 1);
-    let count = |from| counts.get(&client(from)).copied().unwrap_or_default();
+    served.iter().for_each(|one| *counts.entry(client_of(one.from)).or_default() += 1);
+    let count = |from| counts.get(&client_of(from)).copied().unwrap_or_default();
     // Of equals the last one is taken: the first one that came.
     let most = |chosen: &dyn Fn(&Served) -> bool| {
         let of_client = served.iter().enumerate().rev().filter(|(_, one)| chosen(one));
@@ -123,10 +123,10 @@ fn giving_way(served: &[Served], comes: Option<IpAddr>) -> Option<usize> {
 }
 
 /// Whose address it is. A host has a whole /64 of IPv6.
-fn client(from: Option<IpAddr>) -> Option<IpAddr> {
-    from.map(|address| match address {
+pub fn client_of(from: Option<IpAddr>) -> Option<IpAddr> {
+    from.map(|address| match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        IpAddr::V4(_) => address,
+        address @ IpAddr::V4(_) => address,
     })
 }
 
@@ -229,10 +229,11 @@ mod tests {
 
     #[test]
     fn addresses_of_one_network_are_one_client() {
-        let of = |text: &str| client(Some(text.parse().unwrap()));
+        let of = |text: &str| client_of(Some(text.parse().unwrap()));
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     }
 
     #[tokio::test]
