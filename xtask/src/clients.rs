@@ -1,5 +1,5 @@
 //! Tiers with programs of other people, which tests start on ports of their own: real clients of the application layer
-//! (Envoy, nginx, HAProxy and curl), readers of what the program writes (shells, `mandoc`, Prometheus), and the stores that several daemons share (Redis and Valkey).
+//! (Envoy, nginx, HAProxy, curl and h2load), readers of what the program writes (shells, `mandoc`, Prometheus), and the stores that several daemons share (Redis and Valkey).
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,7 @@ const CLIENTS: &[(Client, &str)] = &[
         "RATELIMIT_NGINX",
     ),
     (Client { name: "curl", find: command::find_program }, "RATELIMIT_CURL"),
+    (Client { name: "h2load", find: in_its_directory }, "RATELIMIT_H2LOAD"),
     (Client { name: "haproxy", find: in_its_directory }, "RATELIMIT_HAPROXY"),
     (Client { name: "prometheus", find: unpacked }, "RATELIMIT_PROMETHEUS"),
     (

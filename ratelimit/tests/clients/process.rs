@@ -28,7 +28,7 @@ impl Process {
         self.0.try_wait().unwrap().is_none()
     }
 
-    fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.0.id()
     }
 

