@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 
-use crate::{command, setup};
+use crate::{clients, command, setup};
 
 /// What can be measured.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -24,6 +24,8 @@ pub enum Bench {
     Server,
     /// Decisions by a store that several daemons share, beside a bare script and what Envoy's service does.
     Store,
+    /// What the reverse proxy costs, beside nginx, HAProxy and bare hyper.
+    Proxy,
     /// Packets a second over veth, beside nftables and iptables; as root, on two cores.
     Network,
 }
@@ -38,6 +40,7 @@ pub fn run(bench: Bench, arguments: &[String]) -> Result<()> {
         Bench::Network => "network",
         Bench::Server => "server",
         Bench::Store => "store",
+        Bench::Proxy => "proxy",
     };
     let binary = build(name)?;
     println!("{}", machine());
@@ -45,6 +48,19 @@ pub fn run(bench: Bench, arguments: &[String]) -> Result<()> {
         Bench::Counter | Bench::Table | Bench::Store => command::run(Command::new(binary).args(arguments)),
         Bench::Server => {
             command::run(Command::new(binary).args(arguments).env("THROTTLECRAB_SERVER", throttlecrab()?))
+        }
+        Bench::Proxy => {
+            let mut command = Command::new(binary);
+            for (name, variable) in [
+                ("nginx", "RATELIMIT_NGINX"),
+                ("haproxy", "RATELIMIT_HAPROXY"),
+                ("h2load", "RATELIMIT_H2LOAD"),
+            ] {
+                let missing = || format!("it needs {name}, which set-up could not get");
+                let path = clients::find(name).with_context(missing)?;
+                command.env(variable, std::path::absolute(path)?);
+            }
+            command::run(command.args(arguments))
         }
         Bench::Xdp | Bench::Network => command::run(command::as_root(binary).args(arguments)),
     }
