@@ -1,5 +1,8 @@
-//! Which rules a packet matches: for each dimension a table gives the set of rules that the packet's value satisfies, as
-//! the bits of one word, and their intersection is the answer. So the cost does not grow with the number of rules.
+//! Which rules judge a packet: for each dimension a table gives the set of rules that the packet's value satisfies, as
+//! the bits of one word, and their intersection is the rules that match. So the cost does not grow with the number of rules.
+//!
+//! What rules except are conditions of the same kind, in tables of their own, which only packets are asked about that match
+//! such a rule.
 
 use crate::packet::{Address, Packet};
 
@@ -60,7 +63,7 @@ impl Dimension {
     }
 }
 
-/// The tables of one generation.
+/// The tables of one generation: of what its rules match, or of what they except.
 pub trait Tables {
     /// Whether some rule has a condition on a dimension.
     fn asks(&self, dimension: Dimension) -> bool;
@@ -72,7 +75,34 @@ pub trait Tables {
     fn destination(&self, address: &Address) -> u64;
 }
 
-/// The rules that a packet matches, of which the frame is so long.
+/// The rules that judge a packet, of which the frame is so long: those that it matches and that do not except it. `excepting`
+/// are those that except something.
+#[inline(always)]
+pub fn judging(
+    matches: &impl Tables,
+    excepts: &impl Tables,
+    excepting: u64,
+    packet: &Packet,
+    wire_length: u64,
+) -> u64 {
+    let rules = matching(matches, packet, wire_length);
+    if rules & excepting == 0 { rules } else { rules & !matching(excepts, packet, wire_length) }
+}
+
+/// The same where no rule asks for more than the source address and the length.
+#[inline(always)]
+pub fn judging_source(
+    matches: &impl Tables,
+    excepts: &impl Tables,
+    excepting: u64,
+    source: &Address,
+    wire_length: u64,
+) -> u64 {
+    let rules = matching_source(matches, source, wire_length);
+    if rules & excepting == 0 { rules } else { rules & !matching_source(excepts, source, wire_length) }
+}
+
+/// The rules of which a packet satisfies the conditions.
 #[inline(always)]
 pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 {
     let [outer, inner] = packet.vlans;
@@ -95,9 +125,8 @@ pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 
     rules & tables.destination(&packet.destination)
 }
 
-/// The same where no rule asks for more than the source address and the length.
 #[inline(always)]
-pub fn matching_source(tables: &impl Tables, source: &Address, wire_length: u64) -> u64 {
+fn matching_source(tables: &impl Tables, source: &Address, wire_length: u64) -> u64 {
     let rules = tables.source(source);
     if !tables.asks(Dimension::Length) {
         return rules;

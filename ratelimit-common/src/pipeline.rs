@@ -10,7 +10,7 @@ pub mod short;
 pub mod stages;
 mod subject;
 
-pub use self::subject::{Found, Size, Subject};
+pub use self::subject::{Found, Rest, Size, Subject};
 use self::{
     bucket::{Answer, Try},
     several::Settled,
@@ -30,10 +30,20 @@ pub trait Hooks: Tables + Copy {
     /// A set of the bucket table.
     type Set: Set;
 
+    /// The tables of what rules except.
+    type Excepts: Tables;
+
     /// The constants that are not rules.
     fn globals<'h>(self) -> &'h Globals
     where
         Self: 'h;
+    /// What rules except; what they match is its own.
+    fn excepts(self) -> Self::Excepts;
+    /// [`short::excepting`].
+    #[inline(always)]
+    fn excepting(self, subject: &Subject, rest: Rest) -> u64 {
+        short::excepting(self, subject, rest)
+    }
     /// The limit at `index`, which is below the number of limits.
     fn rule<'h>(self, index: u64) -> &'h Rule
     where

@@ -212,6 +212,24 @@ pub const EACH_EVENT: u64 = 10_000_000;
 #[repr(C, align(128))]
 pub struct SetWords(pub [[u64; 2]; SLOTS]);
 
+/// Conditions of rules on packets, of what they match or of what they except: see [`crate::classify`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Conditions {
+    /// The bits of the rules that they are of.
+    pub rules: u64,
+    /// The bits of those without a condition on the source address, on the destination address.
+    pub any_address: [u64; 2],
+    /// 1 if a rule asks about the source address of an IPv4, of an IPv6 packet.
+    pub sources: [u32; 2],
+    /// 1 if a rule asks about the destination address of an IPv4, of an IPv6 packet.
+    pub destinations: [u32; 2],
+    /// The bits of the dimensions that a rule asks about: see [`crate::classify::Dimension::bit`].
+    pub dimensions: u32,
+    /// 1 if a rule asks about anything.
+    pub is_asked: u32,
+}
+
 /// What a generation of the program is loaded with, besides its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -222,22 +240,16 @@ pub struct Globals {
     pub set_mask: u64,
     /// The table's secret.
     pub secret: Secret,
-    /// The bits of all rules.
-    pub rules: u64,
-    /// The bits of those that drop. The others only observe.
+    /// What rules match; all of them.
+    pub matches: Conditions,
+    /// What rules that match except.
+    pub excepts: Conditions,
+    /// The bits of the rules that drop. The others only observe.
     pub enforced: u64,
     /// The bits of those that drop and count denied packets.
     pub counts_denied: u64,
-    /// The bits of those without a condition on the source address, on the destination address.
-    pub any_address: [u64; 2],
     /// Where the lists of IPv4 and of IPv6 sources begin: see [`crate::lists::find`].
     pub listed: [Root; 2],
-    /// The bits of the dimensions that a rule asks about: see [`crate::classify::Dimension::bit`].
-    pub dimensions: u32,
-    /// 1 if a rule asks about the source address of an IPv4, of an IPv6 packet.
-    pub sources: [u32; 2],
-    /// 1 if a rule asks about the destination address of an IPv4, of an IPv6 packet.
-    pub destinations: [u32; 2],
     /// 1 if packets with broken headers are dropped.
     pub drop_malformed: u32,
     /// 1 if an observing rule has several parts.
@@ -246,8 +258,6 @@ pub struct Globals {
     pub dry_run: u32,
     /// If not zero, each packet counts as one from a source drawn at random among so many, for benchmarks.
     pub random_sources: u32,
-    /// 1 if a rule has a condition.
-    pub classifies: u32,
     /// 1 if a rule asks for more of a packet than its source address.
     pub reads_whole: u32,
     /// 1 if a rule bans sources.
@@ -267,11 +277,18 @@ pub struct Globals {
 }
 
 impl Globals {
+    /// Whether a rule asks anything of a packet.
+    #[must_use]
+    #[inline(always)]
+    pub const fn classifies(&self) -> bool {
+        self.matches.is_asked != 0 || self.excepts.is_asked != 0
+    }
+
     /// The same, with what follows from the others about the ways that packets go.
     #[must_use]
     pub const fn with_ways(mut self) -> Self {
         let is_unusual = self.link != Link::Ethernet as u32 || self.joins != 0 || self.is_on_trial != 0;
-        let is_simple = self.rules <= 1 && self.classifies == 0 && self.reads_whole == 0;
+        let is_simple = self.matches.rules <= 1 && !self.classifies() && self.reads_whole == 0;
         self.way = match (is_unusual || self.dry_run == DRY_RUN, is_simple) {
             (true, _) => Way::Long,
             (false, true) => Way::Simple,
@@ -346,8 +363,10 @@ pub struct DryRun {
     pub clock: u64,
     /// The frame's length on the wire if not all of it is there, else 0.
     pub wire_length: u64,
-    /// The rules that matched.
+    /// The rules that matched and did not except it.
     pub matching: u64,
+    /// The rules that would have matched if they did not except it.
+    pub excepted: u64,
     /// Those that denied it, as far as they were asked.
     pub denied: u64,
     /// The [`Reason`].
@@ -366,8 +385,9 @@ const _: () = {
     assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);
     assert!(size_of::<Secret>() == 32);
-    assert!(size_of::<Globals>() == 120 + 18 * 4);
+    assert!(size_of::<Conditions>() == 48);
+    assert!(size_of::<Globals>() == 96 + 2 * 48 + 12 * 4);
     assert!(size_of::<KeyMask>() == 64);
     assert!(size_of::<Rule>() == 88 + 2 * 64 + 56);
-    assert!(size_of::<DryRun>() == 40 + size_of::<Packet>());
+    assert!(size_of::<DryRun>() == 48 + size_of::<Packet>());
 };

@@ -8,14 +8,14 @@ mod world;
 use std::{mem::MaybeUninit, num::NonZeroU64};
 
 use ratelimit_common::{
-    classify::Dimension,
+    classify::{Dimension, judging},
     limit::{Algorithm, Limit, LimitSpec, Place, Rate, Refill},
     lists::Root,
     packet,
-    pipeline::{Found, Outcome, Size, short, stages},
+    pipeline::{Found, Hooks as _, Outcome, Size, short, stages},
     table::{LEAST_SETS, Secret},
     time::{Nanos, Now},
-    wire::{Globals, KeyMask, Reason, Rule, TAKES_BYTES, TAKES_ONE, TAKES_PACKETS},
+    wire::{Conditions, Globals, KeyMask, Reason, Rule, TAKES_BYTES, TAKES_ONE, TAKES_PACKETS},
 };
 use world::{Way, World};
 
@@ -63,9 +63,10 @@ fn judge(world: &World, frame: &[u8]) -> Outcome {
     if early == Outcome::UNUSUAL {
         let found = found.write(Found::of_size(Size(frame.len() as u64)));
         let Ok(packet) = packet::parse(frame) else { return Outcome::of(Reason::NotIp) };
-        let matching = || match world.globals.classifies {
-            0 => world.globals.rules,
-            _ => ratelimit_common::classify::matching(&world, &packet, frame.len() as u64),
+        let Globals { matches, excepts, .. } = world.globals;
+        let matching = || match world.globals.classifies() {
+            false => matches.rules,
+            true => judging(&world, &world.excepts(), excepts.rules, &packet, frame.len() as u64),
         };
         early = stages::examine(world, &packet, found, matching);
     }
@@ -115,6 +116,16 @@ fn limit(random: &mut Random) -> Limit {
     spec.build(Place::Kernel).expect("a limit")
 }
 
+fn dimensions(random: &mut Random) -> u32 {
+    random.one_of(&[
+        0,
+        0,
+        Dimension::DestinationPort.bit(),
+        Dimension::Protocol.bit() | Dimension::Vlan.bit() | Dimension::TcpFlags.bit(),
+        Dimension::Kind.bit() | Dimension::Length.bit(),
+    ])
+}
+
 /// Up to twelve rules; behind them, for some, limits of their new sources and of their denied packets.
 fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
     let secret = Secret::new([random.next(), random.next(), random.next(), random.next()]);
@@ -144,31 +155,32 @@ fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
     let counting = rules.iter().take(count as usize).enumerate();
     let counts_denied =
         counting.fold(0, |set, (bit, rule)| set | u64::from(rule.limit.counts_denied()) << bit) & enforced;
-    let dimensions = random.one_of(&[
-        0,
-        0,
-        Dimension::DestinationPort.bit(),
-        Dimension::Protocol.bit() | Dimension::Vlan.bit() | Dimension::TcpFlags.bit(),
-        Dimension::Kind.bit() | Dimension::Length.bit(),
-    ]);
+    let conditions = |random: &mut Random, rules: u64| Conditions {
+        rules,
+        any_address: [rules; 2],
+        sources: [random.below(3) as u32 / 2; 2],
+        destinations: [0; 2],
+        dimensions: dimensions(random),
+        is_asked: 1,
+    };
+    let matches = conditions(random, all);
+    let excepting = random.next() & random.one_of(&[0, all]);
+    let excepts = conditions(random, excepting);
+    let has_any = matches.dimensions != 0 || matches.sources != [0; 2] || random.below(4) == 0;
     let globals = Globals {
         epoch: 0,
         set_mask: LEAST_SETS - 1,
         secret,
-        rules: all,
+        matches: Conditions { is_asked: has_any.into(), ..matches },
+        excepts: Conditions { is_asked: (excepting != 0).into(), ..excepts },
         enforced,
         counts_denied,
-        any_address: [all; 2],
         listed: [Root { step: 1, filter: 0 }; 2],
-        dimensions,
-        sources: [random.below(3) as u32 / 2; 2],
-        destinations: [0; 2],
         drop_malformed: random.below(2) as u32,
         observes_groups: 1,
         dry_run: 0,
         random_sources: 0,
         has_lists: 1,
-        classifies: u32::from(dimensions != 0 || random.below(4) == 0),
         reads_whole: 1,
         bans: 1,
         is_on_trial: 0,

@@ -11,6 +11,7 @@ use aya_ebpf::{
 use ratelimit_common::{
     classify::{Dimension, Tables},
     packet::Address,
+    wire::Conditions,
 };
 
 use crate::{globals::globals, verified::verified_once};
@@ -33,19 +34,34 @@ maps! {
     VLAN: Array<u64> = BPF_F_MMAPABLE;
     KIND: Array<u64> = BPF_F_MMAPABLE;
     LENGTH: Array<u64> = BPF_F_MMAPABLE;
-    SOURCE_V4: LpmTrie<u32, u64> = NO_PREALLOC;
-    SOURCE_V6: LpmTrie<[u64; 2], u64> = NO_PREALLOC;
-    DEST_V4: LpmTrie<u32, u64> = NO_PREALLOC;
-    DEST_V6: LpmTrie<[u64; 2], u64> = NO_PREALLOC;
+    SOURCE_V4: LpmTrie<u32, [u64; 2]> = NO_PREALLOC;
+    SOURCE_V6: LpmTrie<[u64; 2], [u64; 2]> = NO_PREALLOC;
+    DEST_V4: LpmTrie<u32, [u64; 2]> = NO_PREALLOC;
+    DEST_V6: LpmTrie<[u64; 2], [u64; 2]> = NO_PREALLOC;
 }
 
-/// All tables.
-pub struct Maps;
+/// The tables of what rules match, or of what they except, which have the second half of each map of rows, and the second set
+/// of each prefix.
+#[derive(Clone, Copy)]
+pub struct Maps<const EXCEPTS: bool>;
 
-impl Tables for Maps {
+/// What rules match.
+pub const MATCHES: Maps<false> = Maps;
+
+/// What rules except.
+pub const EXCEPTS: Maps<true> = Maps;
+
+impl<const EXCEPTS: bool> Maps<EXCEPTS> {
+    #[inline(always)]
+    fn conditions(self) -> &'static Conditions {
+        if EXCEPTS { &globals().excepts } else { &globals().matches }
+    }
+}
+
+impl<const EXCEPTS: bool> Tables for Maps<EXCEPTS> {
     #[inline(always)]
     fn asks(&self, dimension: Dimension) -> bool {
-        globals().dimensions & dimension.bit() != 0
+        self.conditions().dimensions & dimension.bit() != 0
     }
 
     #[inline(always)]
@@ -60,71 +76,64 @@ impl Tables for Maps {
             Dimension::Kind => &KIND,
             Dimension::Length => &LENGTH,
         };
-        table.get(row as u32).copied().unwrap_or(globals().rules)
+        let first = if EXCEPTS { dimension.rows() } else { 0 };
+        // What can't be looked up is limited.
+        let unknown = if EXCEPTS { 0 } else { self.conditions().rules };
+        table.get(row as u32 + first).copied().unwrap_or(unknown)
     }
 
     #[inline(always)]
     fn source(&self, address: &Address) -> u64 {
-        let any = globals().any_address[0];
-        if any == globals().rules {
-            return any;
-        }
+        let Conditions { rules, any_address: [any, _], sources, .. } = self.conditions();
         let [high, low] = address.bits;
+        if any == rules {
+            return *any;
+        }
         let found = if address.family == 0 {
-            if globals().sources[0] == 0 { None } else { SOURCE_V4.get(key_v4(high)) }
+            if sources[0] == 0 { None } else { SOURCE_V4.get(key_v4(high)) }
         } else {
-            if globals().sources[1] == 0 { None } else { SOURCE_V6.get(key_v6(high, low)) }
+            if sources[1] == 0 { None } else { SOURCE_V6.get(key_v6(high, low)) }
         };
-        found.copied().unwrap_or(any)
+        found.map_or(*any, |sets| sets[usize::from(EXCEPTS)])
     }
 
     #[inline(always)]
     fn destination(&self, address: &Address) -> u64 {
-        let any = globals().any_address[1];
-        if any == globals().rules {
-            return any;
-        }
+        let Conditions { rules, any_address: [_, any], destinations, .. } = self.conditions();
         let [high, low] = address.bits;
+        if any == rules {
+            return *any;
+        }
         let found = if address.family == 0 {
-            if globals().destinations[0] == 0 { None } else { DEST_V4.get(key_v4(high)) }
+            if destinations[0] == 0 { None } else { DEST_V4.get(key_v4(high)) }
         } else {
-            if globals().destinations[1] == 0 { None } else { DEST_V6.get(key_v6(high, low)) }
+            if destinations[1] == 0 { None } else { DEST_V6.get(key_v6(high, low)) }
         };
-        found.copied().unwrap_or(any)
+        found.map_or(*any, |sets| sets[usize::from(EXCEPTS)])
     }
 }
 
-/// [`Tables::source`] as a call of its own, because the keys of tries need stack.
+/// [`Tables::source`] of what rules match as a call of its own, because the keys of tries need stack.
 #[inline(always)]
 pub fn of_source(address: &Address) -> u64 {
-    let any = globals().any_address[0];
-    if any == globals().rules {
-        any
-    } else {
-        rules_of_source(address.bits[0], address.bits[1], address.family)
-    }
+    let Conditions { rules, any_address: [any, _], .. } = MATCHES.conditions();
+    if any == rules { *any } else { rules_of_source(address.bits[0], address.bits[1], address.family) }
 }
 
 /// [`Tables::destination`] likewise.
 #[inline(always)]
 pub fn of_destination(address: &Address) -> u64 {
-    let any = globals().any_address[1];
-    if any == globals().rules {
-        any
-    } else {
-        rules_of_destination(address.bits[0], address.bits[1], address.family)
-    }
+    let Conditions { rules, any_address: [_, any], .. } = MATCHES.conditions();
+    if any == rules { *any } else { rules_of_destination(address.bits[0], address.bits[1], address.family) }
 }
 
 verified_once! {
     fn rules_of_source(high: u64, low: u64, family: u64) -> u64 {
-        Maps.source(&Address { bits: [high, low], family })
+        MATCHES.source(&Address { bits: [high, low], family })
     } else 0;
-}
 
-verified_once! {
     fn rules_of_destination(high: u64, low: u64, family: u64) -> u64 {
-        Maps.destination(&Address { bits: [high, low], family })
+        MATCHES.destination(&Address { bits: [high, low], family })
     } else 0;
 }
 

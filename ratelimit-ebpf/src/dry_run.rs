@@ -35,12 +35,12 @@ pub fn wire_length() -> Option<u64> {
     value().map(|value| unsafe { (*value).wire_length } & Size::BYTES).filter(|&length| length != 0)
 }
 
-/// Notes what the parser found, and the rules that match.
+/// Notes what the parser found, the rules that match, and those that would if they did not except it.
 #[inline(always)]
-pub fn note_packet(packet: &Packet, matching: u64) {
+pub fn note_packet(packet: &Packet, matching: u64, excepted: u64) {
     if let Some(value) = value() {
         // SAFETY: as above.
-        unsafe { ((*value).packet, (*value).matching) = (*packet, matching) };
+        unsafe { ((*value).packet, (*value).matching, (*value).excepted) = (*packet, matching, excepted) };
     }
 }
 

@@ -4,14 +4,14 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
-    classify::{matching, matching_source},
+    classify::{judging, judging_source, matching},
     packet::{self, Address, Link, Packet},
     pipeline::{Found, Outcome, Size, stages},
     wire::{DRY_RUN, Reason},
 };
 
 use crate::{
-    classify::Maps,
+    classify::{EXCEPTS, MATCHES},
     dry_run,
     frame::{self, XdpFrame},
     globals::globals,
@@ -93,10 +93,10 @@ verified_once! {
         match packet::parse(&XdpFrame::<false>::new(&XdpContext::new(context))) {
             Ok(packet) => {
                 let matching = || match packet.source {
-                    _ if globals().classifies == 0 => globals().rules,
+                    _ if !globals().classifies() => globals().matches.rules,
                     Address { bits: [high, low], family } => classify_source(high, low, family, bytes),
                 };
-                examine_parsed(&packet, found, matching)
+                stages::examine(Program, &packet, found, matching)
             }
             Err(not_ip) => Outcome::of(Reason::of_not_ip(not_ip.hides)),
         }
@@ -106,33 +106,38 @@ verified_once! {
 verified_once! {
     fn examine_packet(packet: &Packet, found: &mut Found) -> Outcome {
         let bytes = found.subject.size.bytes();
-        let matching = || match globals().classifies {
-            0 => globals().rules,
-            _ => classify(packet, bytes),
+        let matching = || match globals().classifies() {
+            false => globals().matches.rules,
+            true => classify(packet, bytes),
         };
-        examine_parsed(packet, found, matching)
+        if globals().dry_run == DRY_RUN {
+            let judging = matching();
+            let excepted = if globals().excepts.rules == 0 { 0 } else { classify_all(packet, bytes) & !judging };
+            dry_run::note_packet(packet, judging, excepted);
+        }
+        stages::examine(Program, packet, found, matching)
     } else NOT_IP;
 }
 
-#[inline(always)]
-fn examine_parsed(packet: &Packet, found: &mut Found, matching: impl Fn() -> u64) -> Outcome {
-    if globals().dry_run == DRY_RUN {
-        dry_run::note_packet(packet, matching());
-    }
-    stages::examine(Program, packet, found, matching)
-}
-
-// The bits of the rules that it matches. Of their own, because the keys of the tries need stack.
+// The bits of the rules that judge it. Of their own, because the keys of the tries need stack.
 
 verified_once! {
     fn classify(packet: &Packet, bytes: u64) -> u64 {
-        matching(&Maps, packet, bytes)
+        judging(&MATCHES, &EXCEPTS, globals().excepts.rules, packet, bytes)
+    } else 0;
+}
+
+verified_once! {
+    /// Those that except it included.
+    fn classify_all(packet: &Packet, bytes: u64) -> u64 {
+        matching(&MATCHES, packet, bytes)
     } else 0;
 }
 
 verified_once! {
     /// Of rules that ask for nothing but the source and the length.
     fn classify_source(high: u64, low: u64, family: u64, bytes: u64) -> u64 {
-        matching_source(&Maps, &Address { bits: [high, low], family }, bytes)
+        let source = Address { bits: [high, low], family };
+        judging_source(&MATCHES, &EXCEPTS, globals().excepts.rules, &source, bytes)
     } else 0;
 }

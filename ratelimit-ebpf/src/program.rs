@@ -5,10 +5,10 @@ use ratelimit_common::{
     lists::Listed,
     packet::{Address, Flag},
     pipeline::{
-        Found, Hooks, Size, Subject,
+        Found, Hooks, Rest, Size, Subject,
         bucket::{Answer, Try},
         several::{self, Settled},
-        stages,
+        short, stages,
     },
     time::Now,
     wire::{Globals, KeyMask, Rule},
@@ -16,7 +16,7 @@ use ratelimit_common::{
 
 use crate::{
     bans, bench, bucket,
-    classify::{self, Maps},
+    classify::{self, EXCEPTS, MATCHES, Maps},
     clock, dry_run,
     globals::{self, globals},
     lists, stats,
@@ -29,15 +29,16 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Program;
 
+/// What rules match.
 impl Tables for Program {
     #[inline(always)]
     fn asks(&self, dimension: Dimension) -> bool {
-        Maps.asks(dimension)
+        MATCHES.asks(dimension)
     }
 
     #[inline(always)]
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
-        Maps.row(dimension, row)
+        MATCHES.row(dimension, row)
     }
 
     #[inline(always)]
@@ -53,10 +54,21 @@ impl Tables for Program {
 
 impl Hooks for Program {
     type Set = Set;
+    type Excepts = Maps<true>;
 
     #[inline(always)]
     fn globals<'h>(self) -> &'h Globals {
         globals()
+    }
+
+    #[inline(always)]
+    fn excepts(self) -> Maps<true> {
+        EXCEPTS
+    }
+
+    #[inline(always)]
+    fn excepting(self, subject: &Subject, rest: Rest) -> u64 {
+        excepting(subject, rest.0)
     }
 
     #[inline(always)]
@@ -168,6 +180,12 @@ verified_once! {
     fn charge_two(found: &mut Found) -> Settled {
         several::charge::<2, _>(Program, found)
     } else Settled::UNUSUAL;
+}
+
+verified_once! {
+    fn excepting(subject: &Subject, rest: u64) -> u64 {
+        short::excepting(Program, subject, Rest(rest))
+    } else 0;
 }
 
 verified_once! {

@@ -43,7 +43,7 @@ pub(super) fn denying<H: Hooks>(hooks: H, found: &mut Found) -> u64 {
 /// The only rule that matches.
 #[inline(always)]
 fn one<H: Hooks>(hooks: H, found: &mut Found, bit: u64) -> u64 {
-    let index = if hooks.globals().rules == 1 { 0 } else { hooks.index_of(bit) };
+    let index = if hooks.globals().matches.rules == 1 { 0 } else { hooks.index_of(bit) };
     let allowed = bucket::charge(hooks, &found.subject, index);
     hooks.count_rule(hooks.rule(index), !allowed, found.subject.size);
     if allowed {

@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use super::{Found, Hooks, Outcome, Size, Subject};
+use super::{Found, Hooks, Outcome, Rest, Size, Subject};
 use crate::{
     algorithm::{decide_by_arrival, decide_by_window},
     classify::matching,
@@ -28,7 +28,7 @@ pub fn judge_simple<H: Hooks, F: Frame + ?Sized>(
     if let Some(reason) = look_up(hooks, &source) {
         return Outcome::of(reason);
     }
-    if hooks.globals().rules == 0 {
+    if hooks.globals().matches.rules == 0 {
         return Outcome::of(Reason::Passed);
     }
     let ports = Ports(source.family << 63);
@@ -62,12 +62,13 @@ pub fn judge<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F, found: &mut Maybe
     if let Some(reason) = look_up(hooks, &again(&found.subject).address()) {
         return Outcome::of(reason);
     }
-    let rules = match hooks.globals().classifies {
-        0 => hooks.globals().rules,
-        _ => {
-            let subject = again(&found.subject);
-            matching(&hooks, &subject.packet(&packet), subject.size.0)
-        }
+    let rules = if hooks.globals().classifies() {
+        let subject = again(&found.subject);
+        let rules = matching(&hooks, &subject.packet(&packet), subject.size.0);
+        let is_excepting = rules & hooks.globals().excepts.rules != 0;
+        if is_excepting { rules & !hooks.excepting(&found.subject, Rest::of(&packet)) } else { rules }
+    } else {
+        hooks.globals().matches.rules
     };
     if rules == 0 {
         return Outcome::of(Reason::Passed);
@@ -86,6 +87,12 @@ pub fn judge<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F, found: &mut Maybe
     }
     found.left = rules;
     Outcome::ask_rules(0)
+}
+
+/// The rules that except a packet with plain headers.
+#[inline(always)]
+pub fn excepting<H: Hooks>(hooks: H, subject: &Subject, rest: Rest) -> u64 {
+    matching(&hooks.excepts(), &rest.packet(subject), subject.size.0)
 }
 
 /// What lists and bans say about a source.

@@ -108,6 +108,27 @@ impl Subject {
     }
 }
 
+/// What a [`Subject`] does not say of a packet with plain headers: its tags and its TCP flags, 16 bits each.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Rest(pub u64);
+
+impl Rest {
+    /// Of a packet.
+    #[inline(always)]
+    pub(super) const fn of(packet: &Packet) -> Self {
+        let [outer, inner] = packet.vlans;
+        Self(outer as u64 | (inner as u64) << 16 | (packet.tcp_flags as u64) << 32)
+    }
+
+    /// The packet.
+    #[inline(always)]
+    pub(super) const fn packet(self, subject: &Subject) -> Packet {
+        let vlans = [self.0 as u32 & 0xffff, (self.0 >> 16) as u32 & 0xffff];
+        subject.packet(&Packet { vlans, tcp_flags: (self.0 >> 32) as u32, ..Packet::EMPTY })
+    }
+}
+
 /// What is known of a packet that does not go the short way to its end. In one place, because the kernel has little stack.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -14,7 +14,7 @@ use ratelimit_common::{
     },
     table::{self, Home, Key, LEAST_SETS, SLOTS, Tag},
     time::Now,
-    wire::{Globals, KeyMask, RULE_NUMBERS, Rule},
+    wire::{Conditions, Globals, KeyMask, RULE_NUMBERS, Rule},
 };
 
 /// Which way packets go.
@@ -122,26 +122,54 @@ impl<'w> table::Table for &'w World {
     fn on_live_eviction(&self) {}
 }
 
-/// Half of the rules in each row, by a hash.
+/// Most of the rules in each row, by a hash.
 impl Tables for &World {
     fn asks(&self, dimension: Dimension) -> bool {
-        self.globals.dimensions & dimension.bit() != 0
+        self.globals.matches.dimensions & dimension.bit() != 0
     }
 
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
-        spread(row << 8 | dimension as u64) & self.globals.rules
+        spread(row << 8 | dimension as u64) & self.globals.matches.rules
     }
 
     fn source(&self, address: &Address) -> u64 {
-        if self.globals.sources == [0; 2] {
-            self.globals.rules
-        } else {
-            spread(address.bits[0]) & self.globals.rules
-        }
+        self.globals.matches.source(address, 0)
     }
 
     fn destination(&self, _: &Address) -> u64 {
-        self.globals.rules
+        self.globals.matches.rules
+    }
+}
+
+/// What rules except, likewise.
+#[derive(Clone, Copy)]
+pub struct Excepts<'w>(&'w World);
+
+impl Tables for Excepts<'_> {
+    fn asks(&self, dimension: Dimension) -> bool {
+        self.0.globals.excepts.dimensions & dimension.bit() != 0
+    }
+
+    fn row(&self, dimension: Dimension, row: u64) -> u64 {
+        spread(row << 8 | dimension as u64 | 1 << 40) & self.0.globals.excepts.rules
+    }
+
+    fn source(&self, address: &Address) -> u64 {
+        self.0.globals.excepts.source(address, 1 << 20)
+    }
+
+    fn destination(&self, _: &Address) -> u64 {
+        self.0.globals.excepts.rules
+    }
+}
+
+trait Sources {
+    fn source(&self, address: &Address, seed: u64) -> u64;
+}
+
+impl Sources for Conditions {
+    fn source(&self, address: &Address, seed: u64) -> u64 {
+        if self.sources == [0; 2] { self.rules } else { spread(address.bits[0] ^ seed) & self.rules }
     }
 }
 
@@ -154,12 +182,17 @@ fn spread(number: u64) -> u64 {
 
 impl<'w> Hooks for &'w World {
     type Set = Set<'w>;
+    type Excepts = Excepts<'w>;
 
     fn globals<'h>(self) -> &'h Globals
     where
         Self: 'h,
     {
         &self.globals
+    }
+
+    fn excepts(self) -> Excepts<'w> {
+        Excepts(self)
     }
 
     fn rule<'h>(self, index: u64) -> &'h Rule

@@ -130,13 +130,22 @@ const fn prefix_length(
     number(path, Range::new(1, most as u64), IsNumber(default as u64), meaning, example)
 }
 
-const TOP: [Key; 6] = [
+const TOP: [Key; 7] = [
     key(
         "instance",
         "letters, digits, - and _, at most 63 bytes",
         Is("default"),
         "The name of this daemon. A host can run several, each with a name and interfaces of its own.",
         "instance: edge",
+    ),
+    key(
+        "lists",
+        "mapping of names",
+        Said("none"),
+        "Lists of addresses that several places use, each written as in `allow`, or as one item: `{list: NAME}` stands for all that a list has, in `allow`, \
+         `deny`, `match`, `except`, `value_in` of rules on requests, and in other lists. A name has letters, digits, `-` and `_`. \
+         Files are written and watched as those of `allow`. The daemon warns of a list that nothing uses.",
+        "network: {allow: [{list: office}]}\nlists: {office: [192.0.2.0/28, {file: networks.txt}]}",
     ),
     key(
         "network",
@@ -175,7 +184,7 @@ const TOP: [Key; 6] = [
     ),
 ];
 
-const NETWORK: [Key; 10] = [
+const NETWORK: [Key; 11] = [
     key(
         "network.interfaces",
         "list of names or mappings",
@@ -211,11 +220,18 @@ const NETWORK: [Key; 10] = [
     key(
         "network.allow[].file",
         "path, relative to the file's directory",
-        Required,
+        Said("none"),
         "A file of addresses, prefixes or ranges (`192.0.2.1-192.0.2.9`), one a line; `#` and `;` begin comments. In \
          `deny` too. When the file changes, the daemon reloads. If it has become empty, what it had stays in force, with \
          a warning; a comment in it says that an empty list is meant.",
         "allow: [{file: networks.txt}, 10.0.0.0/8]",
+    ),
+    key(
+        "network.allow[].list",
+        "name of a list",
+        Said("none"),
+        "All that this one of `lists` has. In `deny` too.",
+        "allow: [{list: office}]",
     ),
     key(
         "network.deny",

@@ -93,7 +93,8 @@ pub struct CheckedRules {
 pub fn check_rules(files: &[PathBuf], merge_domains: bool) -> Result<CheckedRules, ConfigErrors> {
     // What is wrong with all of them together is said of one.
     let mut report = Report::new(files.first().map_or(Path::new(""), PathBuf::as_path));
-    let (rules, _) = rule_file::read_all(files, merge_domains, &LastLists::default(), None, &mut report);
+    let (rules, _) =
+        rule_file::read_all(files, merge_domains, (&LastLists::default(), None), None, &mut report);
     report.finish(Some(rules)).map(|(rules, warnings)| CheckedRules { rules, warnings })
 }
 
@@ -121,7 +122,7 @@ pub fn check_files(
         Rules(Option<usize>),
         Configuration(Option<Box<Policy>>),
     }
-    let mut set = FileSet::new(merge_domains, &LastLists::default());
+    let mut set = FileSet::new(merge_domains, &LastLists::default(), None);
     let mut reports: Vec<Report> = files.iter().map(|file| Report::new(file)).collect();
     let read = |(index, (file, report)): (usize, (&PathBuf, &mut Report))| match document::read(file, report)
     {
@@ -144,8 +145,8 @@ pub fn check_files(
 }
 
 fn read(tree: &Node, path: &Path, last: &LastLists, judge: Judge<'_>, report: &mut Report) -> Option<Policy> {
-    let raw = raw::read(tree, report)?;
-    let policy = validate::validate(&raw, path.parent().unwrap_or(Path::new("")), last, report)?;
+    let mut raw = raw::read(tree, report)?;
+    let policy = validate::validate(&mut raw, path.parent().unwrap_or(Path::new("")), last, report)?;
     places::check(&raw, &policy, judge, report);
     warnings::find(&raw, &policy, report);
     Some(policy)

@@ -33,6 +33,8 @@ pub use store::{RawRedis, RawStore};
 pub struct RawConfig {
     /// `instance`
     pub instance: Option<Text>,
+    /// `lists`
+    pub lists: Vec<RawList>,
     /// `network`
     pub network: Option<RawNetwork>,
     /// `application`
@@ -74,12 +76,32 @@ pub struct RawInterface {
 }
 
 /// An item of a list of prefixes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum RawPrefix {
     /// A prefix.
     Inline(Text),
     /// The path of a file of them.
     File(Text),
+    /// The name of a list of them.
+    List(Text),
+}
+
+impl RawPrefix {
+    /// What is written.
+    pub const fn text(&self) -> &Text {
+        match self {
+            Self::Inline(text) | Self::File(text) | Self::List(text) => text,
+        }
+    }
+}
+
+/// One of `lists`.
+#[derive(Debug)]
+pub struct RawList {
+    /// Its name.
+    pub name: Text,
+    /// What it has.
+    pub items: Vec<RawPrefix>,
 }
 
 /// Reads a whole file; what is wrong goes to `report`.
@@ -105,11 +127,21 @@ pub fn read(node: &Node, report: &mut Report) -> Option<RawConfig> {
     }
     Some(RawConfig {
         instance: top.text("instance", report),
+        lists: top.get("lists").map(|lists| read_lists(&lists, report)).unwrap_or_default(),
         network: top.get("network").and_then(|network| read_network(&network, report)),
         application: top.get("application").and_then(|section| application::read(&section, report)),
         metrics: top.get("metrics").and_then(|metrics| read_metrics(&metrics, report)),
         control: top.text("control", report),
     })
+}
+
+fn read_lists(field: &Field<'_>, report: &mut Report) -> Vec<RawList> {
+    if !field.is_mapping() {
+        report.error(field.at(), "must be a mapping of names to lists, such as `office: {file: office.txt}`");
+    }
+    let list =
+        |(name, items): (Text, Field<'_>)| Some(RawList { name, items: items.each(read_prefix, report)? });
+    field.entries().into_iter().filter_map(list).collect()
 }
 
 fn read_metrics(field: &Field<'_>, report: &mut Report) -> Option<Text> {
@@ -160,10 +192,20 @@ fn read_interface(field: &Field<'_>, report: &mut Report) -> Option<RawInterface
     Some(RawInterface { name: name?, mode })
 }
 
-fn read_prefix(field: &Field<'_>, report: &mut Report) -> Option<RawPrefix> {
-    if field.key_at("file").is_none() {
-        return field.text(report).map(RawPrefix::Inline);
+/// Reads an item of a list of prefixes.
+pub fn read_prefix(field: &Field<'_>, report: &mut Report) -> Option<RawPrefix> {
+    match (field.key_at("file"), field.key_at("list")) {
+        (None, None) => field.text(report).map(RawPrefix::Inline),
+        (Some(_), Some(at)) => {
+            report.error(&at, "`file` and `list` are both given: write two items");
+            None
+        }
+        (file, _) => {
+            let item = field.mapping(&keys::names("network.allow[]"), report)?;
+            match file {
+                Some(_) => item.text("file", report).map(RawPrefix::File),
+                None => item.text("list", report).map(RawPrefix::List),
+            }
+        }
     }
-    let item = field.mapping(&keys::names("network.allow[]"), report)?;
-    item.required_text("file", "networks.txt", report).map(RawPrefix::File)
 }

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     policy::application::{Domain, NetworkFile, RequestBan, RuleSet, RuleSetError},
-    validate::{ON_STORE_ERRORS, consistency, word},
+    validate::{NamedLists, ON_STORE_ERRORS, consistency, word},
 };
 
 /// Files that a set of rules may have.
@@ -41,11 +41,11 @@ const LONGEST_TEXT: usize = 4_096;
 pub fn read_all(
     files: &[PathBuf],
     merge_domains: bool,
-    last: &LastLists,
+    (last, named): (&LastLists, Option<&NamedLists>),
     bans: Option<&BanContext<'_>>,
     report: &mut Report,
 ) -> (RuleSet, Vec<NetworkFile>) {
-    let mut set = FileSet::new(merge_domains, last);
+    let mut set = FileSet::new(merge_domains, last, named);
     let mut reports: Vec<Report> = files.iter().map(|file| Report::new(file)).collect();
     for (index, (file, own)) in files.iter().zip(&mut reports).enumerate() {
         if let Some(tree) = document::read(file, own) {
@@ -70,19 +70,19 @@ pub fn is_one(tree: &Node) -> bool {
 
 /// The rules of files that go together.
 #[derive(Debug, Default)]
-pub struct FileSet {
+pub struct FileSet<'n> {
     rules: RuleSet,
     merge_domains: bool,
     replacements: Vec<Replacement>,
     labels: Vec<Labelled>,
     bans: Vec<BanPlace>,
-    networks: NetworkFiles,
+    networks: NetworkFiles<'n>,
 }
 
-impl FileSet {
+impl<'n> FileSet<'n> {
     /// No files yet. Those of networks that have become empty keep what they had `last`.
-    pub fn new(merge_domains: bool, last: &LastLists) -> Self {
-        Self { merge_domains, networks: NetworkFiles::new(last), ..Self::default() }
+    pub fn new(merge_domains: bool, last: &LastLists, named: Option<&'n NamedLists>) -> Self {
+        Self { merge_domains, networks: NetworkFiles::new(last, named), ..Self::default() }
     }
 
     /// Adds the rules of the file of that number, and says how many limits it has.
@@ -131,7 +131,7 @@ struct Places {
 
 fn read(
     root: &Field<'_>,
-    networks: &mut NetworkFiles,
+    networks: &mut NetworkFiles<'_>,
     directory: &Path,
     report: &mut Report,
 ) -> Option<(Domain, Places)> {

@@ -6,6 +6,7 @@ mod ban;
 mod deny_body;
 mod key;
 mod matches;
+mod named;
 mod prefixes;
 mod proxy;
 mod rules;
@@ -22,6 +23,7 @@ use self::prefixes::Lists;
 pub use self::{
     application::{ON_STORE_ERRORS, consistency, matching_files, number},
     ban::terms as ban_terms,
+    named::NamedLists,
 };
 use super::{
     count::{CountError, parse_count},
@@ -44,10 +46,29 @@ const ON_MALFORMED: [(&str, OnMalformed); 2] = [("pass", OnMalformed::Pass), ("d
 /// Bytes of a Unix socket's path at most, without the NUL.
 const LONGEST_SOCKET_PATH: usize = 107;
 
-/// Judges a whole file. `directory` is the file's own: paths in it are relative to that.
+/// Judges a whole file, and puts what lists have in the place of their names. `directory` is the file's own: paths in it are relative to that.
 ///
 /// `None` only if a mistake was reported; with a mistake reported, what comes back is not to be used.
-pub fn validate(raw: &RawConfig, directory: &Path, last: &LastLists, report: &mut Report) -> Option<Policy> {
+pub fn validate(
+    raw: &mut RawConfig,
+    directory: &Path,
+    last: &LastLists,
+    report: &mut Report,
+) -> Option<Policy> {
+    let named = NamedLists::read(&raw.lists, directory, report);
+    named.resolve(raw, report);
+    let policy = validate_all(raw, &named, directory, last, report);
+    named.warn_of_unused(report);
+    policy
+}
+
+fn validate_all(
+    raw: &RawConfig,
+    named: &NamedLists,
+    directory: &Path,
+    last: &LastLists,
+    report: &mut Report,
+) -> Option<Policy> {
     let instance = parsed(raw.instance.as_ref(), report);
     let control = raw.control.as_ref().and_then(|text| socket_path(text, directory, report));
     let network = match &raw.network {
@@ -56,7 +77,7 @@ pub fn validate(raw: &RawConfig, directory: &Path, last: &LastLists, report: &mu
     };
     let application = match &raw.application {
         Some(application) => {
-            Some(application::validate(application, directory, raw.network.is_some(), last, report)?)
+            Some(application::validate(application, directory, raw.network.is_some(), (last, named), report)?)
         }
         None => None,
     };

@@ -1,6 +1,7 @@
 //! What a configuration may say, but probably does not mean to.
 
 mod asking;
+mod except;
 
 use ratelimit_common::limit::{Algorithm, LimitSpec, Refill};
 
@@ -62,16 +63,17 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
         report.warning(&raw.at, "no rules: every packet will pass");
     }
     let whole = |item: &&RawPrefix| matches!(item, RawPrefix::Inline(text) if text.text.ends_with("/0"));
-    for RawPrefix::Inline(text) | RawPrefix::File(text) in raw.allow.iter().filter(whole) {
+    for text in raw.allow.iter().filter(whole).map(RawPrefix::text) {
         report.warning(&text.at, "allows every source of its family: no rule will limit them");
     }
-    for RawPrefix::Inline(text) | RawPrefix::File(text) in raw.deny.iter().filter(whole) {
+    for text in raw.deny.iter().filter(whole).map(RawPrefix::text) {
         report.warning(&text.at, "drops everything of its family but what `allow` names");
     }
     find_in_deny(raw, network, report);
     // In a clean report each rule of the file has become one of the policy.
     for (raw, rule) in raw.rules.iter().zip(&network.rules) {
         find_in_match(raw, rule, report);
+        except::find(raw, rule, report);
         find_unreachable(raw, network, rule, report);
         find_in_ban(raw, rule, report);
         find_in_limit(raw, rule, report);

@@ -14,7 +14,7 @@ use ratelimit_common::{
 
 pub use self::{
     lists::{Lists, allowed, lists},
-    tables::{PrefixSets, Prefixes, Table},
+    tables::{PrefixSets, Prefixes, Side, Table},
 };
 use crate::policy::{self, Action, Key, Network, OnMalformed, Rule, Rules, Unit};
 
@@ -103,29 +103,24 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         parts.fold(0, |set, (bit, part)| set | u64::from(is_wanted(part)) << bit)
     };
     let is_dropping = |rule: &Rule| rule.action == Action::Drop;
-    let tables = tables::tables(rules);
+    let (tables, dimensions) = tables::tables(rules);
     let prefixes = tables::prefixes(rules);
     let lists = lists(&network.allow, &network.deny);
     let flag = u32::from;
-    let all = bits(&|_, _| true);
     let globals = Globals {
         epoch: table.made_at.0,
         set_mask: u64::from(table.sets - 1),
         secret: table.secret,
-        rules: all,
+        matches: conditions(Side::Matches, rules, dimensions[0], &prefixes),
+        excepts: conditions(Side::Excepts, rules, dimensions[1], &prefixes),
         enforced: bits(&|rule, _| is_dropping(rule)),
         counts_denied: bits(&|rule, part| is_dropping(rule) && part.limit.counts_denied()),
-        any_address: [prefixes[0].any, prefixes[1].any],
-        dimensions: tables.iter().fold(0, |set, table| set | table.dimension.bit()),
         listed: lists.roots,
-        sources: [flag(!prefixes[0].v4.is_empty()), flag(!prefixes[0].v6.is_empty())],
-        destinations: [flag(!prefixes[1].v4.is_empty()), flag(!prefixes[1].v6.is_empty())],
         drop_malformed: flag(network.on_malformed == OnMalformed::Drop),
         observes_groups: flag(bits(&|rule, part| !is_dropping(rule) && !part.is_first) != 0),
         dry_run: 0,
         random_sources: 0,
         has_lists: flag(lists.roots.iter().any(|root| root.step != 0)),
-        classifies: flag(!tables.is_empty() || prefixes.iter().any(|prefixes| prefixes.any != all)),
         reads_whole: flag(reads_whole(&tables, &prefixes[1], &limits)),
         bans: flag(rules.iter().any(|rule| rule.ban.is_some())),
         is_on_trial: 0,
@@ -135,6 +130,27 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         way: 0,
     };
     Compiled { globals, index: index(&limits), limits, tables, prefixes, lists }
+}
+
+/// What one side of all rules asks about.
+fn conditions(side: Side, rules: &Rules, dimensions: u32, prefixes: &[Prefixes; 2]) -> wire::Conditions {
+    let all = tables::set(side, rules, |_, _| true);
+    let place = usize::from(side == Side::Excepts);
+    let any_address = [0, 1].map(|direction: usize| prefixes[direction].any[place]);
+    // What is so for all addresses is known without looking them up.
+    let asks_about = |direction: usize| {
+        let Prefixes { v4, v6, .. } = &prefixes[direction];
+        let is_asked = |sets: [u64; 2]| sets[place] != any_address[direction];
+        [v4.iter().any(|prefix| is_asked(prefix.2)).into(), v6.iter().any(|prefix| is_asked(prefix.2)).into()]
+    };
+    wire::Conditions {
+        rules: all,
+        any_address,
+        sources: asks_about(0),
+        destinations: asks_about(1),
+        dimensions,
+        is_asked: (dimensions != 0 || any_address != [all; 2] || side == Side::Excepts && all != 0).into(),
+    }
 }
 
 /// Whether a rule asks for more of a packet than its source address, IP version and length.

@@ -18,7 +18,7 @@ const LONGEST_PATH: usize = 100;
 /// The part of a list that is from one file, or from the configuration itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListSize {
-    /// The key that it is under: `allow`, `deny`, `match.source` or `match.destination`.
+    /// The key that it is under: `allow`, `deny`, or `match.source` and the like of a rule.
     pub list: String,
     /// The rule that it is of, if it is one's.
     #[serde(default)]

@@ -343,6 +343,7 @@ pub(super) const NOTHING: DryRun = DryRun {
     clock: 0,
     wire_length: 0,
     matching: 0,
+    excepted: 0,
     denied: 0,
     reason: 0,
     packet: Packet {

@@ -102,6 +102,17 @@ pub struct RuleInForce {
     /// Which packets it is about.
     #[serde(default, rename = "match")]
     pub matches: String,
+    /// Which of these it never judges.
+    #[serde(default)]
+    pub except: Option<String>,
+}
+
+impl RuleInForce {
+    /// Which packets it judges.
+    #[must_use]
+    pub fn judged(&self) -> String {
+        policy::match_text::with_except(self.matches.clone(), self.except.as_deref())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,5 +292,6 @@ pub(super) fn describe(rule: &policy::Rule, number: u32) -> RuleInForce {
         }
         .to_owned(),
         matches: policy::match_text::format_match(&rule.matches),
+        except: rule.except.as_ref().map(policy::match_text::format_match),
     }
 }

@@ -117,6 +117,8 @@ pub struct Rule {
     pub name: RuleName,
     /// Which packets it is about.
     pub matches: Match,
+    /// Which of these it never judges.
+    pub except: Option<Match>,
     /// What has a bucket of its own.
     pub key: Key,
     /// How much of it may pass.

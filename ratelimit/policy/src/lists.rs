@@ -28,6 +28,10 @@ pub enum List {
     Source(RuleName),
     /// Destinations that a rule is about.
     Destination(RuleName),
+    /// Sources that a rule never judges.
+    ExceptSource(RuleName),
+    /// Destinations that a rule never judges.
+    ExceptDestination(RuleName),
 }
 
 impl List {
@@ -39,6 +43,8 @@ impl List {
             Self::Deny => "deny",
             Self::Source(_) => "match.source",
             Self::Destination(_) => "match.destination",
+            Self::ExceptSource(_) => "except.source",
+            Self::ExceptDestination(_) => "except.destination",
         }
     }
 
@@ -47,7 +53,10 @@ impl List {
     pub const fn rule(&self) -> Option<&RuleName> {
         match self {
             Self::Allow | Self::Deny => None,
-            Self::Source(rule) | Self::Destination(rule) => Some(rule),
+            Self::Source(rule)
+            | Self::Destination(rule)
+            | Self::ExceptSource(rule)
+            | Self::ExceptDestination(rule) => Some(rule),
         }
     }
 }

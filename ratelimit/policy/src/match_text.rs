@@ -11,6 +11,15 @@ const LONGEST: usize = 400;
 /// Of a rule without a condition.
 const ANY: &str = "any packet";
 
+/// Which packets a rule judges, whose condition and whose exception are written so.
+#[must_use]
+pub fn with_except(matches: String, except: Option<&str>) -> String {
+    match except {
+        Some(except) => format!("{matches}, except {except}"),
+        None => matches,
+    }
+}
+
 /// Writes a condition in one line.
 #[must_use]
 pub fn format_match(matches: &Match) -> String {

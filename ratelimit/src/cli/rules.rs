@@ -109,7 +109,7 @@ impl fmt::Display for Packets {
                 Thousands(dropped.bytes).to_string(),
                 rule.limit.clone(),
                 rule.key.clone(),
-                rule.matches.clone(),
+                rule.judged(),
             ]);
         }
         write!(f, "{table}")?;
@@ -153,6 +153,7 @@ mod tests {
                 key: "source v4/32 v6/64".to_owned(),
                 action: action.to_owned(),
                 matches: "any packet".to_owned(),
+                except: (name == "watch").then(|| "source 192.0.2.53/32".to_owned()),
             },
             passed: count(passed),
             dropped: count(dropped),
@@ -168,6 +169,7 @@ mod tests {
             lines[1],
             "every  drop      3,000    1,000  25.0 %        100,000  rate=5/s  source v4/32 v6/64  any packet"
         );
+        assert!(lines[2].ends_with("  any packet, except source 192.0.2.53/32"), "{text}");
         assert_eq!(lines.last().unwrap().split(':').next(), Some("A rule that observes drops nothing"));
         let text = Packets { rules, observes: true }.to_string();
         assert!(text.contains("every  observe") && text.contains("`ratelimit observe off`"), "{text}");

@@ -15,7 +15,11 @@ use serde::Serialize;
 use super::output::Output;
 use crate::{
     application::{StateError, check_state},
-    config::{self, CheckedFile, ConfigError, ConfigErrors, Named, Unusable, limit::format_packet_limit},
+    config::{
+        self, CheckedFile, ConfigError, ConfigErrors, Named, Unusable,
+        limit::format_packet_limit,
+        match_text::{format_match, with_except},
+    },
     control::check_socket_place,
     policy::{
         Application, Network, Policy,
@@ -164,8 +168,9 @@ fn write_good(file: &Path, policy: &Policy, out: &mut impl Write) -> io::Result<
     }
     writeln!(out, "{}: ok: {}", Shown(file.display()), parts.join(", "))?;
     let rules: Vec<Withstands> = policy.network.iter().flat_map(rules_of).collect();
-    for Withstands { name, limit, new_sources_per_second } in &rules {
+    for Withstands { name, limit, except, new_sources_per_second } in &rules {
         let sources = Thousands(*new_sources_per_second);
+        let limit = with_except(limit.clone(), except.as_deref());
         writeln!(out, "  {name}: {limit}; withstands {sources} new sources a second")?;
     }
     if !rules.is_empty() {
@@ -247,6 +252,8 @@ struct FileAnswer {
 struct Withstands {
     name: String,
     limit: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    except: Option<String>,
     new_sources_per_second: u64,
 }
 
@@ -310,6 +317,7 @@ fn rules_of(network: &Network) -> Vec<Withstands> {
     let withstands = |rule: &crate::policy::Rule| Withstands {
         name: rule.name.to_string(),
         limit: format_packet_limit(&rule.limit),
+        except: rule.except.as_ref().map(format_match),
         new_sources_per_second: network.new_sources_per_second(rule),
     };
     network.rules.iter().map(withstands).collect()

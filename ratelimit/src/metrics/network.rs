@@ -214,6 +214,7 @@ mod tests {
                 key: String::new(),
                 action: action.to_owned(),
                 matches: String::new(),
+                except: None,
             },
             passed: count(3),
             dropped: count(4),

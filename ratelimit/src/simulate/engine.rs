@@ -10,7 +10,7 @@ use ratelimit_common::{
     packet::{NO_VLAN, NOT_IP, NotIp, Packet},
     table::{SLOTS, Secret},
     time::Nanos,
-    wire::Reason,
+    wire::{DryRun, Reason},
 };
 
 pub use self::host::Host;
@@ -25,8 +25,10 @@ use crate::{
 pub struct Verdict {
     /// What the parser found.
     pub packet: Result<Packet, NotIp>,
-    /// The bits of the rules that match.
+    /// The bits of the rules that match and do not except it.
     pub matching: u64,
+    /// The bits of those that would match if they did not except it.
+    pub excepted: u64,
     /// The bits of those that denied it, as far as they were asked.
     pub denied: u64,
     /// Why it passed or was dropped.
@@ -86,13 +88,20 @@ impl Engine for Kernel {
     fn judge(&mut self, frame: &[u8], wire_length: u64, time: Nanos) -> Result<Verdict, dataplane::Error> {
         if frame.len() < LEAST_BYTES {
             let not_ip = NotIp { vlans: [NO_VLAN; 2], hides: 0 };
-            return Ok(Verdict { packet: Err(not_ip), matching: 0, denied: 0, reason: Reason::NotIp });
+            return Ok(Verdict {
+                packet: Err(not_ip),
+                matching: 0,
+                excepted: 0,
+                denied: 0,
+                reason: Reason::NotIp,
+            });
         }
         let frame = frame.get(..MOST_BYTES).unwrap_or(frame);
         let found = self.0.dry_run(frame, wire_length, Nanos(MADE_AT.0 + time.0))?;
         let reason = Reason::of(found.reason).ok_or(dataplane::Error::Object("a reason"))?;
         let not_ip = NotIp { vlans: found.packet.vlans, hides: (reason == Reason::MalformedDropped).into() };
         let packet = if found.packet.protocol == NOT_IP { Err(not_ip) } else { Ok(found.packet) };
-        Ok(Verdict { packet, matching: found.matching, denied: found.denied, reason })
+        let DryRun { matching, excepted, denied, .. } = found;
+        Ok(Verdict { packet, matching, excepted, denied, reason })
     }
 }

@@ -27,8 +27,11 @@ pub struct FrameReport<'r> {
     frag: Option<&'static str>,
     tcp_flags: Option<u32>,
     icmp_type: Option<u32>,
-    /// Names of the rules that match.
+    /// Names of the rules that judge it.
     rules: Vec<&'r str>,
+    /// Names of those that match and except it; not there if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    excepted: Vec<&'r str>,
     /// `pass` or `drop`.
     verdict: &'static str,
     reason: &'static str,
@@ -61,6 +64,7 @@ pub fn report<'r>(frame: &CapturedFrame, verdict: &Verdict, rules: &'r Rules) ->
         tcp_flags: below(packet::NO_FLAGS, |packet| packet.tcp_flags),
         icmp_type: below(packet::NO_TYPE, |packet| packet.icmp_type).map(|kind| kind % packet::ICMPV6_TYPE),
         rules: of_bits(rules, verdict.matching).map(|rule| rule.name.as_str()).collect(),
+        excepted: of_bits(rules, verdict.excepted).map(|rule| rule.name.as_str()).collect(),
         verdict: if verdict.reason.is_drop() { "drop" } else { "pass" },
         reason: verdict.reason.name(),
     }
@@ -96,8 +100,7 @@ pub struct Tally {
 impl Tally {
     fn add(&mut self, is_dropped: bool, bytes: u64) {
         let frames = if is_dropped { &mut self.dropped } else { &mut self.passed };
-        frames.count += 1;
-        frames.bytes = frames.bytes.saturating_add(bytes);
+        frames.add(bytes);
     }
 }
 
@@ -106,6 +109,7 @@ impl Tally {
 pub struct CaptureSummary {
     reasons: HashMap<&'static str, Tally>,
     rules: HashMap<String, HashMap<IpAddr, Tally>>,
+    excepted: HashMap<String, Frames>,
 }
 
 /// The part of a summary that one rule has.
@@ -115,6 +119,8 @@ pub struct RuleSummary<'s> {
     pub name: &'s str,
     /// All sources together.
     pub all: Tally,
+    /// What it excepted.
+    pub excepted: Frames,
     /// How many sources there were.
     pub sources: usize,
     /// Those with most dropped, then most passed bytes.
@@ -129,6 +135,9 @@ impl CaptureSummary {
         let Ok(packet) = &verdict.packet else { return };
         if !is_judged(verdict) {
             return;
+        }
+        for rule in of_bits(rules, verdict.excepted) {
+            self.excepted.entry(rule.name.to_string()).or_default().add(frame.wire_length);
         }
         let denied = of_bits(rules, verdict.denied);
         let passed = of_bits(rules, if is_dropped { 0 } else { verdict.matching & !verdict.denied });
@@ -161,7 +170,9 @@ impl CaptureSummary {
                 let all = top.iter().fold(Tally::default(), |sum, (_, tally)| sum.plus(tally));
                 let sources = top.len();
                 top.truncate(most);
-                RuleSummary { name: rule.name.as_str(), all, sources, top }
+                let name = rule.name.as_str();
+                let excepted = self.excepted.get(name).copied().unwrap_or_default();
+                RuleSummary { name, all, excepted, sources, top }
             })
             .collect()
     }
@@ -182,6 +193,11 @@ impl Tally {
 }
 
 impl Frames {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
     const fn plus(self, other: Self) -> Self {
         Self { count: self.count + other.count, bytes: self.bytes.saturating_add(other.bytes) }
     }

@@ -15,6 +15,7 @@ mod daemon;
 mod debug_log;
 mod errors;
 mod events;
+mod except;
 mod flood;
 mod floods;
 mod foreign;

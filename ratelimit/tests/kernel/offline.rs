@@ -33,6 +33,7 @@ pub fn load(limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
 pub fn load_in(unit: Unit, limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
     let rule = |(index, limit): (usize, &LimitSpec)| Rule {
         name: format!("rule-{index}").parse().unwrap(),
+        except: None,
         matches: Match::default(),
         key: Key::default(),
         limit: PacketLimit::new(*limit, unit).unwrap(),

@@ -22,7 +22,9 @@ fn every_shape_of_configuration_is_verified_with_room_for_more() {
     net::isolated(|| {
         let everything = shape(&LISTS_AND_MALFORMED, &everything());
         // More rules are not more to verify: the verifier then knows less of each, and has fewer ways to tell apart.
-        let worst = shape(&LISTS_AND_MALFORMED, &[&BANS[..], &ALGORITHMS].concat());
+        let few = [&BANS[..], &ALGORITHMS].concat();
+        let worst = shape(&LISTS_AND_MALFORMED, &few);
+        let worst_excepting = shape(&LISTS_AND_MALFORMED, &excepting(&few));
         print(&format!("\n{:<36}{:>21}{:>13}", "configuration", "verified instructions", "load time"));
         let first = shape(&[], &[FIRST]);
         let instructions = [
@@ -34,10 +36,13 @@ fn every_shape_of_configuration_is_verified_with_room_for_more() {
             load("bans", &shape(&[], &BANS), Load::Rules),
             load("every key of the reference", &every_key(), Load::Rules),
             load("64 rules, every dimension", &shape(&[], &rules(64)), Load::Rules),
+            load("64 rules, every exception", &shape(&[], &excepting(&rules(64))), Load::Rules),
             load("everything", &everything, Load::Rules),
             load("everything, for simulate", &everything, Load::DryRun),
             load("everything, on trial, debug log", &on_trial(&everything), Load::WithLog),
             load("the worst, on trial, debug log", &on_trial(&worst), Load::WithLog),
+            load("the worst with exceptions, likewise", &on_trial(&worst_excepting), Load::WithLog),
+            load("the same, for simulate", &worst_excepting, Load::DryRun),
         ];
         let worst = instructions.into_iter().flatten().max();
         assert!(worst.is_none_or(|worst| worst <= MOST), "{worst:?} instructions, at most {MOST}");
@@ -130,28 +135,39 @@ fn everything() -> Vec<String> {
     let others: Vec<String> =
         others.map(|(index, rule)| rule.replacen("name: ", &format!("name: other-{index}-"), 1)).collect();
     // Some are several rules, one for each of their prefix lengths.
-    let taken = shape(&[], &others).globals.rules.count_ones() as usize;
+    let taken = shape(&[], &others).globals.matches.rules.count_ones() as usize;
     [others, rules(64 - taken)].concat()
+}
+
+/// The same rules, each with exceptions; together they are on all dimensions.
+fn excepting<R: AsRef<str>>(rules: &[R]) -> Vec<String> {
+    let excepting = |(index, rule): (usize, &R)| {
+        let matches = conditions(index + 1);
+        rule.as_ref().replacen("{name", &format!("{{except: {{{matches}}}, name"), 1)
+    };
+    rules.iter().enumerate().map(excepting).collect()
 }
 
 /// Rules with conditions, which together are on all dimensions.
 fn rules(count: usize) -> Vec<String> {
     let rule = |index: usize| {
-        let matches = match index % 4 {
-            0 => format!(
-                "protocol: tcp, tcp_flags: [syn], vlan: [{}], length: 64-1000, ip_version: 4",
-                index + 1
-            ),
-            1 => "icmp_type: echo-request, fragment: [no, first]".to_owned(),
-            2 => format!(
-                "protocol: [udp, tcp], source_port: [{0}-60000], destination_port: [{0}, 2000-3000]",
-                index + 1000
-            ),
-            _ => format!(
-                "source: [10.{index}.0.0/16, \"fd00:{index:x}::/32\"], destination: [192.0.2.0/24, \"fd01::/32\"]"
-            ),
-        };
-        format!("{{name: r{index}, match: {{{matches}}}, rate: {}/s}}", 100 + index)
+        format!("{{name: r{index}, match: {{{}}}, rate: {}/s}}", conditions(index), 100 + index)
     };
     (0..count).map(rule).collect()
+}
+
+fn conditions(index: usize) -> String {
+    match index % 4 {
+        0 => {
+            format!("protocol: tcp, tcp_flags: [syn], vlan: [{}], length: 64-1000, ip_version: 4", index + 1)
+        }
+        1 => "icmp_type: echo-request, fragment: [no, first]".to_owned(),
+        2 => format!(
+            "protocol: [udp, tcp], source_port: [{0}-60000], destination_port: [{0}, 2000-3000]",
+            index + 1000
+        ),
+        _ => format!(
+            "source: [10.{index}.0.0/16, \"fd00:{index:x}::/32\"], destination: [192.0.2.0/24, \"fd01::/32\"]"
+        ),
+    }
 }

@@ -96,10 +96,26 @@ fn random_match(random: &mut Random) -> Match {
     }
 }
 
+/// A condition of which most packets fulfil some.
+fn random_except(random: &mut Random) -> Match {
+    let Match { protocols, sources, destinations, destination_ports, tcp_flags, fragments, lengths, .. } =
+        random_match(random);
+    match random.below(5) {
+        0 => Match { sources, ..Match::default() },
+        1 => Match { destinations, lengths, ..Match::default() },
+        2 => Match { destination_ports, tcp_flags, ..Match::default() },
+        3 => Match { protocols, fragments, ..Match::default() },
+        _ => random_match(random),
+    }
+}
+
 /// Up to `most` rules that deny nothing.
 pub fn random_network(random: &mut Random, most: u64) -> Network {
     let count = 1 + random.below(most);
-    let rules = (0..count).map(|index| rule(&format!("rule-{index}"), random_match(random)));
+    let rules = (0..count).map(|index| {
+        let except = random.one_in(2).then(|| random_except(random));
+        Rule { except, ..rule(&format!("rule-{index}"), random_match(random)) }
+    });
     network(rules.collect())
 }
 
@@ -109,6 +125,7 @@ pub fn rule(name: &str, matches: Match) -> Rule {
     Rule {
         name: name.parse().unwrap(),
         matches,
+        except: None,
         key: Key::default(),
         limit: PacketLimit::new(LimitSpec::new(Algorithm::TokenBucket, rate), Unit::Packets).unwrap(),
         action: Action::Drop,
@@ -131,36 +148,43 @@ pub fn network(rules: Vec<Rule>) -> Network {
     }
 }
 
-/// The bits of the rules that match, by asking one after the other.
-pub fn plain_loop(rules: &Rules, packet: &Packet, length: u64) -> u64 {
-    let bits =
-        rules.iter().enumerate().map(|(bit, rule)| u64::from(is_match(&rule.matches, packet, length)) << bit);
-    bits.fold(0, |set, bit| set | bit)
+/// The bits of the rules that judge a packet, and of those that except it, by asking one after the other.
+pub fn plain_loop(rules: &Rules, packet: &Packet, length: u64) -> [u64; 2] {
+    let mut sets = [0; 2];
+    for (bit, rule) in rules.iter().enumerate() {
+        let is_excepted = rule.except.as_ref().is_some_and(|except| is_match(except, packet, length, false));
+        sets[usize::from(is_excepted)] |= u64::from(is_match(&rule.matches, packet, length, true)) << bit;
+    }
+    sets
 }
 
-fn is_match(wanted: &Match, packet: &Packet, length: u64) -> bool {
+/// `unknown`: what holds for what can't be told of the packet.
+fn is_match(wanted: &Match, packet: &Packet, length: u64, unknown: bool) -> bool {
     let version = if packet.source.family == 0 { IpVersion::V4 } else { IpVersion::V6 };
     let fragment = [Fragment::No, Fragment::First, Fragment::Later][packet.fragment as usize];
-    let is_known = packet.protocol != packet::UNKNOWN_PROTOCOL;
+    let protocol = match packet.protocol {
+        packet::UNKNOWN_PROTOCOL => unknown || wanted.protocols.is_empty(),
+        known => any(&wanted.protocols, |&protocol| u32::from(protocol) == known),
+    };
     let holds = |address: IpAddr| move |prefix: &Prefix| prefix.contains(&host(address));
     let port = |wanted: &[RangeInclusive<u16>], port: u32| match port {
         packet::NO_PORT => wanted.is_empty(),
-        packet::UNKNOWN_PORT => true,
+        packet::UNKNOWN_PORT => unknown || wanted.is_empty(),
         port => any(wanted, |range| range.contains(&(port as u16))),
     };
     let flags = match packet.tcp_flags {
         packet::NO_FLAGS => wanted.tcp_flags.is_none(),
-        packet::UNKNOWN_FLAGS => true,
+        packet::UNKNOWN_FLAGS => unknown || wanted.tcp_flags.is_none(),
         flags => wanted.tcp_flags.is_none_or(|wanted| wanted.matches(flags as u8)),
     };
     let kind = match packet.icmp_type {
         packet::NO_TYPE => wanted.icmp_types.is_empty(),
-        packet::UNKNOWN_TYPE => true,
+        packet::UNKNOWN_TYPE => unknown || wanted.icmp_types.is_empty(),
         kind => any(&wanted.icmp_types, |wanted| {
             (wanted.version == IpVersion::V6) == (kind >= packet::ICMPV6_TYPE) && wanted.number == kind as u8
         }),
     };
-    (!is_known || any(&wanted.protocols, |&protocol| u32::from(protocol) == packet.protocol))
+    protocol
         && listed(wanted.sources.as_ref(), holds(packet.source.to_ip()))
         && listed(wanted.destinations.as_ref(), holds(packet.destination.to_ip()))
         && port(&wanted.source_ports, packet.source_port)

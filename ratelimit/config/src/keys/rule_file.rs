@@ -53,9 +53,16 @@ pub const KEYS: &[Key] = &[
     key(
         "descriptors[].value_in[].file",
         "path, relative to the directory of the file of rules",
-        Required,
+        Said("none"),
         "A file of prefixes, as for `network.allow`, read again when it changes.",
         "value_in: [{file: office.txt}]",
+    ),
+    key(
+        "descriptors[].value_in[].list",
+        "name of a list",
+        Said("none"),
+        "All that this one of the configuration's `lists` has. A file of rules that is validated without a configuration says that it can't be looked up.",
+        "value_in: [{list: office}]",
     ),
     key(
         "descriptors[].descriptors",

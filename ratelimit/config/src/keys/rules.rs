@@ -101,11 +101,20 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "network.rules[].match",
-        "mapping",
+        "mapping of conditions",
         Said("every packet"),
         "Which packets the rule is about. All conditions must hold; in a list one item is enough. What can never hold \
          together is a mistake.",
         "match: {protocol: tcp, destination_port: [80, 443]}",
+    ),
+    key(
+        "network.rules[].except",
+        "mapping of conditions",
+        Said("nothing"),
+        "Which of these the rule never judges, as if it were not there for them; all other rules go on as they are. Written as \
+         `match`: all conditions must hold, and in a list one item is enough. What can't be told of a packet is no \
+         exception. A ban drops what is excepted, too.",
+        "except: {source: [192.0.2.53], destination_port: 443}",
     ),
     key(
         "network.rules[].key",
@@ -170,11 +179,18 @@ pub const KEYS: &[Key] = &[
     key(
         "network.rules[].match.source[].file",
         "path, relative to the file's directory",
-        Required,
+        Said("none"),
         "A file of prefixes, written and watched as those of `allow`. In `destination` too. While the list is empty, the \
          rule matches no packet. All rules together may have 1048576 prefixes from files; `allow` and `deny` take more, \
          and look them up faster.",
         "match: {source: [{file: networks.txt}, 198.51.100.0/24]}",
+    ),
+    key(
+        "network.rules[].match.source[].list",
+        "name of a list",
+        Said("none"),
+        "All that this one of `lists` has. In `destination` too.",
+        "match: {source: [{list: office}]}",
     ),
     key(
         "network.rules[].match.destination",

@@ -1,4 +1,4 @@
-//! The shape of a rule's condition: `match`.
+//! The shape of a rule's conditions: `match` and `except`.
 
 use super::{RawPrefix, read_prefix};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     keys,
 };
 
-/// `match`
+/// `match`, or `except`, which has the same keys.
 #[derive(Debug)]
 pub struct RawMatch {
     /// Where it stands.

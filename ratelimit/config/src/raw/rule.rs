@@ -17,6 +17,8 @@ pub struct RawRule {
     pub name: Option<Text>,
     /// `match`
     pub matches: Option<RawMatch>,
+    /// `except`
+    pub except: Option<RawMatch>,
     /// `key`
     pub key: RawKey,
     /// `action`
@@ -55,6 +57,7 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawRule> {
         at: rule.at().clone(),
         name,
         matches: rule.get("match").and_then(|matches| matches::read(&matches, report)),
+        except: rule.get("except").and_then(|except| matches::read(&except, report)),
         key: rule.get("key").and_then(|key| key::read(&key, report)).unwrap_or_default(),
         action: rule.text("action", report),
         limit,

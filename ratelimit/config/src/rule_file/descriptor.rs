@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Reads the descriptors of one domain.
-pub struct Descriptors<'r> {
+pub struct Descriptors<'r, 'n> {
     domain: &'r str,
     /// What their limits replace: the own name, if there is one, and the other.
     pub replaced: Vec<(Option<String>, Text)>,
@@ -26,7 +26,7 @@ pub struct Descriptors<'r> {
     /// Their bans, and where these stand.
     pub bans: Vec<(RequestBan, At)>,
     /// Networks, and the directory that their files' names are relative to.
-    networks: (&'r mut NetworkFiles, &'r Path),
+    networks: (&'r mut NetworkFiles<'n>, &'r Path),
     report: &'r mut Report,
 }
 
@@ -34,11 +34,11 @@ pub struct Descriptors<'r> {
 const YES: [&str; 4] = ["true", "yes", "on", "y"];
 const NO: [&str; 4] = ["false", "no", "off", "n"];
 
-impl<'r> Descriptors<'r> {
+impl<'r, 'n> Descriptors<'r, 'n> {
     /// Reads those of a file in that directory.
     pub fn new(
         domain: &'r str,
-        networks: &'r mut NetworkFiles,
+        networks: &'r mut NetworkFiles<'n>,
         directory: &'r Path,
         report: &'r mut Report,
     ) -> Self {

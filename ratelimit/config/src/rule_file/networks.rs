@@ -16,7 +16,9 @@ use crate::{
         Prefix,
         application::{DescriptorRule, NetworkFile, Networks},
     },
+    raw::RawPrefix,
     text::Thousands,
+    validate::NamedLists,
 };
 
 /// Networks at most that all rules have, those of a file counted for each rule that names it.
@@ -24,16 +26,18 @@ const MOST_NETWORKS: usize = 4 << 20;
 
 /// Reads the files that rules name.
 #[derive(Debug, Default)]
-pub struct NetworkFiles {
+pub struct NetworkFiles<'n> {
     last: LastLists,
+    /// Lists of the configuration; not known for files of rules alone.
+    named: Option<&'n NamedLists>,
     read: HashMap<PathBuf, Option<NetworkFile>>,
     count: usize,
 }
 
-impl NetworkFiles {
+impl<'n> NetworkFiles<'n> {
     /// Files that have become empty keep what they had `last`.
-    pub fn new(last: &LastLists) -> Self {
-        Self { last: last.clone(), ..Self::default() }
+    pub fn new(last: &LastLists, named: Option<&'n NamedLists>) -> Self {
+        Self { last: last.clone(), named, ..Self::default() }
     }
 
     /// What was read, by name.
@@ -45,35 +49,54 @@ impl NetworkFiles {
 
     /// Reads `value_in` of a rule whose file is in that directory.
     pub fn networks(&mut self, field: &Field<'_>, directory: &Path, report: &mut Report) -> Option<Networks> {
-        let items = field.each(|item, _| Some(item.clone()), report)?;
-        let (mut names, mut parts, mut inline) = (Vec::new(), Vec::new(), Vec::new());
+        let items = field.each(|item, report| read_item(item, report), report)?;
+        let mut parts = Parts::default();
+        let names = items.iter().map(|item| match item {
+            RawPrefix::Inline(text) | RawPrefix::File(text) => text.text.clone(),
+            RawPrefix::List(name) => format!("list {}", name.text),
+        });
+        let names = names.collect::<Vec<_>>().join(",");
         for item in &items {
-            if item.key_at("file").is_none() {
-                let Some(text) = item.text(report) else { continue };
-                match text.text.parse::<Prefix>() {
-                    Ok(prefix) => inline.push(prefix),
-                    Err(error) => report.error(&text.at, format!("{}: {error}", quoted(&text.text))),
+            match (item, self.named) {
+                (RawPrefix::List(name), Some(named)) => {
+                    for item in named.items(name, report) {
+                        self.add(item, directory, &mut parts, report);
+                    }
                 }
-                names.push(text.text);
-            } else {
-                let map = read_mapping(item, "descriptors[].value_in[]", report)?;
-                let path = map.required_text("file", "networks.txt", report)?;
-                parts.extend(self.file(&path, directory, report));
-                names.push(path.text);
+                (RawPrefix::List(name), None) => {
+                    parts.is_incomplete = true;
+                    let message =
+                        "lists are defined in the configuration that names this file: validate that one";
+                    report.warning(&name.at, message);
+                }
+                (item, _) => self.add(item, directory, &mut parts, report),
             }
         }
+        let Parts { files: mut parts, inline, is_incomplete } = parts;
         parts.push(inline.into());
         self.count += parts.iter().map(|part: &Arc<[Prefix]>| part.len()).sum::<usize>();
         if self.count > MOST_NETWORKS {
             let most = Thousands(MOST_NETWORKS as u64);
             report.error(field.at(), format!("with these all rules have more than {most} networks"));
-        } else if parts.iter().all(|part| part.is_empty()) && report.is_clean() {
+        } else if parts.iter().all(|part| part.is_empty()) && !is_incomplete && report.is_clean() {
             report.warning(
                 field.at(),
                 "has no network, because its files are empty: the rule is about no request",
             );
         }
-        Some(Networks::new(names.join(","), parts))
+        Some(Networks::new(names, parts))
+    }
+
+    fn add(&mut self, item: &RawPrefix, directory: &Path, parts: &mut Parts, report: &mut Report) {
+        match item {
+            RawPrefix::Inline(text) => match text.text.parse::<Prefix>() {
+                Ok(prefix) => parts.inline.push(prefix),
+                Err(error) => report.error(&text.at, format!("{}: {error}", quoted(&text.text))),
+            },
+            RawPrefix::File(path) => parts.files.extend(self.file(path, directory, report)),
+            // Resolved before.
+            RawPrefix::List(_) => {}
+        }
     }
 
     fn file(&mut self, named: &Text, directory: &Path, report: &mut Report) -> Option<Arc<[Prefix]>> {
@@ -81,6 +104,31 @@ impl NetworkFiles {
         let last = &self.last;
         let read = self.read.entry(path).or_insert_with_key(|path| read(path, last, &named.at, report));
         Some(Arc::clone(&read.as_ref()?.prefixes))
+    }
+}
+
+/// What a descriptor's `value_in` has.
+#[derive(Default)]
+struct Parts {
+    files: Vec<Arc<[Prefix]>>,
+    inline: Vec<Prefix>,
+    /// Whether a list is not known.
+    is_incomplete: bool,
+}
+
+fn read_item(item: &Field<'_>, report: &mut Report) -> Option<RawPrefix> {
+    let (file, list) = (item.key_at("file"), item.key_at("list"));
+    if file.is_none() && list.is_none() {
+        return item.text(report).map(RawPrefix::Inline);
+    }
+    let map = read_mapping(item, "descriptors[].value_in[]", report)?;
+    match (&file, &list) {
+        (Some(_), Some(at)) => {
+            report.error(at, "`file` and `list` are both given: write two items");
+            None
+        }
+        (Some(_), None) => map.text("file", report).map(RawPrefix::File),
+        _ => map.text("list", report).map(RawPrefix::List),
     }
 }
 

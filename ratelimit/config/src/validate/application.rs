@@ -8,6 +8,7 @@ use std::{
 use glob::{MatchOptions, Pattern, PatternError};
 
 use super::{
+    NamedLists,
     asking::{self, BOOLEANS, SLASHES_JUDGED},
     deny_body, proxy, report_collision, report_duplicate, socket_path, store, word,
 };
@@ -37,7 +38,7 @@ pub fn validate(
     raw: &RawApplication,
     directory: &Path,
     has_network: bool,
-    last: &LastLists,
+    (last, named): (&LastLists, &NamedLists),
     report: &mut Report,
 ) -> Option<Application> {
     let text = |key: &str| raw.texts.iter().find(|(given, _)| *given == key).map(|(_, text)| text);
@@ -62,7 +63,8 @@ pub fn validate(
     let asks = auth.iter().flatten().map(|auth| &auth.asks).next();
     let peers = proxy.iter().filter_map(ProxyPeers::of).collect::<Vec<_>>();
     let bans = BanContext { has_network, listen: &listen, auth: asks, proxies: &peers };
-    let (rules, networks) = rule_file::read_all(&files, merge_domains, last, Some(&bans), report);
+    let (rules, networks) =
+        rule_file::read_all(&files, merge_domains, (last, Some(named)), Some(&bans), report);
     if trusted_hops == Some(0) || text("trusted_hops").is_none() {
         refuse_nameless_clients(raw, &listen, report);
     }

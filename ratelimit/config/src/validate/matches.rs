@@ -11,7 +11,7 @@ use crate::{
     error::{At, Report},
     fields::Texts,
     numbers,
-    policy::{Fragment, IcmpType, IpVersion, List, Match, Prefix, PrefixList, RuleName, TcpFlags},
+    policy::{Fragment, IcmpType, IpVersion, List, Match, Prefix, PrefixList, TcpFlags},
     raw::{RawMatch, RawPrefix, RawPrefixes},
     words::parse_word,
 };
@@ -77,20 +77,20 @@ struct Parts<'r> {
     ip_version: Option<IpVersion>,
 }
 
-/// Judges a condition. With a mistake reported, what comes back is not to be used.
+/// Judges a condition, of which the lists of sources and destinations are called so, unless the rule's name is wrong. With a mistake reported, what comes back is not to be used.
 pub fn validate(
     raw: &RawMatch,
-    rule: Option<&RuleName>,
+    own: Option<&[List; 2]>,
     lists: &mut Lists<'_>,
     report: &mut Report,
 ) -> Match {
     let protocols = Items::read(raw.protocol.as_ref(), number::protocol, report);
     let icmp_versions = icmp_versions(&protocols);
-    let source = rule.map(|rule| List::Source(rule.clone()));
-    let destination = rule.map(|rule| List::Destination(rule.clone()));
+    let [source, destination] =
+        own.map_or([None; 2], |[source, destination]| [Some(source), Some(destination)]);
     let parts = Parts {
-        sources: prefixes(raw.source.as_ref(), source.as_ref(), lists, report),
-        destinations: prefixes(raw.destination.as_ref(), destination.as_ref(), lists, report),
+        sources: prefixes(raw.source.as_ref(), source, lists, report),
+        destinations: prefixes(raw.destination.as_ref(), destination, lists, report),
         source_ports: Items::read(raw.source_port.as_ref(), number::ports, report),
         destination_ports: Items::read(raw.destination_port.as_ref(), number::ports, report),
         tcp_flags: raw.tcp_flags.as_ref().and_then(|flags| flags::validate(flags, report)),
@@ -132,6 +132,8 @@ fn prefixes<'r>(
     let mut read = |item: &'r RawPrefix| match item {
         RawPrefix::Inline(text) => Some((Prefixes::Inline(parsed(Some(text), report)?), &text.at)),
         RawPrefix::File(path) => Some((Prefixes::File(lists.matched(list, path, report)?), &path.at)),
+        // Those that are known have been resolved.
+        RawPrefix::List(_) => None,
     };
     let items: Vec<_> = raw.items.iter().filter_map(&mut read).collect();
     Items { at: Some(&raw.at), is_complete: items.len() == raw.items.len(), items }

@@ -59,6 +59,8 @@ impl<'c> Lists<'c> {
         for item in raw {
             match item {
                 RawPrefix::Inline(text) => inline.extend(parsed::<Prefix>(Some(text), report)),
+                // Those that are known have been resolved.
+                RawPrefix::List(_) => {}
                 RawPrefix::File(path) => {
                     let Some(file) = self.file(list, path, report) else { continue };
                     self.warn_of_whole(list, path, &file.whole, report);

@@ -18,9 +18,12 @@ use crate::{
     error::{At, Report},
     fields::Text,
     limit::{LimitDraft, LimitOption, LimitTextError, blamed_option},
-    policy::{Action, Key, PacketLimit, PacketLimitError, Rule, RuleName, Rules, SetError, Unit, duplicates},
+    policy::{
+        Action, Key, List, Match, PacketLimit, PacketLimitError, Rule, RuleName, Rules, SetError, Unit,
+        duplicates,
+    },
     rate::parse_rate,
-    raw::RawRule,
+    raw::{RawMatch, RawRule},
 };
 
 const ACTIONS: [(&str, Action); 2] = [("drop", Action::Drop), ("observe", Action::Observe)];
@@ -57,8 +60,12 @@ fn validate_rule(
     report: &mut Report,
 ) -> Option<Rule> {
     let name: Option<RuleName> = parsed(raw.name.as_ref(), report);
-    let matches = raw.matches.as_ref().map(|raw| matches::validate(raw, name.as_ref(), lists, report));
-    let matches = matches.unwrap_or_default();
+    let lists_of =
+        |make: [fn(RuleName) -> List; 2]| name.as_ref().map(|name| make.map(|make| make(name.clone())));
+    let own = lists_of([List::Source, List::Destination]);
+    let matches = raw.matches.as_ref().map(|raw| matches::validate(raw, own.as_ref(), lists, report));
+    let own = lists_of([List::ExceptSource, List::ExceptDestination]);
+    let except = raw.except.as_ref().map(|raw| except(raw, own.as_ref(), lists, report));
     let limit = validate_limit(raw, report);
     let action = word(raw.action.as_ref(), &ACTIONS, report).unwrap_or_default();
     let new_sources = raw
@@ -72,7 +79,17 @@ fn validate_rule(
     if let (Some(judged), Some(limit)) = (&key, &limit) {
         judged.check_factors(limit, report);
     }
-    Some(Rule { name: name?, matches, key: key?.key, limit: limit?, action, new_sources, ban })
+    let matches = matches.unwrap_or_default();
+    Some(Rule { name: name?, matches, except, key: key?.key, limit: limit?, action, new_sources, ban })
+}
+
+fn except(raw: &RawMatch, own: Option<&[List; 2]>, lists: &mut Lists<'_>, report: &mut Report) -> Match {
+    if raw.is_empty {
+        let message =
+            "is empty, and would except every packet; say which, such as `except: {source: 192.0.2.53}`";
+        report.error(&raw.at, message);
+    }
+    matches::validate(raw, own, lists, report)
 }
 
 fn new_sources(text: &Text, key: Option<&Key>, report: &mut Report) -> Option<PacketLimit> {

@@ -3,11 +3,13 @@
 
 mod application;
 mod bans;
+mod except;
 mod hostile;
 mod keys;
 mod lists;
 mod matches;
 mod mistakes;
+mod named;
 mod proxy;
 mod reference;
 mod request_bans;

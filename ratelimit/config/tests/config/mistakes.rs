@@ -198,7 +198,7 @@ fn files_of_another_shape() {
         ("network: {rules: [a]}", "1:19 network.rules[0]: must be a mapping (of name"),
         (
             "[a, b]",
-            "1:1 : must be a mapping (of instance, network, application, metrics, control), not a list",
+            "1:1 : must be a mapping (of instance, lists, network, application, metrics, control), not a list",
         ),
         ("rules", "1:1 : must be a mapping"),
         ("<<: 5\nnetwork: {}", "1:5 : `<<` takes a mapping"),

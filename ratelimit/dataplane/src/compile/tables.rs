@@ -4,48 +4,87 @@ use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
 
 use ratelimit_common::{classify::Dimension, packet};
 
-use crate::policy::{Fragment, IcmpType, IpVersion, Match, Part, Prefix, Rules, TcpFlags};
+use crate::policy::{Fragment, IcmpType, IpVersion, Match, Part, Prefix, Rule, Rules, TcpFlags};
 
 /// One dimension's table, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// Which.
     pub dimension: Dimension,
-    /// A set of rules for each row.
+    /// A set of rules that match for each row; then, if rules except by this dimension, a set of those that except.
     pub rows: Vec<u64>,
 }
 
-/// Prefixes of one family, each with the rules that an address satisfies whose longest prefix it is.
-pub type PrefixSets<K> = Vec<(K, u8, u64)>;
+/// Prefixes of one family, each with the rules that an address satisfies whose longest prefix it is: those that match, and
+/// those that except.
+pub type PrefixSets<K> = Vec<(K, u8, [u64; 2])>;
 
 /// The conditions on addresses of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
     /// The rules without such a condition: what an address satisfies that is in no prefix.
-    pub any: u64,
+    pub any: [u64; 2],
     /// Of IPv4.
     pub v4: PrefixSets<[u8; 4]>,
     /// Of IPv6.
     pub v6: PrefixSets<[u8; 16]>,
 }
 
-/// The tables of the dimensions that some rule asks about.
-pub fn tables(rules: &Rules) -> Vec<Table> {
-    Dimension::ALL.into_iter().filter_map(|dimension| table(dimension, rules)).collect()
+/// Which conditions of rules: what they match, or what they except.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// `match`
+    Matches,
+    /// `except`
+    Excepts,
+}
+
+impl Side {
+    /// Both, in the order of sets.
+    pub const BOTH: [Self; 2] = [Self::Matches, Self::Excepts];
+
+    /// The condition of a rule. One without `except` has none there.
+    pub fn of(self, rule: &Rule) -> Option<&Match> {
+        match self {
+            Self::Matches => Some(&rule.matches),
+            Self::Excepts => rule.except.as_ref(),
+        }
+    }
+}
+
+/// The tables of the dimensions that some rule asks about, and for each side the bits of these dimensions.
+pub fn tables(rules: &Rules) -> (Vec<Table>, [u32; 2]) {
+    let mut asked = [0; 2];
+    let mut table = |dimension: Dimension| {
+        let sides = Side::BOTH.map(|side| side_table(side, dimension, rules));
+        for (asked, side) in asked.iter_mut().zip(&sides) {
+            *asked |= if side.is_some() { dimension.bit() } else { 0 };
+        }
+        let all = || vec![set(Side::Matches, rules, |_, _| true); dimension.rows() as usize];
+        match sides {
+            [None, None] => None,
+            [matches, excepts] => {
+                let rows = [matches.unwrap_or_else(all), excepts.unwrap_or_default()].concat();
+                Some(Table { dimension, rows })
+            }
+        }
+    };
+    let tables = Dimension::ALL.into_iter().filter_map(&mut table).collect();
+    (tables, asked)
 }
 
 /// `None` if no rule asks about the dimension.
-fn table(dimension: Dimension, rules: &Rules) -> Option<Table> {
-    let satisfying = |part: &Part, matches: &Match| rows(dimension, part, matches);
-    let any = set(rules, |part, matches| satisfying(part, matches).is_none());
-    let mut table = Table { dimension, rows: vec![any; dimension.rows() as usize] };
+fn side_table(side: Side, dimension: Dimension, rules: &Rules) -> Option<Vec<u64>> {
+    let satisfying = |part: &Part, matches: &Match| rows(side, dimension, part, matches);
+    let any = set(side, rules, |part, matches| satisfying(part, matches).is_none());
+    let mut table = vec![any; dimension.rows() as usize];
     let mut is_asked = false;
     for (bit, part) in rules.parts().iter().enumerate() {
-        let matches = rules.get(part.rule).map(|rule| &rule.matches);
+        let matches = rules.get(part.rule).and_then(|rule| side.of(rule));
         for range in matches.and_then(|matches| satisfying(part, matches)).into_iter().flatten() {
             is_asked = true;
             let range = *range.start() as usize..=*range.end() as usize;
-            table.rows.get_mut(range).into_iter().flatten().for_each(|row| *row |= 1 << bit);
+            table.get_mut(range).into_iter().flatten().for_each(|row| *row |= 1 << bit);
         }
     }
     is_asked.then_some(table)
@@ -54,8 +93,8 @@ fn table(dimension: Dimension, rules: &Rules) -> Option<Table> {
 type Rows = Vec<RangeInclusive<u64>>;
 
 /// The rows that a part satisfies; `None` if it has no condition on the dimension. Where a value can't be told, all rules
-/// are satisfied.
-fn rows(dimension: Dimension, part: &Part, matches: &Match) -> Option<Rows> {
+/// match and none excepts.
+fn rows(side: Side, dimension: Dimension, part: &Part, matches: &Match) -> Option<Rows> {
     let (rows, unknown): (Rows, Option<u32>) = match dimension {
         Dimension::Protocol => {
             (one_each(&matches.protocols, |&protocol| protocol.into()), Some(packet::UNKNOWN_PROTOCOL))
@@ -74,10 +113,11 @@ fn rows(dimension: Dimension, part: &Part, matches: &Match) -> Option<Rows> {
             (one_each(&matches.icmp_types, row), Some(packet::UNKNOWN_TYPE))
         }
         Dimension::Vlan => (wide(&matches.vlans), None),
-        Dimension::Kind => return kinds(part, matches),
+        Dimension::Kind => return kinds(side, part, matches),
         Dimension::Length => (wide(&matches.lengths), None),
     };
-    (!rows.is_empty()).then(|| rows.into_iter().chain(unknown.map(|row| row.into()..=row.into())).collect())
+    let unknown = unknown.filter(|_| side == Side::Matches).map(|row| row.into()..=row.into());
+    (!rows.is_empty()).then(|| rows.into_iter().chain(unknown).collect())
 }
 
 fn one_each<T>(wanted: &[T], row: impl Fn(&T) -> u64) -> Rows {
@@ -89,11 +129,11 @@ fn wide(ranges: &[RangeInclusive<u16>]) -> Rows {
 }
 
 /// The rows of IP versions and fragments; `None` if all satisfy the part.
-fn kinds(part: &Part, matches: &Match) -> Option<Rows> {
+fn kinds(side: Side, part: &Part, matches: &Match) -> Option<Rows> {
     let satisfies = |&row: &u64| {
         let (version, fragment) = kind(row);
         let bits = if version == IpVersion::V4 { part.ipv4 } else { part.ipv6 };
-        bits.is_some()
+        (bits.is_some() || side == Side::Excepts)
             && matches.ip_version.is_none_or(|wanted| wanted == version)
             && (matches.fragments.is_empty() || matches.fragments.contains(&fragment))
     };
@@ -108,10 +148,10 @@ pub fn prefixes(rules: &Rules) -> [Prefixes; 2] {
     [sources, direction(rules, |matches| matches.destinations.as_ref())]
 }
 
-/// The bits of the parts that satisfy something.
-fn set(rules: &Rules, satisfies: impl Fn(&Part, &Match) -> bool) -> u64 {
+/// The bits of the parts whose condition satisfies something.
+pub fn set(side: Side, rules: &Rules, satisfies: impl Fn(&Part, &Match) -> bool) -> u64 {
     let bits = rules.parts().iter().enumerate().map(|(bit, part)| {
-        let matches = rules.get(part.rule).map(|rule| &rule.matches);
+        let matches = rules.get(part.rule).and_then(|rule| side.of(rule));
         u64::from(matches.is_some_and(|matches| satisfies(part, matches))) << bit
     });
     bits.fold(0, |set, bit| set | bit)
@@ -129,19 +169,23 @@ fn kind(row: u64) -> (IpVersion, Fragment) {
 }
 
 fn direction(rules: &Rules, prefixes: impl Fn(&Match) -> Option<&Vec<Prefix>>) -> Prefixes {
-    let any = set(rules, |_, matches| prefixes(matches).is_none());
-    let mut named: BTreeMap<Prefix, u64> = BTreeMap::new();
+    let any = Side::BOTH.map(|side| set(side, rules, |_, matches| prefixes(matches).is_none()));
+    let mut named: BTreeMap<Prefix, [u64; 2]> = BTreeMap::new();
     for (bit, part) in rules.parts().iter().enumerate() {
-        for prefix in rules.get(part.rule).and_then(|rule| prefixes(&rule.matches)).into_iter().flatten() {
-            *named.entry(*prefix).or_default() |= 1 << bit;
+        for (place, side) in Side::BOTH.into_iter().enumerate() {
+            let condition = rules.get(part.rule).and_then(|rule| side.of(rule));
+            for prefix in condition.and_then(&prefixes).into_iter().flatten() {
+                named.entry(*prefix).or_default()[place] |= 1 << bit;
+            }
         }
     }
     let mut sets = Prefixes { any, ..Prefixes::default() };
     // A prefix comes directly before those inside it, so the ones around the present one are on the stack.
-    let mut around: Vec<(Prefix, u64)> = Vec::new();
+    let mut around: Vec<(Prefix, [u64; 2])> = Vec::new();
     for (prefix, own) in named {
         while around.pop_if(|(outer, _)| !outer.contains(&prefix)).is_some() {}
-        let rules = own | around.last().map_or(any, |(_, rules)| *rules);
+        let outer = around.last().map_or(any, |(_, rules)| *rules);
+        let rules = [own[0] | outer[0], own[1] | outer[1]];
         around.push((prefix, rules));
         match prefix.address() {
             IpAddr::V4(address) => sets.v4.push((address.octets(), prefix.len(), rules)),

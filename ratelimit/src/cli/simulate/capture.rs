@@ -13,8 +13,8 @@ use crate::{
     config, dataplane,
     policy::Network,
     simulate::{
-        Capture, CaptureError, CaptureSummary, CapturedFrame, Engine, Host, Kernel, Tally, compile_for,
-        report,
+        Capture, CaptureError, CaptureSummary, CapturedFrame, Engine, Frames, Host, Kernel, Tally,
+        compile_for, report,
     },
     text::Shown,
 };
@@ -156,6 +156,10 @@ fn write_summary(summary: &CaptureSummary, network: &Network, out: &mut impl Wri
         write!(out, "{table}")?;
         if rule.sources > rule.top.len() {
             writeln!(out, "  and {} more", rule.sources - rule.top.len())?;
+        }
+        if rule.excepted.count > 0 {
+            let Frames { count, bytes } = rule.excepted;
+            writeln!(out, "  not judged, since it excepts them: {count} frames, {bytes} bytes")?;
         }
     }
     Ok(())

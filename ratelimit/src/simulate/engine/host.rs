@@ -8,7 +8,7 @@ use std::{
 
 use ratelimit_common::{
     bans::Prefix,
-    classify::{Dimension, Tables, matching},
+    classify::{self, Dimension, Tables, judging},
     lists::{self, Listed},
     packet::{self, Address, Flag},
     pipeline::{
@@ -36,7 +36,7 @@ pub struct Host {
     compiled: Compiled,
     table: FixedTable,
     bans: Bans,
-    addresses: [Longest<u64>; 2],
+    addresses: [Longest<[u64; 2]>; 2],
     /// The time of the packet that is being judged.
     now: Cell<Now>,
     /// The bits of the rules that have denied it.
@@ -59,7 +59,7 @@ impl Host {
     }
 }
 
-fn conditions(prefixes: &Prefixes) -> Longest<u64> {
+fn conditions(prefixes: &Prefixes) -> Longest<[u64; 2]> {
     let sets_v4 = prefixes.v4.iter().map(|&(address, length, set)| (v4(address), length, set));
     let sets_v6 = prefixes.v6.iter().map(|&(address, length, set)| (v6(address), length, set));
     Longest::new(sets_v4, sets_v6)
@@ -100,33 +100,71 @@ fn mask(length: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or_default()
 }
 
+impl Host {
+    fn row(&self, dimension: Dimension, row: u64) -> Option<u64> {
+        let table = self.compiled.tables.iter().find(|table| table.dimension == dimension)?;
+        table.rows.get(row as usize).copied()
+    }
+
+    fn sets(&self, direction: usize, address: &Address) -> [u64; 2] {
+        self.addresses[direction].get(address).unwrap_or(self.compiled.prefixes[direction].any)
+    }
+}
+
+/// What rules match.
 impl Tables for &Host {
     fn asks(&self, dimension: Dimension) -> bool {
-        self.compiled.globals.dimensions & dimension.bit() != 0
+        self.compiled.globals.matches.dimensions & dimension.bit() != 0
     }
 
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
-        let table = self.compiled.tables.iter().find(|table| table.dimension == dimension);
-        table.and_then(|table| table.rows.get(row as usize)).copied().unwrap_or(self.compiled.globals.rules)
+        Host::row(self, dimension, row).unwrap_or(self.compiled.globals.matches.rules)
     }
 
     fn source(&self, address: &Address) -> u64 {
-        self.addresses[0].get(address).unwrap_or(self.compiled.prefixes[0].any)
+        self.sets(0, address)[0]
     }
 
     fn destination(&self, address: &Address) -> u64 {
-        self.addresses[1].get(address).unwrap_or(self.compiled.prefixes[1].any)
+        self.sets(1, address)[0]
+    }
+}
+
+/// What rules except.
+#[derive(Clone, Copy, Debug)]
+pub struct Excepts<'h>(&'h Host);
+
+impl Tables for Excepts<'_> {
+    fn asks(&self, dimension: Dimension) -> bool {
+        self.0.compiled.globals.excepts.dimensions & dimension.bit() != 0
+    }
+
+    fn row(&self, dimension: Dimension, row: u64) -> u64 {
+        self.0.row(dimension, row + u64::from(dimension.rows())).unwrap_or_default()
+    }
+
+    fn source(&self, address: &Address) -> u64 {
+        self.0.sets(0, address)[1]
+    }
+
+    fn destination(&self, address: &Address) -> u64 {
+        self.0.sets(1, address)[1]
     }
 }
 
 impl<'t> Hooks for &'t Host {
     type Set = Set<'t>;
+    type Excepts = Excepts<'t>;
 
     fn globals<'h>(self) -> &'h Globals
     where
         Self: 'h,
     {
         &self.compiled.globals
+    }
+
+    fn excepts(self) -> Excepts<'t> {
+        Excepts(self)
     }
 
     fn rule<'h>(self, index: u64) -> &'h Rule
@@ -192,19 +230,22 @@ impl Engine for Host {
             Ok(packet) => packet,
             Err(not_ip) => {
                 let reason = Reason::of_not_ip(not_ip.hides);
-                return Ok(Verdict { packet: Err(not_ip), matching: 0, denied: 0, reason });
+                return Ok(Verdict { packet: Err(not_ip), matching: 0, excepted: 0, denied: 0, reason });
             }
         };
         self.now.set(Now(time));
         self.denied.set(0);
         let host = &*self;
-        let matching = matching(&host, &packet, wire_length);
+        let excepting = host.compiled.globals.excepts.rules;
+        let matching = judging(&host, &host.excepts(), excepting, &packet, wire_length);
+        let excepted = classify::matching(&host, &packet, wire_length) & !matching;
         let mut found = Found::of_size(Size(wire_length & Size::BYTES));
         let early = stages::examine(host, &packet, &mut found, || matching);
         let reason = early.reason().or_else(|| stages::judge(host, early, &mut found).reason());
         Ok(Verdict {
             packet: Ok(packet),
             matching,
+            excepted,
             denied: self.denied.get(),
             reason: reason.unwrap_or(Reason::Limited),
         })

@@ -236,3 +236,25 @@ fn the_summary_is_by_reason_rule_and_source() {
         assert!(words.iter().any(|words| words == expected), "{expected:?} not in\n{output}");
     }
 }
+
+#[test]
+fn what_a_rule_excepts_is_said_and_left_to_the_others() {
+    let rules = "network:
+  rules:
+    - {name: tight, rate: 1/d, except: {source: 192.0.2.0/24, destination_port: 53}}
+    - {name: loose, rate: 3/d}
+";
+    let (success, output) = simulate(&["--output", "json"], rules, &own_capture());
+    assert!(success);
+    let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown: Vec<_> =
+        lines.iter().map(|line| (&line["rules"], &line["excepted"], &line["reason"])).collect();
+    let (loose, tight, nothing) = (json!(["loose"]), json!(["tight"]), Value::Null);
+    let reasons = ["passed", "passed", "passed", "not_ip", "limited"].map(Value::from);
+    assert_eq!(shown[4], (&loose, &tight, &reasons[4]), "{output}");
+    assert_eq!(shown[2], (&loose, &tight, &reasons[2]), "{output}");
+    assert_eq!(shown[3], (&json!([]), &nothing, &reasons[3]), "{output}");
+    let (_, output) = simulate(&[], rules, &own_capture());
+    let note = "tight          0       0             0              0\n  not judged, since it excepts them: 4 frames, 200 bytes\n";
+    assert!(output.contains(note), "{output}");
+}

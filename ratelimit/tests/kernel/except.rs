@@ -1,0 +1,79 @@
+//! `except`: what a rule never judges goes on to the other rules, as if this one were not there.
+
+use std::fs;
+
+use crate::{
+    daemon::{Daemon, config, config_at, judged, reason, rule, run},
+    frames::{self, Raw},
+    net::{Link, isolated},
+    packets::*,
+};
+
+/// So slow that nothing comes back while a test runs.
+const TIGHT: &str = "{name: tight, rate: 1/d, except: {source: 10.1.0.2}}";
+const LOOSE: &str = "{name: loose, rate: 3/d}";
+
+fn send(raw: &Raw, source: &str, count: usize) {
+    (0..count).for_each(|_| raw.send(&frames::udp(source.parse().unwrap())));
+}
+
+#[test]
+fn what_a_rule_excepts_goes_on_to_the_next() {
+    isolated(|| {
+        let link = Link::silent();
+        let daemon = Daemon::start(&config(&[], &[TIGHT, LOOSE]));
+        let raw = Raw::new(&link);
+        send(&raw, "10.1.0.2", 5);
+        let now = judged(5);
+        assert_eq!((rule(&now, "tight"), rule(&now, "loose")), ((0, 0), (3, 2)));
+        send(&raw, "10.1.0.3", 5);
+        let now = judged(10);
+        assert_eq!((rule(&now, "tight"), rule(&now, "loose")), ((1, 4), (4, 2)));
+        let shown = run(&["rules"]);
+        assert!(shown.contains("any packet, except source 10.1.0.2/32"), "{shown}");
+        drop(daemon);
+    });
+}
+
+#[test]
+fn all_conditions_of_an_exception_must_hold() {
+    isolated(|| {
+        let link = Link::silent();
+        let except = "except: {source: 10.1.0.0/24, destination_port: 53, protocol: udp}";
+        let port = |port: u16| [&9_u16.to_be_bytes()[..], &port.to_be_bytes(), &[0; 4]].concat();
+        let rules = [&format!("{{name: all, key: global, rate: 1/d, {except}}}")[..]];
+        let daemon = Daemon::start(&config(&[], &rules));
+        let raw = Raw::new(&link);
+        let udp = |number: u16| from(v4(UDP, &port(number)), [10, 1, 0, 2]);
+        // Excepted: as often as it likes.
+        (0..5).for_each(|_| raw.send(&udp(53)));
+        assert_eq!(rule(&judged(5), "all"), (0, 0));
+        // Another port, another source, another protocol, and a fragment that has no port: judged.
+        raw.send(&udp(54));
+        raw.send(&from(udp(53), [10, 2, 0, 2]));
+        raw.send(&from(v4(TCP, &[&port(53)[..], &tcp(0)[8..]].concat()), [10, 1, 0, 2]));
+        raw.send(&fragment(udp(53), 1, false));
+        let now = judged(9);
+        assert_eq!((rule(&now, "all"), reason(&now, "passed").packets), ((1, 3), 6));
+        drop(daemon);
+    });
+}
+
+#[test]
+fn an_excepted_list_is_reloaded() {
+    isolated(|| {
+        let link = Link::silent();
+        fs::write("/run/monitors.txt", "# monitoring\r\n10.1.0.8-10.1.0.9\r\n").unwrap();
+        let rules = ["{name: all, rate: 1/d, except: {source: {file: monitors.txt}}}"];
+        let mut daemon = Daemon::start(&config_at("/run/ratelimit.yaml", "", &[], &rules));
+        daemon.wait_for("list except.source of all, /run/monitors.txt: 1 prefix");
+        let raw = Raw::new(&link);
+        send(&raw, "10.1.0.9", 3);
+        assert_eq!(rule(&judged(3), "all"), (0, 0));
+        fs::write("/run/monitors.txt", "10.1.0.8\n10.1.0.10\n").unwrap();
+        daemon.wait_for("list except.source of all, /run/monitors.txt: 2 prefixes");
+        send(&raw, "10.1.0.9", 3);
+        send(&raw, "10.1.0.10", 3);
+        assert_eq!(rule(&judged(9), "all"), (1, 2));
+    });
+}
