@@ -231,8 +231,7 @@ impl Servers {
             runtime: Some(runtime),
             phase: sender,
             rooms: [
-                Room::new(bound.room.questions, Overload::Refuse),
-                // Anybody may come there.
+                Room::new(bound.room.questions, Overload::Evict),
                 Room::new(bound.room.clients, Overload::Evict),
             ],
             proxy: Arc::clone(&bound.proxy),
@@ -252,7 +251,7 @@ impl Servers {
         let _inside = runtime.enter();
         let grpc = RateLimitHandler::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
         let http = RateLimitHandler::Http(Arc::clone(&self.state));
-        let budget = Budget::new(limits::BODIES);
+        let budget = Budget::new(limits::HELD);
         if questions.is_empty() && proxies.is_empty() {
             warn!("no `application.listen`: nobody can ask about requests");
         }

@@ -7,6 +7,7 @@ mod announced;
 mod bounds;
 mod budget;
 mod connection;
+mod frames;
 mod held;
 mod linger;
 mod listen;

@@ -1,13 +1,13 @@
 //! Questions that can't be judged: they are answered all the same, and denied, since gateways let a request pass that
 //! they get an error for.
 
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::{Body as _, Bytes};
+use std::{error::Error, mem};
 
-use super::{
-    limits,
-    serving::{Full, Metered},
-};
+use axum::BoxError;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes};
+
+use super::{limits, serving::Full};
 
 /// Why a question can't be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,14 +42,76 @@ impl Unjudged {
 ///
 /// # Errors
 /// Why the question can't be judged.
-pub(super) async fn read(body: Metered, most: usize) -> Result<Bytes, Unjudged> {
+pub(super) async fn read<B>(body: B, most: usize) -> Result<Bytes, Unjudged>
+where
+    B: Body<Data = Bytes, Error = BoxError> + Unpin,
+{
     if body.size_hint().lower() > most as u64 {
         return Err(Unjudged::TooLarge);
     }
-    match Limited::new(body, most).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Unjudged::TooLarge),
-        Err(error) if error.is::<Full>() => Err(Unjudged::NoRoom),
-        Err(_) => Err(Unjudged::Unreadable),
+    let mut body = Limited::new(body, most);
+    let (mut first, mut whole) = (Bytes::new(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|error| why(&*error))?.into_data() else { continue };
+        if first.is_empty() && whole.is_empty() {
+            first = piece;
+            continue;
+        }
+        // One piece is taken as it came. Of several, each would hold many times what is in it.
+        whole.extend_from_slice(&mem::take(&mut first));
+        whole.extend_from_slice(&piece);
+    }
+    Ok(if whole.is_empty() { first } else { whole.into() })
+}
+
+fn why(error: &(dyn Error + 'static)) -> Unjudged {
+    if error.is::<LengthLimitError>() {
+        Unjudged::TooLarge
+    } else if error.is::<Full>() {
+        Unjudged::NoRoom
+    } else {
+        Unjudged::Unreadable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Bodies in many pieces.
+
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use futures_util::stream;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    use super::*;
+
+    static HELD: AtomicUsize = AtomicUsize::new(0);
+
+    /// A piece of one byte that holds much more, as one of a connection's buffer does.
+    struct Piece(u8);
+
+    impl AsRef<[u8]> for Piece {
+        fn as_ref(&self) -> &[u8] {
+            std::slice::from_ref(&self.0)
+        }
+    }
+
+    impl Drop for Piece {
+        fn drop(&mut self) {
+            HELD.fetch_sub(1, SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_holds_what_is_in_its_pieces_and_not_the_pieces() {
+        let pieces = (0..=u8::MAX).map(|byte| {
+            assert!(HELD.fetch_add(1, SeqCst) < 2, "the first piece and the last one at most");
+            Ok::<_, BoxError>(Frame::data(Bytes::from_owner(Piece(byte))))
+        });
+        let body = StreamBody::new(stream::iter(pieces));
+        let whole = read(body, 256).await.unwrap();
+        assert!(whole.iter().copied().eq(0..=u8::MAX));
+        assert_eq!(HELD.load(SeqCst), 0);
     }
 }

@@ -21,6 +21,7 @@ use ratelimit::server::{
 
 use crate::{
     grpc::{self, send},
+    http2::{HEALTHCHECK, PREFACE},
     support::{Answer, Fixture, PATIENCE, question, request, unjudged},
 };
 
@@ -200,7 +201,11 @@ fn headers_that_never_end_are_cut_off_and_a_connection_that_rests_is_not() {
     let mut slow = TcpStream::connect(fixture.http()).unwrap();
     slow.set_read_timeout(Some(PATIENCE)).unwrap();
     slow.write_all(b"POST /v1/check HTTP/1.1\r\nhost: slow\r\n").unwrap();
+    let mut slow_too = TcpStream::connect(fixture.grpc()).unwrap();
+    slow_too.set_read_timeout(Some(PATIENCE)).unwrap();
+    slow_too.write_all(&[PREFACE, &HEALTHCHECK[..20]].concat()).unwrap();
     assert_eq!(slow.read(&mut [0; 1]).unwrap(), 0, "the server ends the connection");
+    slow_too.read_to_end(&mut Vec::new()).expect("the end of the connection over HTTP/2");
     assert_eq!(ask(), 200);
 }
 
@@ -215,9 +220,12 @@ fn exhaust(fixture: &Fixture, held: &mut Vec<TcpStream>) -> Answer {
             return answer;
         }
         assert!(held.len() < 200, "as many bodies as clients like");
-        let mut stream = TcpStream::connect(fixture.http()).unwrap();
-        stream.write_all(&most[..most.len() - 1]).unwrap();
-        held.push(stream);
+        // Several, since they are thrown away after ten seconds.
+        held.extend((0..4).map(|_| {
+            let mut stream = TcpStream::connect(fixture.http()).unwrap();
+            stream.write_all(&most[..most.len() - 1]).unwrap();
+            stream
+        }));
     }
 }
 

@@ -13,9 +13,9 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\
 pub const HEALTHCHECK: &[u8] = b"\0\0\x16\x01\x05\0\0\0\x01\x82\x86\x04\x0c/healthcheck\x01\x04test";
 /// Types of frames, and a flag.
 pub const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub const RST_STREAM: u8 = 3;
 pub const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub const GOAWAY: u8 = 7;
 pub const ACK: u8 = 1;
 
 /// The next frame: its type, its flags and what is in it.
@@ -29,7 +29,7 @@ pub fn frame(stream: &mut TcpStream) -> (u8, u8, Vec<u8>) {
 }
 
 /// A frame, on that stream.
-fn on(stream: u32, frame: &[u8]) -> Vec<u8> {
+pub fn on(stream: u32, frame: &[u8]) -> Vec<u8> {
     [&frame[..5], &stream.to_be_bytes(), &frame[9..]].concat()
 }
 

@@ -1,6 +1,7 @@
 //! The application layer's servers on loopback: what they answer, and what they bear.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
 
+mod attacks;
 mod auth;
 mod check;
 #[path = "../support/chosen/mod.rs"]

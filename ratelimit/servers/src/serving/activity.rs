@@ -1,8 +1,8 @@
 //! When a connection was last heard of, and until when it has to be heard of again.
 //!
 //! Each request moves that time, so it is a number that is written down: a timer is set to it only once, and looks at the
-//! number when it fires. It also sees clients that begin a request over HTTP/1 and do not finish its headers, and those that
-//! do not take their answers.
+//! number when it fires. It also sees clients that begin a request and do not finish its headers, those that do not take their
+//! answers, and those that change the settings of HTTP/2 again and again.
 
 use std::{
     io, mem,
@@ -17,10 +17,11 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::Notify,
     time::{Instant, sleep_until},
 };
 
-use super::bounds::Times;
+use super::{bounds::Times, budget::Share, frames::Frames};
 
 /// How HTTP/2 begins, and no request over HTTP/1 does.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -40,7 +41,7 @@ pub struct Activity {
     begun: AtomicU64,
     /// How many bytes of the preface have come.
     preface: AtomicUsize,
-    /// Whether requests come side by side, as in HTTP/2, which has means of its own against slow ones.
+    /// Whether requests come side by side, as in HTTP/2.
     is_multiplexed: AtomicBool,
     /// Requests that are being answered, and have something to say.
     answering: AtomicU32,
@@ -48,8 +49,10 @@ pub struct Activity {
     resting: AtomicU32,
     /// When one of these began while none was before, ended, or a piece of its answer was taken.
     moved: AtomicU64,
-    /// Whether the client has yet to take what was last written.
-    is_blocked: AtomicBool,
+    /// Since when the client has taken nothing of what was to be written; 0 if it takes all.
+    blocked: AtomicU64,
+    /// Told when the connection is to end at once.
+    ends: Notify,
 }
 
 /// A request that is being answered, until this is dropped.
@@ -57,12 +60,24 @@ pub struct Activity {
 pub struct Answering {
     activity: Arc<Activity>,
     is_resting: bool,
+    /// What the request holds until then.
+    share: Option<Arc<Share>>,
 }
 
 impl Answering {
     /// When what was last read of the request came.
     pub fn since(&self) -> Instant {
         self.activity.at(&self.activity.last)
+    }
+
+    /// What the request holds as long as it is being answered.
+    pub fn holds(&mut self, share: Arc<Share>) {
+        self.share = Some(share);
+    }
+
+    /// Ends the connection, with all that is being answered.
+    pub fn end_connection(&self) {
+        self.activity.ends.notify_one();
     }
 
     /// A piece of the answer was taken, at the time of what was last read or written.
@@ -104,7 +119,8 @@ impl Activity {
             answering: AtomicU32::new(0),
             resting: AtomicU32::new(0),
             moved: AtomicU64::new(0),
-            is_blocked: AtomicBool::new(false),
+            blocked: AtomicU64::new(0),
+            ends: Notify::new(),
         })
     }
 
@@ -118,59 +134,96 @@ impl Activity {
 
     /// A request has come whole but for its body.
     pub fn answer(self: &Arc<Self>) -> Answering {
-        self.begun.store(0, Relaxed);
+        // Others may be coming over HTTP/2.
+        if !self.is_multiplexed.load(Relaxed) {
+            self.begun.store(0, Relaxed);
+        }
         if self.answering.fetch_add(1, Relaxed) == 0 {
             self.moved.store(self.last.load(Relaxed), Relaxed);
         }
-        Answering { activity: Arc::clone(self), is_resting: false }
+        Answering { activity: Arc::clone(self), is_resting: false, share: None }
     }
 
-    /// Whether a part of a request's headers has come.
+    /// Returns when the connection is to end at once.
+    pub async fn is_to_end(&self) {
+        self.ends.notified().await;
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.blocked.load(Relaxed) != 0
+    }
+
+    /// Whether a part of a request's headers has come over HTTP/1, so that nothing else can be said meanwhile.
     pub fn is_reading_headers(&self) -> bool {
+        self.has_begun() && !self.is_multiplexed.load(Relaxed)
+    }
+
+    fn has_begun(&self) -> bool {
         self.begun.load(Relaxed) != 0
     }
 
     /// Whether somebody waits for an answer, or for the rest of one.
     pub fn is_awaited(&self) -> bool {
-        self.answering.load(Relaxed) > 0 || self.is_blocked.load(Relaxed)
+        self.answering.load(Relaxed) > 0 || self.is_blocked()
     }
 
     /// Whether what happens next is for its client to do: to ask, or to take its answer.
     pub fn waits_for_client(&self) -> bool {
-        self.answering.load(Relaxed) == 0 || self.is_blocked.load(Relaxed)
+        self.answering.load(Relaxed) == 0 || self.is_blocked()
     }
 
-    fn read(&self, bytes: &[u8]) {
+    /// Takes in what was read; what of it are frames of HTTP/2 is returned.
+    fn read<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let now = self.now();
-        let is_answering = || self.answering.load(Relaxed) > 0 || self.resting.load(Relaxed) > 0;
-        let may_be_head = !self.is_multiplexed.load(Relaxed) && !is_answering();
-        if may_be_head && bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n')) && !self.is_reading_headers()
-        {
+        if self.is_multiplexed.load(Relaxed) {
+            self.last.store(now, Relaxed);
+            return bytes;
+        }
+        let is_answering = self.answering.load(Relaxed) > 0 || self.resting.load(Relaxed) > 0;
+        let is_empty = bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+        if !is_answering && is_empty && !self.has_begun() {
             // Empty lines between requests are no part of any, and keep no connection.
-            return;
+            return &[];
         }
         self.last.store(now, Relaxed);
-        if may_be_head && !self.is_preface(bytes) && !self.is_reading_headers() {
+        if is_answering {
+            return &[];
+        }
+        if let Some(frames) = self.after_preface(bytes) {
+            return frames;
+        }
+        if !self.has_begun() {
             self.begun.store(now, Relaxed);
+        }
+        &[]
+    }
+
+    /// Notes whether the headers of a request over HTTP/2 have come in part; `is_new` if others have come whole since.
+    fn headers(&self, are_coming: bool, is_new: bool) {
+        if !are_coming {
+            self.begun.store(0, Relaxed);
+        } else if is_new || !self.has_begun() {
+            self.begun.store(self.now(), Relaxed);
         }
     }
 
-    /// Whether these bytes end the preface of HTTP/2.
-    fn is_preface(&self, bytes: &[u8]) -> bool {
+    /// What follows the preface of HTTP/2, if it ends in these bytes.
+    fn after_preface<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let before = self.preface.load(Relaxed);
-        let Some(rest) = PREFACE.get(before..) else { return false };
+        let rest = PREFACE.get(before..)?;
         let common = rest.len().min(bytes.len());
         if rest[..common] != bytes[..common] {
             self.preface.store(TOLD, Relaxed);
-            return false;
+            return None;
         }
         let is_whole = common == rest.len();
         self.preface.store(if is_whole { TOLD } else { before + common }, Relaxed);
-        if is_whole {
-            self.begun.store(0, Relaxed);
-            self.is_multiplexed.store(true, Relaxed);
+        if !is_whole {
+            return None;
         }
-        is_whole
+        self.begun.store(0, Relaxed);
+        self.is_multiplexed.store(true, Relaxed);
+        bytes.get(common..)
     }
 
     fn written(&self) {
@@ -188,8 +241,11 @@ impl Activity {
             }
             _ => self.at(&self.last) + idle,
         };
-        if self.is_reading_headers() {
+        if self.has_begun() {
             end = end.min(self.at(&self.begun) + headers);
+        }
+        if let Some(time) = answer.filter(|_| self.is_blocked()) {
+            end = end.min(self.at(&self.blocked) + time);
         }
         lifetime.map_or(end, |lifetime| end.min(self.start + lifetime))
     }
@@ -222,15 +278,34 @@ pub async fn within<F: Future>(activity: &Activity, future: F) -> Option<F::Outp
 pub struct Noted<I> {
     stream: I,
     activity: Arc<Activity>,
+    frames: Frames,
 }
 
 impl<I> Noted<I> {
-    pub const fn new(stream: I, activity: Arc<Activity>) -> Self {
-        Self { stream, activity }
+    pub fn new(stream: I, activity: Arc<Activity>) -> Self {
+        Self { stream, activity, frames: Frames::default() }
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let frames = self.activity.read(bytes);
+        if !frames.is_empty() {
+            let seen = self.frames.read(frames, self.activity.start.elapsed())?;
+            self.activity.headers(seen.in_headers, seen.headers_ended);
+        }
+        Ok(())
+    }
+
+    /// Whether the client takes what there is for it.
+    fn takes(&self, takes: bool) {
+        if takes {
+            self.activity.blocked.store(0, Relaxed);
+        } else if !self.activity.is_blocked() {
+            self.activity.blocked.store(self.activity.now(), Relaxed);
+        }
     }
 
     fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.activity.is_blocked.store(written.is_pending(), Relaxed);
+        self.takes(written.is_ready());
         if matches!(written, Poll::Ready(Ok(_))) {
             self.activity.written();
         }
@@ -246,11 +321,10 @@ impl<I: AsyncRead + Unpin> AsyncRead for Noted<I> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        match buffer.filled().get(before..) {
-            None | Some([]) => {}
-            Some(bytes) => self.activity.read(bytes),
-        }
-        Poll::Ready(Ok(()))
+        Poll::Ready(match buffer.filled().get(before..) {
+            None | Some([]) => Ok(()),
+            Some(bytes) => self.read(bytes),
+        })
     }
 }
 
@@ -279,7 +353,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Noted<I> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.activity.is_blocked.store(flushed.is_pending(), Relaxed);
+        self.takes(flushed.is_ready());
         flushed
     }
 

@@ -1,29 +1,50 @@
-//! One budget for what the bodies of all requests and answers may hold in memory until these have been sent. A limit on each
-//! alone is none on a client, which can begin thousands of requests at once and finish none, or take no answer.
+//! One budget for what all requests and answers may hold in memory until these have been sent. A limit on each alone is none on
+//! a client, which can begin thousands of requests at once and finish none, or take no answer.
+//!
+//! A client has at most as much of it as is free then, so that some is left for others, however much one wants.
 
 use std::{
+    collections::HashMap,
+    net::IpAddr,
     pin::Pin,
     sync::{
-        Arc, Weak,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
 };
 
 use axum::BoxError;
+use http::HeaderMap;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use thiserror::Error;
 
-/// Bytes that are free.
+use super::overload::client_of;
+
+/// What a request holds beside its headers and its body: its task, and its stream.
+pub const REQUEST: usize = 4 << 10;
+/// What a header holds beside its text.
+const HEADER: usize = 128;
+/// The part of a budget that is left for answers that there is no room.
+const RESERVE: usize = 8;
+
+/// Bytes that are free, and who holds the others.
 #[derive(Debug)]
 pub struct Budget {
     free: AtomicUsize,
+    reserve: usize,
+    holders: Mutex<HashMap<Option<IpAddr>, Weak<Holder>>>,
 }
+
+/// What a client holds, over all its connections.
+#[derive(Debug, Default)]
+pub struct Holder(AtomicUsize);
 
 /// What a request has of the budget, as long as this lives.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
+    holder: Arc<Holder>,
     taken: AtomicUsize,
     was_refused: AtomicBool,
     is_whole: AtomicBool,
@@ -45,7 +66,8 @@ pub struct Full;
 impl Budget {
     /// Of so many bytes.
     pub fn new(bytes: usize) -> Arc<Self> {
-        Arc::new(Self { free: AtomicUsize::new(bytes) })
+        let (free, reserve) = (AtomicUsize::new(bytes), bytes / RESERVE);
+        Arc::new(Self { free, reserve, holders: Mutex::default() })
     }
 
     /// As many as there are.
@@ -53,22 +75,45 @@ impl Budget {
         Self::new(usize::MAX)
     }
 
+    /// What the client at this address holds.
+    pub fn holder(&self, address: Option<IpAddr>) -> Arc<Holder> {
+        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(holder) = holders.get(&client_of(address)).and_then(Weak::upgrade) {
+            return holder;
+        }
+        if holders.len() == holders.capacity() {
+            // So there are no more than twice as many as are connected.
+            holders.retain(|_, holder| holder.strong_count() > 0);
+        }
+        let holder = Arc::<Holder>::default();
+        holders.insert(client_of(address), Arc::downgrade(&holder));
+        holder
+    }
+
     /// A share for a request, and the body that counts against it.
-    pub fn meter(self: &Arc<Self>, body: Incoming) -> (Arc<Share>, Metered) {
-        let share = self.share(body.is_end_stream());
+    pub fn meter(self: &Arc<Self>, holder: &Arc<Holder>, body: Incoming) -> (Arc<Share>, Metered) {
+        let share = self.share(holder, body.is_end_stream());
         let metered = Metered { body, share: Arc::downgrade(&share) };
         (share, metered)
     }
 
     /// A share of nothing yet.
-    pub fn share(self: &Arc<Self>, is_whole: bool) -> Arc<Share> {
+    pub fn share(self: &Arc<Self>, holder: &Arc<Holder>, is_whole: bool) -> Arc<Share> {
         Arc::new(Share {
             budget: Arc::clone(self),
+            holder: Arc::clone(holder),
             taken: AtomicUsize::new(0),
             was_refused: AtomicBool::new(false),
             is_whole: AtomicBool::new(is_whole),
         })
     }
+}
+
+/// What a request holds as soon as its headers are there.
+pub fn held_by(headers: &HeaderMap, path: &str) -> usize {
+    let header =
+        |(name, value): (&http::HeaderName, &http::HeaderValue)| HEADER + name.as_str().len() + value.len();
+    REQUEST + path.len() + headers.iter().map(header).sum::<usize>()
 }
 
 impl Share {
@@ -87,11 +132,25 @@ impl Share {
     /// # Errors
     /// There is no room for it.
     pub fn take(&self, bytes: usize) -> Result<(), Full> {
-        let less = |free: usize| free.checked_sub(bytes);
+        self.take_above(self.budget.reserve, bytes)
+    }
+
+    /// Takes so much for the answer that there is no room.
+    ///
+    /// # Errors
+    /// There is no room even for that.
+    pub fn take_of_reserve(&self, bytes: usize) -> Result<(), Full> {
+        self.take_above(0, bytes)
+    }
+
+    fn take_above(&self, reserve: usize, bytes: usize) -> Result<(), Full> {
+        let wanted = self.holder.0.load(Relaxed).saturating_add(bytes);
+        let less = |free: usize| (wanted <= free.saturating_sub(reserve)).then(|| free - bytes);
         if self.budget.free.fetch_update(Relaxed, Relaxed, less).is_err() {
             self.was_refused.store(true, Relaxed);
             return Err(Full);
         }
+        self.holder.0.fetch_add(bytes, Relaxed);
         self.taken.fetch_add(bytes, Relaxed);
         Ok(())
     }
@@ -110,7 +169,9 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.free.fetch_add(*self.taken.get_mut(), Relaxed);
+        let taken = *self.taken.get_mut();
+        self.holder.0.fetch_sub(taken, Relaxed);
+        self.budget.free.fetch_add(taken, Relaxed);
     }
 }
 
@@ -141,5 +202,73 @@ impl Body for Metered {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Who gets how much.
+
+    use super::*;
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some([192, 0, 2, last].into())
+    }
+
+    /// How often a client can take so much.
+    fn fill(budget: &Arc<Budget>, last: u8, bytes: usize) -> Vec<Arc<Share>> {
+        let mut shares = Vec::new();
+        loop {
+            let share = budget.share(&budget.holder(address(last)), true);
+            if share.take(bytes).is_err() {
+                return shares;
+            }
+            shares.push(share);
+        }
+    }
+
+    #[test]
+    fn a_client_leaves_as_much_as_it_has_for_others() {
+        let budget = Budget::new(800);
+        let first = fill(&budget, 1, 1);
+        assert_eq!(first.len(), 350, "half of what is not in reserve");
+        let second = fill(&budget, 2, 1);
+        assert_eq!(second.len(), 175, "half of the rest");
+        assert_eq!(fill(&budget, 1, 1).len(), 0, "its other connections count, too");
+        drop(first);
+        assert_eq!(fill(&budget, 2, 1).len(), 175, "as much as if it had been alone");
+        drop(second);
+        assert_eq!(budget.free.load(Relaxed), 800);
+    }
+
+    #[test]
+    fn who_is_refused_can_be_told_so_until_the_reserve_is_used_up() {
+        let budget = Budget::new(80);
+        let filled = fill(&budget, 1, 1);
+        let share = budget.share(&budget.holder(address(1)), true);
+        assert!((0..5).all(|_| share.take_of_reserve(1).is_ok() && share.take(1).is_err()));
+        assert!(share.take_of_reserve(1).is_err());
+        assert!(fill(&budget, 2, 1).len() > 10, "another client");
+        drop(filled);
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let budget = Budget::unlimited();
+        let stays = budget.holder(address(0));
+        for number in 0..10_000_u32 {
+            budget.holder(Some(number.to_be_bytes().into()));
+        }
+        assert!(budget.holders.lock().unwrap().len() < 100);
+        assert!(Arc::ptr_eq(&stays, &budget.holder(address(0))));
+    }
+
+    #[test]
+    fn many_small_headers_hold_more_than_their_text() {
+        let mut headers = HeaderMap::new();
+        (0..100).for_each(|_| {
+            assert!(headers.append("a", http::HeaderValue::from_static("b")) || headers.len() == 1)
+        });
+        assert_eq!(held_by(&headers, "/path"), REQUEST + 5 + 100 * (HEADER + 2));
     }
 }

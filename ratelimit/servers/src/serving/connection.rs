@@ -2,11 +2,11 @@
 
 use std::{
     convert::Infallible,
-    future::poll_fn,
+    future::{pending, poll_fn},
     mem,
     net::IpAddr,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     task::Poll,
     time::Duration,
 };
@@ -14,7 +14,10 @@ use std::{
 use axum::body::Body;
 use futures_util::future::Either;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use hyper::{body::Incoming, service::service_fn};
+use hyper::{
+    body::{Body as _, Incoming},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -28,7 +31,7 @@ use tokio::{
 use super::{
     activity::{self, Activity, Answering, Noted},
     bounds::{Bounds, PING_INTERVAL, PING_TIME, SEND_BUFFER, TAKEN_BACK, Versions, WINDOWS},
-    budget::{Budget, Metered},
+    budget::{Budget, Holder, Metered, REQUEST, Share, held_by},
     held::Held,
     linger::Lingering,
 };
@@ -109,7 +112,7 @@ pub trait Exchange: Clone + Send + Sync + 'static {
 pub struct Bounded<H> {
     /// Who answers.
     pub handler: H,
-    /// What bodies may hold.
+    /// What requests and answers may hold.
     pub budget: Arc<Budget>,
     /// How long a request may take, from its headers to its answer; `None` if that is for the handler to say.
     pub time: Option<Duration>,
@@ -121,6 +124,8 @@ pub struct Client {
     pub peer: PeerAddress,
     /// Whether it speaks TLS.
     pub is_tls: bool,
+    /// What it holds of the budget.
+    holder: OnceLock<Arc<Holder>>,
     /// What the connection becomes when its requests are over.
     afterwards: Mutex<Option<Afterwards>>,
 }
@@ -129,7 +134,7 @@ type Afterwards = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Client {
     pub(super) const fn new(peer: PeerAddress, is_tls: bool) -> Self {
-        Self { peer, is_tls, afterwards: Mutex::new(None) }
+        Self { peer, is_tls, holder: OnceLock::new(), afterwards: Mutex::new(None) }
     }
 
     /// Lets the connection go on as this when a request has upgraded it.
@@ -190,6 +195,7 @@ pub(super) async fn serve<E: Exchange>(
         tokio::select! {
             // What a connection ends with, such as a client that is gone, is no news.
             _ = connection.as_mut() => return,
+            () = activity.is_to_end() => return,
             () = ending => {}
         }
         // Whose request has begun to come is not told that it is too late.
@@ -240,19 +246,44 @@ pub fn close_after(response: &mut Response<Body>) {
     response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
 }
 
+impl<H: Handler> Bounded<H> {
+    /// Answers a request that there is no room for. Who takes none of these answers either is not served any more.
+    async fn turn_away(&self, begun: Arc<Share>, answering: Answering, path: &str) -> Response<Body> {
+        if begun.take_of_reserve(REQUEST).is_err() {
+            answering.end_connection();
+            return pending().await;
+        }
+        let mut response = self.handler.no_room(path);
+        let body = mem::take(response.body_mut());
+        *response.body_mut() = Held::within(body, begun, answering);
+        response
+    }
+}
+
 impl<H: Handler> Exchange for Bounded<H> {
     async fn exchange(
         &self,
         client: &Client,
-        answering: Answering,
+        mut answering: Answering,
         request: Request<Incoming>,
     ) -> Response<Body> {
         let (Self { handler, budget, .. }, start) = (self, answering.since());
         let is_http1 = request.version() < http::Version::HTTP_2;
         let (head, body) = request.into_parts();
         let uri = head.uri.clone();
+        let holder = client.holder.get_or_init(|| budget.holder(client.peer.0));
+        let (begun, bytes) = (budget.share(holder, true), held_by(&head.headers, uri.path()));
+        if begun.take(bytes).is_err() {
+            let mut response = self.turn_away(begun, answering, uri.path()).await;
+            if is_http1 && !body.is_end_stream() {
+                close_after(&mut response);
+            }
+            handler.answered(&response, start.elapsed());
+            return response;
+        }
+        answering.holds(begun);
         // What is read of the body is held until there is an answer.
-        let (share, body) = budget.meter(body);
+        let (share, body) = budget.meter(holder, body);
         let time = handler.deadline(&head.headers).into_iter().chain(self.time).min();
         let answer = handler.answer(client.peer, Request::from_parts(head, body));
         let answered = match time {
@@ -263,7 +294,7 @@ impl<H: Handler> Exchange for Bounded<H> {
         let mut response = answered.map_or_else(|| handler.too_late(), |Ok(response)| response);
         let (was_refused, is_whole) = (share.was_refused(), share.is_whole());
         // What is still to come of a stream is looked at message by message.
-        let share = if is_whole { share } else { budget.share(false) };
+        let share = if is_whole { share } else { budget.share(holder, false) };
         let body = mem::take(response.body_mut());
         match Held::hold(body, share, answering).await {
             Ok(body) if !was_refused => *response.body_mut() = body,

@@ -53,6 +53,11 @@ impl Held {
         Ok(Body::new(Self { body, next, share, answering }))
     }
 
+    /// Holds a body that takes no more room than its share has.
+    pub fn within(body: Body, share: Arc<Share>, answering: Answering) -> Body {
+        if body.is_end_stream() { body } else { Body::new(Self { body, next: None, share, answering }) }
+    }
+
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Next>> {
         if let Some(next) = self.next.take() {
             return Poll::Ready(Some(next));
@@ -127,6 +132,12 @@ mod tests {
         *,
     };
 
+    /// Of a budget that leaves so much to a client.
+    fn share(bytes: usize) -> Arc<Share> {
+        let budget = Budget::new(16 * bytes / 7);
+        budget.share(&budget.holder(None), true)
+    }
+
     fn stream(items: &[&'static [u8]]) -> Body {
         let items: Vec<_> = items.iter().map(|item| Ok::<_, Infallible>(Bytes::from(*item))).collect();
         Body::from_stream(tokio_stream::iter(items).chain(tokio_stream::pending()))
@@ -134,7 +145,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_waits_for_its_client_only_with_something_to_say() {
-        let (activity, share) = (activity(), Budget::new(10).share(true));
+        let (activity, share) = (activity(), share(10));
         let mut held = Held::hold(stream(&[]), share, activity.answer()).await.unwrap();
         hear(&activity);
         assert!(rest(&activity).is_zero());
@@ -144,7 +155,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_message_of_a_stream_needs_room() {
-        let (body, share) = (stream(&[b"0123456789", b"short", b"0123456789a"]), Budget::new(10).share(true));
+        let (body, share) = (stream(&[b"0123456789", b"short", b"0123456789a"]), share(10));
         let mut held = Held::hold(body, share, activity().answer()).await.unwrap();
         for expected in [&b"0123456789"[..], b"short"] {
             assert_eq!(held.frame().await.unwrap().unwrap().into_data().unwrap(), expected);

@@ -16,8 +16,6 @@ use super::activity::Activity;
 /// What happens to a client that comes when there are as many connections as there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overload {
-    /// It is refused.
-    Refuse,
     /// A connection that waits for its client gives way, so that nobody can keep others out by sending nothing: of whoever has
     /// most, the oldest one. If all are being answered, one gives way all the same whose client has so many more than the one
     /// that comes that it still has more then; so nobody can keep others out by always asking either. Else the client is refused.
@@ -63,7 +61,7 @@ impl Room {
     pub(super) async fn wait(&self) -> Option<Place> {
         match self.overload {
             Overload::Queue => self.acquire().await,
-            Overload::Refuse | Overload::Evict => None,
+            Overload::Evict => None,
         }
     }
 
@@ -238,12 +236,13 @@ mod tests {
 
     #[tokio::test]
     async fn who_comes_too_late_is_refused_or_waits() {
-        let refusing = Room::new(1, Overload::Refuse);
-        assert!(refusing.wait().await.is_none());
-        let place = refusing.admit(None).await.unwrap();
-        assert!(refusing.admit(None).await.is_none());
+        let evicting = Room::new(1, Overload::Evict);
+        assert!(evicting.wait().await.is_none());
+        // Nobody is known who could give way.
+        let place = evicting.admit(None).await.unwrap();
+        assert!(evicting.admit(None).await.is_none());
         drop(place);
-        assert!(refusing.admit(None).await.is_some());
+        assert!(evicting.admit(None).await.is_some());
         let queueing = Room::new(1, Overload::Queue);
         let place = queueing.wait().await.unwrap();
         assert!(timeout(Duration::ZERO, queueing.wait()).await.is_err());

@@ -145,3 +145,42 @@ fn an_answer_may_take_any_time_where_none_is_set() {
     drop(answering);
     assert_eq!(rest(&activity), Duration::ZERO);
 }
+
+/// A stream on which these bytes come.
+async fn coming(activity: &Arc<Activity>, bytes: &[u8]) -> io::Result<()> {
+    let mut noted = Noted::new(bytes, Arc::clone(activity));
+    noted.read_to_end(&mut Vec::new()).await.map(drop)
+}
+
+#[tokio::test]
+async fn headers_over_http2_have_as_little_time_whatever_else_is_answered() {
+    let activity = activity();
+    let part = [PREFACE, b"\0\0\x10\x01\x05\0\0\0\x01\x82"].concat();
+    coming(&activity, &part).await.unwrap();
+    assert!(is_about(rest(&activity), TIMES.headers));
+    let _answering = activity.answer();
+    assert!(is_about(rest(&activity), TIMES.headers));
+    let activity = self::activity();
+    coming(&activity, &[&part, &[0x82; 15][..]].concat()).await.unwrap();
+    assert!(is_about(rest(&activity), TIMES.idle));
+}
+
+#[tokio::test]
+async fn who_sends_and_takes_nothing_has_the_time_of_an_answer() {
+    let activity = activity();
+    activity.read(PREFACE);
+    activity.blocked.store(1, Relaxed);
+    hear(&activity);
+    assert_eq!(rest(&activity), Duration::ZERO, "it has taken nothing since the start");
+    let (stream, _client) = UnixStream::pair().unwrap();
+    let mut noted = Noted::new(stream, Arc::clone(&activity));
+    poll_fn(|context| Pin::new(&mut noted).poll_write(context, &[0])).await.unwrap();
+    assert!(is_about(rest(&activity), TIMES.idle));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_to_end_hears_it() {
+    let activity = activity();
+    activity.answer().end_connection();
+    activity.is_to_end().await;
+}
