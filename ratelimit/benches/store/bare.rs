@@ -37,5 +37,7 @@ pub fn run(world: &World, clients: u64, depth: u64, time: Duration) -> Option<Fi
         // It does not say it; the longest is above it.
         p999: most * micros,
         store: store * 1e6 / count as f64,
+        own: f64::NAN,
+        a_call: 1.0,
     })
 }

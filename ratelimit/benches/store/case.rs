@@ -70,6 +70,10 @@ pub struct Figures {
     pub p999: f64,
     /// The store's processor time for a decision.
     pub store: f64,
+    /// This process's: of the library all that it takes, of others their clients'.
+    pub own: f64,
+    /// Decisions that one call of the script makes.
+    pub a_call: f64,
 }
 
 impl Way {
@@ -110,7 +114,18 @@ fn policy() -> ratelimit::limiter::application::ServicePolicy {
 
 /// Seconds of processor time that the store has taken.
 pub fn store_time(world: &World) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", world.server.id())).expect("a process");
+    processor_time(&world.server.id().to_string())
+}
+
+/// Calls of scripts that the store has had.
+fn calls(world: &World) -> f64 {
+    let text: String = world.server.ask(&["INFO", "commandstats"]);
+    let line = text.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0.0)
+}
+
+fn processor_time(process: &str) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("a process");
     let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
     let ticks = |index: usize| fields[index].parse::<f64>().expect("ticks");
     (ticks(11) + ticks(12)) / 100.0
@@ -129,15 +144,24 @@ impl Case {
         ways.iter().flat_map(|&way| clients.map(|clients| Self { way, clients })).collect()
     }
 
+    /// Whether a word names it: a part of its name, or its number of clients.
+    pub fn is(&self, word: &str) -> bool {
+        match word.parse::<u64>() {
+            Ok(clients) => clients == self.clients,
+            Err(_) => self.way.name().contains(word),
+        }
+    }
+
     /// Asks for so long.
     pub fn run(&self, world: &World, time: Duration) -> Option<Figures> {
         world.server.command(&["FLUSHALL"]);
         if let Way::Bare(depth) = self.way {
             return bare::run(world, self.clients, depth, time);
         }
-        let before = store_time(world);
+        let (before, own, made) = (store_time(world), processor_time("self"), calls(world));
         let mut times = world.runtime.block_on(self.ask(world, time));
-        let store = store_time(world) - before;
+        let (store, own) = (store_time(world) - before, processor_time("self") - own);
+        let count = times.len() as f64;
         times.sort_unstable();
         let at = |share: f64| f64::from(times[((times.len() - 1) as f64 * share) as usize]) / 1000.0;
         Some(Figures {
@@ -145,7 +169,9 @@ impl Case {
             p50: at(0.5),
             p99: at(0.99),
             p999: at(0.999),
-            store: store * 1e6 / times.len() as f64,
+            store: store * 1e6 / count,
+            own: own * 1e6 / count,
+            a_call: count / (calls(world) - made),
         })
     }
 

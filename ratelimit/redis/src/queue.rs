@@ -8,7 +8,7 @@ use std::{
 };
 
 use foldhash::fast::FixedState;
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{runtime::Handle, sync::oneshot, task::yield_now};
 
 use crate::{
     call::{
@@ -24,6 +24,9 @@ use crate::{
 
 /// Requests that may wait.
 const MOST_WAITING: usize = 16_384;
+
+/// So few are not worth two calls.
+const MOST_UNSHARED: usize = 16;
 
 /// Charges that nobody waits for.
 const MOST_LATER: usize = 4_096;
@@ -75,6 +78,8 @@ struct Line {
     later: VecDeque<Waiting>,
     /// Calls on their way.
     calls: usize,
+    /// Requests in them.
+    on_way: usize,
 }
 
 #[derive(Debug)]
@@ -147,16 +152,21 @@ impl<T: Transport> Queue<T> {
     /// Makes calls as long as requests wait.
     async fn run(self: Arc<Self>) {
         loop {
+            // Whoever was answered just now, or came together with others, asks first, so that they go together.
+            yield_now().await;
             let batch = {
                 let mut line = self.line();
-                let batch = line.batch();
+                let batch = line.batch(self.most_calls);
                 if batch.is_empty() {
                     line.calls -= 1;
                     return;
                 }
+                line.on_way += batch.len();
                 batch
             };
+            let count = batch.len();
             self.call(batch).await;
+            self.line().on_way -= count;
         }
     }
 
@@ -224,15 +234,19 @@ impl<T: Transport> Queue<T> {
 }
 
 impl Line {
-    /// The requests of the next call: those that came first, and if there is room then, charges that nobody waits for.
-    fn batch(&mut self) -> Vec<Waiting> {
+    /// The requests of the next call: those that came first, and if there is room then, charges that nobody waits for. It
+    /// takes its share of all that is to be answered, so that calls are about as large, and one waits for its turn while
+    /// another runs.
+    fn batch(&mut self, calls: usize) -> Vec<Waiting> {
+        let share = (self.waiting.len() + self.on_way).div_ceil(calls).max(MOST_UNSHARED);
         let mut batch = Batch { requests: Vec::new(), keys: HashSet::default() };
         let now = Instant::now();
-        for line in [&mut self.waiting, &mut self.later] {
+        for (line, most) in [(&mut self.waiting, share.min(MOST_REQUESTS)), (&mut self.later, MOST_REQUESTS)]
+        {
             while let Some(waiting) = line.pop_front() {
                 if !waiting.is_waited_for(now) {
                     waiting.end(Err(Trouble::Late));
-                } else if let Err(waiting) = batch.add(waiting) {
+                } else if let Err(waiting) = batch.add(waiting, most) {
                     line.push_front(*waiting);
                     return batch.requests;
                 }
@@ -248,11 +262,11 @@ struct Batch {
 }
 
 impl Batch {
-    /// Adds a request, or gives it back if there is no room. One alone finds room whatever it has.
-    fn add(&mut self, waiting: Waiting) -> Result<(), Box<Waiting>> {
+    /// Adds a request to at most so many, or gives it back if there is no room. One alone finds room whatever it has.
+    fn add(&mut self, waiting: Waiting, most: usize) -> Result<(), Box<Waiting>> {
         let keys = waiting.request.buckets.iter().map(|bucket| &bucket.key);
         let new = keys.clone().filter(|key| !self.keys.contains(*key)).count();
-        let is_room = self.requests.len() < MOST_REQUESTS && self.keys.len() + new <= MOST_KEYS;
+        let is_room = self.requests.len() < most && self.keys.len() + new <= MOST_KEYS;
         if !is_room && !self.requests.is_empty() {
             return Err(Box::new(waiting));
         }

@@ -110,6 +110,7 @@ impl<T: Transport> Several<'_, T> {
             .zip(&decided.request.parts)
             .map(|(part, asked)| match asked.act {
                 Doing::Act(act) => Part { act, say: asked.say, ..*part },
+                Doing::Tentative => Part { act: Act::Ask, say: asked.say, ..*part },
                 Doing::Undo(_) => *part,
             })
             .collect();
@@ -153,7 +154,7 @@ impl<T: Transport> Several<'_, T> {
 fn tentative(mut request: Request) -> Request {
     for part in &mut request.parts {
         if part.act == Doing::Act(Act::RefundIfAdmitted) {
-            part.act = Doing::Act(Act::Ask);
+            part.act = Doing::Tentative;
             part.say = Say::Observes;
         }
     }

@@ -64,6 +64,8 @@ impl OfShard {
 pub(crate) enum Doing {
     /// What the limiter wants.
     Act(Act),
+    /// It asks: what it gives back comes back when all shards have admitted the request.
+    Tentative,
     /// It takes back what it charged then.
     Undo(Micros),
 }
@@ -156,6 +158,9 @@ impl Asked {
 
     /// Whether units are given back.
     pub(crate) const fn gives_back(&self) -> bool {
-        matches!(self.act, Doing::Act(Act::Refund | Act::RefundIfAdmitted) | Doing::Undo(_))
+        matches!(
+            self.act,
+            Doing::Act(Act::Refund | Act::RefundIfAdmitted) | Doing::Tentative | Doing::Undo(_)
+        )
     }
 }

@@ -59,7 +59,7 @@ const fn kind(kind: Kind) -> f64 {
 
 const fn act(act: Doing) -> f64 {
     match act {
-        Doing::Act(Act::Ask) => 0.0,
+        Doing::Act(Act::Ask) | Doing::Tentative => 0.0,
         Doing::Act(Act::Charge) => 1.0,
         Doing::Act(Act::Report) => 2.0,
         Doing::Act(Act::ChargeIfAdmitted) => 3.0,
@@ -101,7 +101,7 @@ fn arrival(part: &Asked, row: &mut Row) {
 fn charged_at(part: &Asked) -> f64 {
     match part.act {
         Doing::Undo(charged) => charged.number(),
-        Doing::Act(_) => 0.0,
+        Doing::Act(_) | Doing::Tentative => 0.0,
     }
 }
 
@@ -132,9 +132,9 @@ fn windows(part: &Asked, at: Micros, row: &mut Row) {
     let length = period(limit);
     let at = match part.act {
         Doing::Undo(charged) => charged,
-        Doing::Act(_) => at,
+        Doing::Act(_) | Doing::Tentative => at,
     };
-    if length < SHORTEST_NAMED && matches!(part.act, Doing::Act(_)) {
+    if length < SHORTEST_NAMED && !matches!(part.act, Doing::Undo(_)) {
         row.extend([-1.0, 0.0, 0.0]);
     } else {
         let start = Micros(at.0 - at.0 % length);

@@ -99,7 +99,7 @@ fn queue(gate: &Arc<Gate>) -> Arc<Queue<Gate>> {
 /// Lets what is spawned run until it waits.
 async fn settle() {
     for _ in 0..20 {
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
 }
 
@@ -121,7 +121,36 @@ async fn requests_go_in_order_in_few_calls_of_bounded_size() {
     let keys: Vec<Vec<u8>> = calls.iter().flat_map(|(keys, _)| keys.clone()).collect();
     let expected: Vec<Vec<u8>> = (0..=1_000).map(|key| key.to_string().into_bytes()).collect();
     assert_eq!(keys, expected);
-    assert!(calls.len() <= 18 && gate.most_on_way.load(SeqCst) == 2);
+    assert!(calls.len() <= 20 && gate.most_on_way.load(SeqCst) == 2, "{}", calls.len());
+}
+
+/// Fifty clients, each of which asks again when it is answered: their requests meet, half of them in each call.
+#[tokio::test]
+async fn those_that_are_answered_together_go_together_again() {
+    let gate = Gate::new(b'A');
+    let queue = queue(&gate);
+    let clients: Vec<_> = (0..50)
+        .map(|key| {
+            let queue = Arc::clone(&queue);
+            tokio::spawn(async move {
+                for _ in 0..40 {
+                    assert!(queue.ask(request([key]), later(), None).await.unwrap().is_ok());
+                }
+            })
+        })
+        .collect();
+    for _ in 0..1_000 {
+        settle().await;
+        gate.open.add_permits(1);
+        if clients.iter().all(tokio::task::JoinHandle::is_finished) {
+            break;
+        }
+    }
+    assert!(clients.iter().all(tokio::task::JoinHandle::is_finished));
+    let calls: Vec<usize> = gate.calls.lock().unwrap().iter().map(|(_, requests)| *requests).collect();
+    assert_eq!(calls.iter().sum::<usize>(), 50 * 40);
+    assert!(calls.len() <= 2 * 40 + 10, "{} calls: {calls:?}", calls.len());
+    assert!(calls[5..60].iter().all(|requests| (16..=34).contains(requests)), "{calls:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use redis::{Commands as _, Connection, FromRedisValue, InfoDict, RedisError, RedisResult};
@@ -185,6 +185,22 @@ impl Server {
         let (new, file) = (self.path("clock.new"), self.path("clock"));
         fs::write(&new, format!("{sign}{}.{:06}", by.as_secs(), by.subsec_micros())).unwrap();
         fs::rename(new, file).unwrap();
+        // It looks at its clock now and then, and says meanwhile what it saw last.
+        if self.process.is_some() {
+            until("a clock's setting", || self.clock_is(by, ahead));
+        }
+    }
+
+    /// Whether it says a time that is so much ahead of the machine's, or behind, which goes on while it is asked.
+    #[must_use]
+    pub fn clock_is(&self, by: Duration, ahead: bool) -> bool {
+        const SLACK: Duration = Duration::from_millis(100);
+        let own = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let before = own();
+        let (seconds, micros): (u64, u64) = self.ask(&["TIME"]);
+        let (theirs, after) = (Duration::from_secs(seconds) + Duration::from_micros(micros), own());
+        let [earliest, latest] = [before, after].map(|own| if ahead { own + by } else { own - by });
+        (earliest - SLACK..=latest + SLACK).contains(&theirs)
     }
 
     /// Waits until it follows a master, and has all that the master had.

@@ -15,7 +15,7 @@ use ratelimit_redis_testing::{PATIENCE, redis};
 use tokio::runtime::Handle;
 
 /// The longest that a call may take, by the settings.
-pub const TIMEOUT: Duration = Duration::from_millis(100);
+pub const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Far more than a machine that does much else adds to that.
 pub const BOUND: Duration = Duration::from_secs(5);

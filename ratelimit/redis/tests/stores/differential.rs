@@ -32,14 +32,14 @@ use crate::support::{
 const REQUESTS: u64 = 20_000;
 
 /// 2026 or so.
-const START: u64 = 1_780_000_000_000_000;
+pub const START: u64 = 1_780_000_000_000_000;
 
 /// How much later it may become, in microseconds.
-const MOST_TIME: u64 = 300 * 86_400_000_000;
+pub const MOST_TIME: u64 = 300 * 86_400_000_000;
 
 const KEYS: [&str; 3] = ["one", "two", "{three}"];
 
-fn requests() -> u64 {
+pub fn requests() -> u64 {
     let asked = std::env::var("RATELIMIT_REQUESTS").ok().and_then(|count| count.parse().ok());
     asked.unwrap_or(REQUESTS)
 }
@@ -58,7 +58,7 @@ fn requests_are_decided_as_in_memory_when_clocks_step_back_and_limits_change() {
 
 /// How time goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Times {
+pub enum Times {
     Forward,
     Both,
 }
@@ -149,17 +149,7 @@ fn run(number: u64, engine: Engine, rules: &[Rule], times: Times) {
 impl<'r> World<'r> {
     /// Says whether a new year begins.
     fn pass_time(&mut self) -> bool {
-        const UNITS: [u64; 9] =
-            [1, 10, 1_000, 100_000, 300_000, 1_000_000, 10_000_000, 60_000_000, 3_600_000_000];
-        let now = self.clock.load(SeqCst);
-        let unit = self.random.of(&UNITS);
-        let next = match self.random.below(10) {
-            0 => now,
-            1 => now - now % unit + unit,
-            2 if self.times == Times::Both => now - self.random.below(2 * unit),
-            3 if self.random.once_in(10) => now + 3 * 86_400_000_000,
-            _ => now + self.random.below(unit),
-        };
+        let next = next_time(&mut self.random, self.clock.load(SeqCst), self.times);
         // Within a year, so that states keep their zero; then from the start again, with nothing kept.
         let is_over = next > START + MOST_TIME;
         self.clock.store(if is_over { START } else { next.max(START) }, SeqCst);
@@ -329,6 +319,20 @@ impl<'r> World<'r> {
         for (bucket, found) in made.buckets.iter().zip(ours.after) {
             self.states.insert(*bucket, found);
         }
+    }
+}
+
+/// What the clock says next: the same, the end of some window, a little later, days later.
+pub fn next_time(random: &mut Random, now: u64, times: Times) -> u64 {
+    const UNITS: [u64; 9] =
+        [1, 10, 1_000, 100_000, 300_000, 1_000_000, 10_000_000, 60_000_000, 3_600_000_000];
+    let unit = random.of(&UNITS);
+    match random.below(10) {
+        0 => now,
+        1 => now - now % unit + unit,
+        2 if times == Times::Both => now - random.below(2 * unit),
+        3 if random.once_in(10) => now + 3 * 86_400_000_000,
+        _ => now + random.below(unit),
     }
 }
 

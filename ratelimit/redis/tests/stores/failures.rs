@@ -1,21 +1,19 @@
 //! A daemon whose store fails: nobody gets more than the limit, nobody waits for long, and it recovers by itself.
 
 use std::{
-    num::NonZeroU32,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
 use ratelimit_common::time::Nanos;
-use ratelimit_limiter::application::ServicePolicy;
 use ratelimit_policy::application::{RedisSettings, Topology};
 use ratelimit_redis_testing::{Cluster, Engine, PATIENCE, Relay, Sentinels, Server, Setup, Way, until};
 use tokio::runtime::{Builder, Handle};
 
 use crate::{
     counter::{TIMEOUT, settings},
-    service::{Daemon, policy},
+    service::Daemon,
 };
 
 const RULES: &str = "
@@ -38,32 +36,12 @@ async fn at_once(daemon: &Daemon, count: usize, key: &str, value: &str) -> usize
     answers.into_iter().filter(|passes| *passes).count()
 }
 
-/// Waits until the store is asked, which a policy may hide.
-async fn until_asked(daemon: &Daemon) {
-    let without = || daemon.0.shared_store().unwrap().without_store.map(|(_, count)| count);
-    loop {
-        let before = without();
-        daemon.passes("many", "asked").await;
-        if without() == before {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await; // tidy: sleep, what another program does can only be polled
-    }
-}
-
 async fn used(daemon: &Daemon, value: &str) -> u64 {
     1_000 - daemon.remaining("many", value).await
 }
 
 fn of_cluster(cluster: &Cluster) -> RedisSettings {
     RedisSettings { topology: Topology::Cluster, ..settings(&cluster.urls()) }
-}
-
-fn with(on_store_error: &str, local_share: u32) -> ServicePolicy {
-    let rules = RULES.replace("on_store_error: deny", &format!("on_store_error: {on_store_error}"));
-    let mut policy = policy(&rules);
-    policy.local_share = NonZeroU32::new(local_share).unwrap();
-    policy
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,13 +70,20 @@ async fn each_request_whose_reply_is_lost_is_charged_once() {
         let daemon = Daemon::sharing(&settings(&[relay.url()]), RULES);
         daemon.until_passes("many", "a").await;
         relay.set(Way::SwallowReplies);
-        // One call takes them all, and all of its requests are charged, though nobody hears of it.
-        assert_eq!(at_once(&daemon, 10, "many", "lost").await, 0);
+        // One call takes most, and all of its requests are charged, though nobody hears of it.
+        let values: Vec<String> = (0..10).map(|value| format!("lost {value}")).collect();
+        let passed = join_all(values.iter().map(|value| daemon.passes("many", value))).await;
+        assert!(passed.iter().all(|passed| !passed), "{engine}: {passed:?}");
         relay.set(Way::Cut);
         relay.set(Way::Open);
         daemon.until_passes("many", "a").await;
-        let used = used(&daemon, "lost").await;
-        assert!((1..=10).contains(&used), "{engine}: {used}");
+        let mut charged = 0;
+        for value in &values {
+            let used = used(&daemon, value).await;
+            assert!(used <= 1, "{engine}: {value} is charged {used} times");
+            charged += used;
+        }
+        assert!(charged > 0, "{engine}");
     }
 }
 
@@ -174,30 +159,6 @@ async fn a_daemon_killed_between_two_shards_admits_nothing_extra() {
             let again = second.passing(5, &[("three", value)]).await;
             assert!(usize::from(passed) + again <= 3 && again >= 2, "{value}: {passed}, {again}");
         }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn each_policy_does_what_it_says_while_the_server_is_gone() {
-    for engine in Engine::ALL {
-        let mut server = Server::start(engine);
-        let settings = settings(&[server.url()]);
-        let [allow, deny, local] = [("allow", 1), ("deny", 1), ("local", 2)]
-            .map(|(policy, share)| Daemon::of(&settings, &with(policy, share)));
-        for daemon in [&allow, &deny, &local] {
-            until_asked(daemon).await;
-        }
-        server.kill();
-        for _ in 0..3 {
-            // A flap grants no burst.
-            assert_eq!(at_once(&allow, 10, "three", "gone").await, 10, "{engine}");
-            assert_eq!(at_once(&deny, 10, "three", "gone").await, 0, "{engine}");
-        }
-        // Half of three, rounded up.
-        assert_eq!(at_once(&local, 10, "three", "gone").await, 2, "{engine}");
-        server.start_again();
-        deny.until_passes("many", "a").await;
-        assert_eq!(deny.passing(5, &[("three", "b")]).await, 3, "{engine}");
     }
 }
 

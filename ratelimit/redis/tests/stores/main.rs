@@ -1,6 +1,7 @@
 //! The store in real servers, which the tests start, pause, kill and cut off. `cargo xtask setup` gets the programs.
 #![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
 
+mod answers;
 mod conformance;
 mod connect;
 mod counter;
@@ -8,7 +9,9 @@ mod daemons;
 mod differential;
 mod failures;
 mod kept;
+mod policies;
 mod probe;
+mod reports;
 mod service;
 mod sharing;
 mod support;

@@ -12,10 +12,14 @@ use ratelimit_redis_testing::{Cluster, Engine, Sentinels, Server, Setup};
 
 use crate::counter::{Counter, settings};
 
-/// What a user of the store needs, as the documentation has it.
+/// What people are told.
+pub fn guide() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/several-daemons.md")).unwrap()
+}
+
+/// What a user of the store needs, as the guide has it.
 pub fn rights() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/several-daemons.md");
-    let guide = fs::read_to_string(path).unwrap();
+    let guide = guide();
     let line = guide.lines().find_map(|line| line.strip_prefix("user ratelimit on >PASSWORD "));
     line.unwrap().to_owned()
 }

@@ -86,4 +86,19 @@ impl Daemon {
         let request = Request { domain: "d".to_owned(), descriptors: vec![descriptor], hits_addend: 1 };
         self.request(request).await.statuses[0].remaining
     }
+
+    /// Waits until the store is asked, which a policy may hide. The values are new, since of exhausted keys it is not asked.
+    pub async fn until_asked(&self, value: &str) {
+        let start = Instant::now();
+        let without = || self.0.shared_store().unwrap().without_store.map(|(_, count)| count);
+        for number in 0.. {
+            let before = without();
+            self.passes("three", &format!("{value} is asked {number}")).await;
+            if without() == before {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "no recovery");
+            tokio::time::sleep(Duration::from_millis(5)).await; // tidy: sleep, what another program does can only be polled
+        }
+    }
 }

@@ -7,7 +7,7 @@ use ratelimit_common::{
     time::Nanos,
 };
 use ratelimit_limiter::store::{
-    Enrolment, MemoryStore, Store as _,
+    Account, Enrolment, KeyHash, MemoryStore, Store as _,
     remote::{Act, BucketKey, Outcomes, Over, Part, Question, Reading, RemoteError, RemoteStore, Say},
 };
 use ratelimit_redis::{Store, StoreOptions, transport::Transport};
@@ -60,9 +60,18 @@ pub fn store<T: Transport>(transport: T, timeout: Duration) -> Store<T> {
     Store::new(transport, &options(timeout), Handle::current())
 }
 
-/// Has a store decide about a request, and says whether it passes.
+/// Has a store decide about a request, and says whether it passes; the limiter agrees with that.
 pub async fn decide(store: &impl RemoteStore, asks: &[Ask<'_>]) -> Result<bool, RemoteError> {
     Ok(outcomes(store, asks).await?.0.admitted)
+}
+
+/// What the store alone says: of thousands of limits the limiter is slower.
+pub async fn admits(store: &impl RemoteStore, asks: &[Ask<'_>]) -> Result<bool, RemoteError> {
+    let memory = MemoryStore::new(100).unwrap();
+    let (accounts, _) = memory.enroll(&[Enrolment { name: asks[0].rule, limit: asks[0].limit }]);
+    let (accounts, hashes) = (vec![accounts[0]; asks.len()], vec![memory.hash(""); asks.len()]);
+    with_question(asks, &accounts, &hashes, async |question| Ok(store.decide(*question).await?.admitted))
+        .await
 }
 
 /// The same with all that was read and follows; what the script said agrees with it.
@@ -73,6 +82,22 @@ pub async fn outcomes(
     let memory = MemoryStore::new(100).unwrap();
     let enrolments: Vec<_> = asks.iter().map(|ask| Enrolment { name: ask.rule, limit: ask.limit }).collect();
     let (accounts, _) = memory.enroll(&enrolments);
+    let hashes: Vec<_> = asks.iter().map(|ask| memory.hash(ask.key)).collect();
+    with_question(asks, &accounts, &hashes, async |question| {
+        let reading = store.decide(*question).await?;
+        let outcomes = Outcomes::of(question, &reading).unwrap();
+        assert_eq!(outcomes.admitted, reading.admitted, "{asks:?}");
+        Ok((outcomes, reading))
+    })
+    .await
+}
+
+async fn with_question<R>(
+    asks: &[Ask<'_>],
+    accounts: &[Account],
+    hashes: &[KeyHash],
+    ask: impl AsyncFnOnce(&Question<'_>) -> R,
+) -> R {
     let entries: Vec<_> = asks.iter().map(|ask| [("key", ask.key)]).collect();
     let bucket = |(ask, entries)| {
         let Ask { rule, limit, .. }: &Ask<'_> = ask;
@@ -82,22 +107,19 @@ pub async fn outcomes(
     };
     let buckets: Vec<BucketKey<'_>> = asks.iter().zip(&entries).map(bucket).collect();
     let mut parts = Vec::new();
-    for (ask, account) in asks.iter().zip(accounts) {
+    for ((ask, &account), &hash) in asks.iter().zip(accounts).zip(hashes) {
         let Ask { limit, cost, act, .. } = *ask;
-        let (hash, say, over) = (memory.hash(ask.key), Say::Decides, Over::Denied);
+        let (say, over) = (Say::Decides, Over::Denied);
         parts.push(Part { account, hash, limit, cost, act, say, over, soft: None });
     }
     let of_part: Vec<usize> = (0..asks.len()).collect();
-    let question = Question {
+    ask(&Question {
         buckets: &buckets,
         parts: &parts,
         of_part: &of_part,
         passes_all: false,
         has_open_quota: false,
         not_after: None,
-    };
-    let reading = store.decide(question).await?;
-    let outcomes = Outcomes::of(&question, &reading).unwrap();
-    assert_eq!(outcomes.admitted, reading.admitted, "{asks:?}");
-    Ok((outcomes, reading))
+    })
+    .await
 }

@@ -39,7 +39,7 @@ end)(redis, tonumber(table.remove(ARGV)))
 impl Direct {
     pub async fn to(server: &Server) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
         Self { connection, clock: None, again: AtomicBool::new(false) }
     }
