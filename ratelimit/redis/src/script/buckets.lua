@@ -20,6 +20,9 @@ do
       buckets[i] = { key = i, raw = values[i - first + 1], x = 0, y = 0, z = 0, since = 0, ends = 0 }
     end
   end
+  for i = strings + 1, #KEYS do
+    buckets[i] = { key = i, kind = 4, head = 0, tail = 0, added = 0, at = 0, owed = 0, since = 0, known = {}, ends = 0 }
+  end
 end
 
 -- Whether the value is a state of this kind, which the bucket has then.
