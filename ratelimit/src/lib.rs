@@ -17,3 +17,8 @@ pub use ratelimit_dataplane::{self as dataplane, compile};
 pub use ratelimit_limiter::{self as limiter, application, clock, store, text, tower};
 pub use ratelimit_policy as policy;
 pub use ratelimit_servers as server;
+
+/// The programs of `docs/library.md`, compiled and run as they stand there.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/library.md")]
+struct LibraryGuide;

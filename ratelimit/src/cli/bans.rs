@@ -26,7 +26,7 @@ use crate::{
     text::Thousands,
 };
 
-/// Drops everything of sources until a deadline, in the kernel, with a daemon or without. Sources on the allow list are
+/// Drops all packets from sources until a deadline, in the kernel, with a daemon or without. Sources on the allow list are
 /// never dropped.
 #[derive(Debug, Args)]
 pub struct Ban {

@@ -72,11 +72,11 @@ impl Shown<'_> {
         let listed = |prefix: &String, list: &str, what: &str| {
             format!("{address} is on the {list} list, as {prefix}: {what}")
         };
-        let allowed = allowed.as_ref().map(|prefix| listed(prefix, "allow", "everything of it passes"));
-        let denied = denied.as_ref().map(|prefix| listed(prefix, "deny", "everything of it is dropped"));
+        let allowed = allowed.as_ref().map(|prefix| listed(prefix, "allow", "all its packets pass"));
+        let denied = denied.as_ref().map(|prefix| listed(prefix, "deny", "all its packets are dropped"));
         let banned = banned.as_ref().map(|BanStatus { prefix, seconds_left, .. }| {
             let left = Time(Nanos::from_secs(*seconds_left));
-            format!("{address} is banned, as {prefix}, for {left}: everything of it is dropped")
+            format!("{address} is banned, as {prefix}, for {left}: all its packets are dropped")
         });
         allowed.map_or_else(|| denied.into_iter().chain(banned).collect(), |allowed| vec![allowed])
     }
@@ -125,12 +125,12 @@ mod tests {
                 .to_string()
         };
         let (list, end) = ("192.0.2.0/25", "\nno rule has a bucket for a source alone\n");
-        let denied = "192.0.2.7 is on the deny list, as 192.0.2.0/25: everything of it is dropped\n";
-        let banned = "192.0.2.7 is banned, as 192.0.2.0/24, for 1m30s: everything of it is dropped\n";
+        let denied = "192.0.2.7 is on the deny list, as 192.0.2.0/25: all its packets are dropped\n";
+        let banned = "192.0.2.7 is banned, as 192.0.2.0/24, for 1m30s: all its packets are dropped\n";
         assert_eq!(shown(None, None, None), &end[1..]);
         assert_eq!(shown(None, None, Some(&ban)), format!("{banned}{end}"));
         assert_eq!(shown(None, Some(list), Some(&ban)), format!("{denied}{banned}{end}"));
-        let allowed = "192.0.2.7 is on the allow list, as 192.0.2.0/25: everything of it passes\n";
+        let allowed = "192.0.2.7 is on the allow list, as 192.0.2.0/25: all its packets pass\n";
         assert_eq!(shown(Some(list), Some(list), Some(&ban)), format!("{allowed}{end}"));
     }
 }

@@ -23,8 +23,8 @@ use crate::{
     text::Shown,
 };
 
-/// Shows packets that are dropped, or would be, one a line, until it is interrupted: of many a sample, at most 100 a second
-/// for each processor.
+/// Shows packets that are dropped, or would be, one a line, until it is interrupted: at most 100 a second for each processor,
+/// and a sample if there are more.
 #[derive(Debug, Args)]
 pub struct Events {
     #[command(flatten)]

@@ -126,3 +126,16 @@ fn requests_pass_while_the_daemon_is_dead_and_are_limited_when_it_is_back() {
     while get(nginx.address, "/", &[]).status == 200 {}
     assert_eq!(get(nginx.address, "/", &[]).status, 429);
 }
+
+#[test]
+fn what_coming_from_nginx_shows_is_a_configuration_of_nginx() {
+    let shown = from_document("docs/coming-from.md", "nginx", "limit_req_zone");
+    let directory = tempfile::tempdir().unwrap();
+    let paths = "client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;";
+    let whole = format!("pid nginx.pid; events {{}} http {{ {paths} {shown} }}");
+    std::fs::write(directory.path().join("nginx.conf"), whole).unwrap();
+    let prefix = format!("{}/", directory.path().display());
+    let mut command = Command::new(program("RATELIMIT_NGINX"));
+    let output = command.args(["-t", "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}

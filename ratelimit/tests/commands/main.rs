@@ -4,6 +4,8 @@
 
 mod access_log;
 mod captures;
+mod documents;
+mod pictures;
 mod simulate;
 mod streams;
 mod validate;

@@ -42,7 +42,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-fn success(arguments: &[&str], input: &str) -> String {
+pub fn success(arguments: &[&str], input: &str) -> String {
     let output = simulate(arguments, input);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     assert_eq!(text(&output.stderr), "");

@@ -148,6 +148,7 @@ mod tests {
             ("[a](README.md)", "no `guides/README.md`"),
             ("![a](two.svg)", "no `guides/two.svg`"),
             ("`code` and [a](../config/nginx)", "no `config/nginx`"),
+            ("`[a](b.md)` and [c](three.md)", "no `guides/three.md`"),
             ("[a](two.md#twice-2)", "no heading for `#twice-2`"),
             ("[a](#nowhere)", "no heading for `#nowhere`"),
             ("[a](../config/envoy/envoy.yaml#routes)", "no heading for `#routes`"),

@@ -111,7 +111,7 @@ pub const KEYS: &[Key] = &[
         "list of mappings",
         Required,
         "The descriptors of a request: entries in order, whose values may name what the request shows: `{client_address}`, \
-         `{client_address/24/56}` (so many bits of IPv4 and of IPv6), `{method}`, `{path}` (without query), `{path_template}` \
+         `{client_address/24/56}` (its first 24 bits for IPv4, 56 for IPv6), `{method}`, `{path}` (without query), `{path_template}` \
          and `{path:NAME}` (see `path.templates`), `{host}`, `{header:NAME}`, `{cookie:NAME}` and `{query:NAME}`. What stands \
          behind a `|` takes the place of what a request does not have, or has without a value: `{header:x-plan|free}`. A \
          descriptor that names what a request does not have is left out, with a warning where no other limits those without \
@@ -123,7 +123,7 @@ pub const KEYS: &[Key] = &[
         "application.auth.deny_status",
         Auth::DENY_STATUSES,
         IsNumber(Auth::DEFAULT_DENY_STATUS as u64),
-        "The status of a denied request. The `auth_request` of nginx knows no others than 401 and 403; Traefik and Caddy pass \
+        "The status of a denied request. nginx's `auth_request` knows only 401 and 403; Traefik and Caddy pass \
          on any.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_status: 429}",
     ),
@@ -146,7 +146,7 @@ pub const KEYS: &[Key] = &[
         "application.auth.client.ipv4",
         PrefixLengths::MOST_IPV4,
         PrefixLengths::DEFAULT_IPV4,
-        "Bits of an IPv4 address; of all of them, the address stands by itself, of fewer, the network.",
+        "Bits of an IPv4 address. With all of them the value is the address, with fewer the network.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], client: {ipv4: 24}}",
     ),
     prefix_length(

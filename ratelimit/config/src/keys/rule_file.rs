@@ -45,8 +45,8 @@ pub const KEYS: &[Key] = &[
         "descriptors[].value_in",
         "address, prefix, mapping with a file, or a list of them",
         Said("none"),
-        "Networks that the entry's value is an address of, or a network inside them; not beside `value`. Of all `value_in` for one \
-         key the longest prefix counts that contains all of the value. Each address has a bucket of its own; with \
+        "Networks that the entry's value is an address of, or a network inside them; not beside `value`. The \
+         longest prefix among all `value_in` for one key counts that contains all of the value. Each address has a bucket of its own; with \
          `share_threshold` all of the rule's networks have one together. An IPv4 address in the form of IPv6 is the IPv4 address.",
         "value_in: [10.0.0.0/8, \"2001:db8::/32\"]",
     ),

@@ -121,8 +121,8 @@ pub const KEYS: &[Key] = &[
         "`source`, `destination`, `source_destination`, `flow`, `global`, or a mapping of one of the first three",
         Is("source"),
         "What has a bucket of its own: each source, each destination, each pair of them, each flow (both addresses, both \
-         ports and the protocol), or all packets together. Of addresses the first bits count, by default 32 of IPv4 and \
-         64 of IPv6.",
+         ports and the protocol), or all packets together. The first bits of addresses count, by default 32 \
+         for IPv4 and 64 for IPv6.",
         "key: source_destination",
     ),
     key(

@@ -65,7 +65,8 @@ pub const KEYS: &[Key] = &[
         "address or a list of them",
         Required,
         "Where it is: `redis://HOST:PORT`, with the number of a database behind it if wanted (`/1`), `rediss://` for TLS, or \
-         `unix:PATH`. Of a cluster some of its nodes, with `sentinel` the sentinels. Passwords are not written here.",
+         `unix:PATH`. For a cluster these are some of its nodes, with `sentinel` the sentinels. \
+         Passwords are not written here.",
         "store: {redis: {url: \"redis://127.0.0.1:6379\"}}",
     ),
     key(
