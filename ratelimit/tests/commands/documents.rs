@@ -25,8 +25,7 @@ fn shown(name: &str, part: &str) -> (String, Vec<String>) {
     let document = fs::read_to_string(root().join(name)).unwrap();
     let blocks =
         document.split("\n\n").filter_map(|block| block.trim_start_matches('\n').strip_prefix("    $ "));
-    let block =
-        blocks.into_iter().find(|block| block.contains(part)).unwrap_or_else(|| panic!("{name}: {part}"));
+    let block = blocks.into_iter().find(|block| block.contains(part)).unwrap();
     let mut lines = block.lines().map(|line| line.strip_prefix("    ").unwrap_or(line));
     let mut command = lines.next().unwrap().to_owned();
     while command.ends_with(['|', '\\']) {
