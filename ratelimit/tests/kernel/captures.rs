@@ -169,6 +169,6 @@ fn random_rules_and_packets_get_the_same_answers() {
             }
         }
         let found = format!("{matched} matches, {exceptions} exceptions");
-        assert!(matched > 10_000 && exceptions > 500, "{found}: a dull test");
+        assert!(matched > 5_000 && exceptions > 2_000, "{found}: a dull test");
     });
 }

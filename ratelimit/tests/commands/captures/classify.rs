@@ -28,5 +28,5 @@ fn compiled_tables_and_a_plain_loop_find_the_same_rules() {
         }
     }
     let found = format!("{judged} packets, {matched} matches, {excepted} exceptions");
-    assert!(judged > 15_000 && matched > 20_000 && excepted > 1_000, "{found}: a dull test");
+    assert!(judged > 15_000 && matched > 10_000 && excepted > 3_000, "{found}: a dull test");
 }
