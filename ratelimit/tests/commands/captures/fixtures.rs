@@ -255,6 +255,7 @@ fn what_a_rule_excepts_is_said_and_left_to_the_others() {
     assert_eq!(shown[2], (&loose, &tight, &reasons[2]), "{output}");
     assert_eq!(shown[3], (&json!([]), &nothing, &reasons[3]), "{output}");
     let (_, output) = simulate(&[], rules, &own_capture());
-    let note = "tight              0        0             0              0\n  not judged, since it excepts them: 4 frames, 200 bytes\n";
+    let note = "tight              0        0             0              0\n  \
+                not judged, since it excepts them: 4 frames, 200 bytes\n";
     assert!(output.contains(note), "{output}");
 }
