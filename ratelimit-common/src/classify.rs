@@ -55,6 +55,9 @@ impl Dimension {
         }
     }
 
+    /// Those that few rules ask about.
+    pub const RARE: [Self; 4] = [Self::SourcePort, Self::TcpFlags, Self::IcmpType, Self::Vlan];
+
     /// Its bit in [`crate::wire::Globals::dimensions`].
     #[must_use]
     #[inline(always)]
@@ -67,6 +70,12 @@ impl Dimension {
 pub trait Tables {
     /// Whether some rule has a condition on a dimension.
     fn asks(&self, dimension: Dimension) -> bool;
+    /// Whether some rule has a condition on one of [`Dimension::RARE`]. In the program each question is an instruction or
+    /// two, though its answer is a constant.
+    #[inline(always)]
+    fn asks_rarely(&self) -> bool {
+        Dimension::RARE.into_iter().any(|dimension| self.asks(dimension))
+    }
     /// The set in a row of a dimension's table; all rules if no rule has a condition on this dimension.
     fn row(&self, dimension: Dimension, row: u64) -> u64;
     /// The rules whose condition on the source address this one satisfies.
@@ -115,12 +124,14 @@ pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 
     };
     ask(Dimension::Kind, packet.source.family * 3 + u64::from(packet.fragment));
     ask(Dimension::Protocol, packet.protocol.into());
-    ask(Dimension::SourcePort, packet.source_port.into());
     ask(Dimension::DestinationPort, packet.destination_port.into());
-    ask(Dimension::TcpFlags, packet.tcp_flags.into());
-    ask(Dimension::IcmpType, packet.icmp_type.into());
-    if tables.asks(Dimension::Vlan) {
-        rules &= tables.row(Dimension::Vlan, outer.into()) | tables.row(Dimension::Vlan, inner.into());
+    if tables.asks_rarely() {
+        ask(Dimension::SourcePort, packet.source_port.into());
+        ask(Dimension::TcpFlags, packet.tcp_flags.into());
+        ask(Dimension::IcmpType, packet.icmp_type.into());
+        if tables.asks(Dimension::Vlan) {
+            rules &= tables.row(Dimension::Vlan, outer.into()) | tables.row(Dimension::Vlan, inner.into());
+        }
     }
     rules & tables.destination(&packet.destination)
 }

@@ -23,12 +23,12 @@ const EACH: u32 = 17;
 const FREE: u64 = 256;
 
 /// So many more, and half as many are taken.
-const STEP: u32 = 5;
+const STEP: u32 = 3;
 
 /// One in 2 to the power of this at least.
 const MOST_HALVINGS: u64 = 10;
 
-/// No further ahead than this: so the rest of a flood is over 70 ms after it.
+/// No further ahead than this: so the rest of a flood is over 46 ms after it.
 const FURTHEST: u64 = (FREE + ((MOST_HALVINGS + 1) << STEP)) << EACH;
 
 impl Sampler {

@@ -102,7 +102,8 @@ impl Set {
     /// Counts a sample.
     #[inline(always)]
     pub fn count(&mut self, sample: &Sample) {
-        let index = self.place(sample);
+        // Of the sums over all sources there is one.
+        let index = if sample.stamp & 3 == Group::All as u64 { 0 } else { self.place(sample) };
         // SAFETY: the index is inside.
         let slot = unsafe { self.0.get_unchecked_mut(index) };
         if !slot.is_of(sample) {

@@ -68,6 +68,8 @@ macro_rules! big_endian {
                         options(pure, readonly, nostack)
                     );
                 }
+                // SAFETY: the load has set all other bits to zero. So the compiler does not do it again.
+                unsafe { core::hint::assert_unchecked(number <= $type::MAX as u64) };
                 $type::from_be(number as $type)
             }
             #[cfg(not(target_arch = "bpf"))]

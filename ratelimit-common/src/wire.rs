@@ -130,8 +130,14 @@ impl Reason {
     #[must_use]
     #[inline(always)]
     pub const fn is_drop(self) -> bool {
-        matches!(self, Self::Limited | Self::MalformedDropped | Self::Denied | Self::Banned)
+        Self::DROPS >> self as u32 & 1 != 0
     }
+
+    /// The bits of those with which packets were dropped.
+    const DROPS: u32 = 1 << Self::Limited as u32
+        | 1 << Self::MalformedDropped as u32
+        | 1 << Self::Denied as u32
+        | 1 << Self::Banned as u32;
 
     /// The name that outputs use.
     #[must_use]

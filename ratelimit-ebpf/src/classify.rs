@@ -65,6 +65,15 @@ impl<const EXCEPTS: bool> Tables for Maps<EXCEPTS> {
     }
 
     #[inline(always)]
+    fn asks_rarely(&self) -> bool {
+        const RARE: u32 = {
+            let [one, two, three, four] = Dimension::RARE;
+            one.bit() | two.bit() | three.bit() | four.bit()
+        };
+        self.conditions().dimensions & RARE != 0
+    }
+
+    #[inline(always)]
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
         let table = match dimension {
             Dimension::Protocol => &PROTOCOL,

@@ -47,7 +47,8 @@ pub fn ratelimit(ctx: XdpContext) -> u32 {
     sight::look(&ctx, outcome, size, is_sample);
     dry_run::note_reason(reason);
     debug!(&ctx, "{} bytes: {}", size.bytes(), reason.name());
-    if reason.is_drop() { XDP_DROP } else { XDP_PASS }
+    // Without a branch.
+    XDP_PASS - (XDP_PASS - XDP_DROP) * u32::from(reason.is_drop())
 }
 
 #[panic_handler]

@@ -37,6 +37,11 @@ impl Tables for Program {
     }
 
     #[inline(always)]
+    fn asks_rarely(&self) -> bool {
+        MATCHES.asks_rarely()
+    }
+
+    #[inline(always)]
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
         MATCHES.row(dimension, row)
     }

@@ -12,11 +12,15 @@ use crate::{
     time::{Nanos, Now, Ticks},
 };
 
-/// The window that a request at `now` counts in, as a code, and what was counted there.
+/// The window that a request at `now` counts in, as a code, and what was counted there. As long as a state's window has
+/// certainly not ended, nothing is divided: it is the present one, or one ahead.
 #[inline(always)]
 fn read(limit: &Limit, state: u64, now: Now) -> (u64, u64) {
-    let current = window::code(limit, Window::at(limit, now).end);
     let stored = window::code_of(limit, state);
+    if limit.lies_ahead(now, Ticks(stored), window::low_bits(limit.count_bits)) {
+        return (stored, state & window::low_bits(limit.count_bits));
+    }
+    let current = window::code(limit, Window::at(limit, now).end);
     if stored == current
         || limit.ahead_of(now, Ticks(current), Ticks(stored), || limit.far_of_windows()).0 > 0
     {

@@ -45,6 +45,12 @@ impl Limit {
         now.ahead_of(base, time, far())
     }
 
+    /// Whether `time`, of a state of this limit, is more than `by` ahead of the present. In the first years only: later, `false`.
+    #[inline(always)]
+    pub(crate) fn lies_ahead(&self, now: Now, time: Ticks, by: u64) -> bool {
+        now.0 < self.plain_until && time.0 > now.ticks().0.wrapping_add(by)
+    }
+
     /// The later of the present and `time`, of a state whose times lie no further ahead than [`Self::far`].
     #[inline(always)]
     pub(crate) fn later(&self, now: Now, time: Ticks) -> Ticks {

@@ -58,8 +58,8 @@ pub fn judge<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F, found: &mut Maybe
     };
     // From here on all but its tags and flags is read from there.
     let found = found.write(Found { subject, left: 0, denied: 0 });
-    found.subject.source = hooks.counts_as(&again(&found.subject).address()).bits;
-    if let Some(reason) = look_up(hooks, &again(&found.subject).address()) {
+    found.subject.source = hooks.counts_as(&address(&found.subject)).bits;
+    if let Some(reason) = look_up(hooks, &address(&found.subject)) {
         return Outcome::of(reason);
     }
     let rules = if hooks.globals().classifies() {
@@ -76,7 +76,9 @@ pub fn judge<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F, found: &mut Maybe
     if rules & (rules - 1) == 0 {
         let index = hooks.index_of(rules);
         let rule = hooks.rule(index);
-        let Subject { source, destination, ports, .. } = again(&found.subject);
+        let subject = &found.subject;
+        let (source, destination, ports) =
+            (again(&subject.source), again(&subject.destination), again(&subject.ports));
         let key =
             hooks.key_mask(rule, ports.family()).key(&hooks.globals().secret, source, destination, ports);
         let (outcome, now) = charge(hooks, &key, || again(&found.subject.size), index, rule);
@@ -93,6 +95,12 @@ pub fn judge<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F, found: &mut Maybe
 #[inline(always)]
 pub fn excepting<H: Hooks>(hooks: H, subject: &Subject, rest: Rest) -> u64 {
     matching(&hooks.excepts(), &rest.packet(subject), subject.size.0)
+}
+
+/// Where a packet comes from, read from there.
+#[inline(always)]
+fn address(subject: &Subject) -> Address {
+    Address { bits: again(&subject.source), family: again(&subject.ports).family() }
 }
 
 /// What lists and bans say about a source.
