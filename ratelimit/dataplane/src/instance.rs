@@ -68,16 +68,25 @@ pub(super) fn load(mut loader: EbpfLoader<'_>, object: &[u8]) -> Result<Ebpf, Er
 /// How often the program is loaded anew after a signal: as often as libbpf does it.
 const TRIES: u32 = 5;
 
-/// Loads the program itself. If a signal comes while the kernel verifies it, the kernel gives up and wants to be asked again.
+/// Loads the program itself.
 pub(super) fn into_kernel(ebpf: &mut Ebpf) -> Result<(), Error> {
     let program = program_of(ebpf)?;
+    tried(|| program.load(), is_interrupted).map_err(|error| Error::load(&error))
+}
+
+fn is_interrupted(error: &ProgramError) -> bool {
+    matches!(error, ProgramError::LoadError { io_error, .. } if io_error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Loads something. If a signal comes while the kernel verifies it, the kernel gives up and wants to be asked again.
+fn tried<E>(mut load: impl FnMut() -> Result<(), E>, is_interrupted: impl Fn(&E) -> bool) -> Result<(), E> {
     for _ in 1..TRIES {
-        match program.load() {
-            Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {}
-            done => return done.map_err(|error| Error::load(&error)),
+        match load() {
+            Err(error) if is_interrupted(&error) => {}
+            done => return done,
         }
     }
-    program.load().map_err(|error| Error::load(&error))
+    load()
 }
 
 pub(super) fn program_of(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
@@ -162,4 +171,32 @@ fn fill_words(ebpf: &Ebpf, name: &'static str, words: &[u64]) -> Result<(), Erro
     // SAFETY: the mapping has this many aligned words, and nobody else uses it yet.
     unsafe { mapped.as_mut_ptr().cast::<u64>().copy_from_nonoverlapping(words.as_ptr(), words.len()) };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! A kernel that is interrupted while it verifies.
+
+    use nix::errno::Errno::{self, EAGAIN, EINVAL};
+
+    use super::*;
+
+    /// What comes of loading, and how often it was tried, if this is what the kernel says one time after the other.
+    fn loaded(says: &[Errno]) -> (Result<(), Errno>, usize) {
+        let mut tries = 0;
+        let load = || {
+            tries += 1;
+            says.get(tries - 1).map_or(Ok(()), |errno| Err(*errno))
+        };
+        (tried(load, |errno| *errno == EAGAIN), tries)
+    }
+
+    #[test]
+    fn a_program_whose_verification_was_interrupted_is_loaded_anew_and_not_for_ever() {
+        assert_eq!(loaded(&[]), (Ok(()), 1));
+        assert_eq!(loaded(&[EAGAIN; 2]), (Ok(()), 3));
+        assert_eq!(loaded(&[EAGAIN; 4]), (Ok(()), 5));
+        assert_eq!(loaded(&[EAGAIN; 9]), (Err(EAGAIN), 5));
+        assert_eq!(loaded(&[EAGAIN, EINVAL]), (Err(EINVAL), 2), "no other error");
+    }
 }

@@ -22,3 +22,5 @@ mod reload;
 mod state;
 #[path = "../support/stops.rs"]
 mod stops;
+#[path = "../support/wait.rs"]
+mod wait;

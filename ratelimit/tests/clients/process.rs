@@ -5,13 +5,15 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tempfile::TempDir;
 
-use crate::http::{Answer, request};
+use crate::{
+    http::{Answer, request},
+    wait,
+};
 
 /// Far longer than anything takes.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -75,11 +77,7 @@ pub fn free_address() -> SocketAddr {
 
 /// Waits until something is so.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} takes too long");
-        thread::sleep(Duration::from_millis(20)); // tidy: sleep, what another program does can only be polled
-    }
+    wait::until(what, || is_so().then_some(()));
 }
 
 pub fn accepts(address: SocketAddr) -> bool {

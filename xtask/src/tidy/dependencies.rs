@@ -88,9 +88,12 @@ mod tests {
     fn what_decides_knows_no_servers() {
         let fine = "ratelimit-policy v0.1.0 (/ratelimit/policy)\nthiserror v2.0.0\nhyperloglog v1.0.0\n\n";
         assert_eq!(servers("ratelimit-policy", fine), []);
-        let findings = servers("ratelimit-policy", &format!("{fine}tonic v0.14.0\ntonic v0.14.0 (*)\n"));
-        let [finding] = findings.as_slice() else { panic!("{findings:?}") };
-        assert!(finding.rule.contains("`tonic`"), "{finding}");
+        for server in ["axum", "hyper", "ratelimit-servers", "tonic"] {
+            let breach = format!("{fine}{server} v1.0.0\n{server} v1.0.0 (*)\n");
+            let findings = servers("ratelimit-policy", &breach);
+            let [finding] = findings.as_slice() else { panic!("{findings:?}") };
+            assert!(finding.rule.contains(&format!("`{server}`")), "{finding}");
+        }
     }
 
     #[test]
