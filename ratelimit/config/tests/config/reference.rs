@@ -278,6 +278,17 @@ fn whole_files_in_the_documents_are_accepted() {
     for (_, file) in files {
         policy(&file);
     }
+    // Those of requests name files of rules, or what only the machine has that they are for.
+    let files = crate::blocks_of_documents("application:");
+    let files: Vec<_> = files.iter().filter(|(_, text)| !text.contains(": /etc/")).collect();
+    assert!(files.len() > 5, "{}", files.len());
+    for (name, text) in files {
+        let file = super::file(text);
+        for rules in ["api.yaml", "rules.yaml", "web.yaml"] {
+            fs::write(file.path.with_file_name(rules), super::RULES).unwrap();
+        }
+        ratelimit_config::check(&file.path).unwrap_or_else(|errors| panic!("{name}: {errors}\n{text}"));
+    }
 }
 
 /// What stands in backquotes.
