@@ -131,8 +131,9 @@ fn requests_pass_while_the_daemon_is_dead_and_are_limited_when_it_is_back() {
 fn what_coming_from_nginx_shows_is_a_configuration_of_nginx() {
     let shown = from_document("docs/coming-from.md", "nginx", "limit_req_zone");
     let directory = tempfile::tempdir().unwrap();
-    let paths = "client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;";
-    let whole = format!("pid nginx.pid; events {{}} http {{ {paths} {shown} }}");
+    let around = "access_log off; client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; \
+                  scgi_temp_path e;";
+    let whole = format!("pid nginx.pid; events {{}} http {{ {around} {shown} }}");
     std::fs::write(directory.path().join("nginx.conf"), whole).unwrap();
     let prefix = format!("{}/", directory.path().display());
     let mut command = Command::new(program("RATELIMIT_NGINX"));
