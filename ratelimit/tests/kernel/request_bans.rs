@@ -18,6 +18,8 @@ use crate::{
 };
 
 const LISTENER: u16 = 8000;
+/// Its number (capabilities(7)).
+const CAP_NET_BIND_SERVICE: u32 = 10;
 const OFFENDER: &str = "10.1.0.7";
 const NEIGHBOUR: &str = "10.1.0.8";
 const ALLOWED: &str = "10.1.0.9";
@@ -211,5 +213,25 @@ fn a_client_behind_a_trusted_proxy_never_bans_the_proxy() {
         wait_for_ban("198.51.100.7/32");
         let bans = run(&["bans"]);
         assert_eq!(bans.matches('/').count(), 1, "{bans}");
+    });
+}
+
+#[test]
+fn a_port_that_takes_rights_is_bound_before_they_are_given_up() {
+    isolated(|| {
+        let _link = link(&[]);
+        let config = proxy("");
+        let text = fs::read_to_string(&config).unwrap().replace(":8080", ":80");
+        fs::write(&config, text).unwrap();
+        let daemon = Daemon::start(&config);
+        let mut stream = TcpStream::connect((SERVER_V4, 80)).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        let status = fs::read_to_string(format!("/proc/{}/status", daemon.process())).unwrap();
+        let held = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).unwrap();
+        let held = u64::from_str_radix(held.trim(), 16).unwrap();
+        assert_eq!(held & (1 << CAP_NET_BIND_SERVICE), 0, "{held:x}");
     });
 }

@@ -175,3 +175,34 @@ async fn speak_http2<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     tokio::spawn(async move { drop(connection.await) });
     Ok(Connection::Shared(sender))
 }
+
+#[cfg(test)]
+mod tests {
+    //! How long a name's addresses are believed.
+
+    use super::*;
+
+    fn known_since(age: Duration) -> Addresses {
+        let since = Instant::now().checked_sub(age).expect("an hour since the start");
+        let address = ([192, 0, 2, 1], 80).into();
+        Addresses { known: Mutex::new(Some((since, vec![address]))) }
+    }
+
+    async fn is_loopback(addresses: &Addresses) -> bool {
+        let url = UpstreamUrl { scheme: Scheme::Http, host: "localhost".to_owned(), port: 80 };
+        let found = addresses.find(&url).await.unwrap_or_default();
+        found.iter().all(|address| address.ip().is_loopback()) && !found.is_empty()
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up_again() {
+        let fresh = known_since(BELIEVED / 2);
+        assert!(!is_loopback(&fresh).await, "it is believed still");
+        assert!(is_loopback(&known_since(BELIEVED)).await);
+        // Nobody answers at that address.
+        fresh.doubt();
+        assert!(is_loopback(&fresh).await);
+        fresh.doubt();
+        assert!(!fresh.known().is_empty(), "what was just found is not doubted");
+    }
+}

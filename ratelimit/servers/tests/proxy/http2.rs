@@ -14,7 +14,7 @@ use http::{HeaderMap, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody, combinators::BoxBody};
 use hyper::{
     body::{Bytes, Frame, Incoming},
-    client::conn::http2,
+    client::conn::{http1, http2},
     service::service_fn,
 };
 use hyper_util::{
@@ -26,7 +26,7 @@ use tokio::{
     sync::Barrier,
 };
 use tokio_rustls::{
-    TlsAcceptor,
+    TlsAcceptor, TlsConnector,
     rustls::{self, pki_types::PrivateKeyDer},
 };
 
@@ -199,6 +199,47 @@ async fn a_thousand_requests_at_once_on_one_connection_are_all_answered() {
         asked.await.unwrap();
     }
     assert_eq!(answered.load(Relaxed), REQUESTS);
+}
+
+#[tokio::test]
+async fn clients_over_tls_speak_either_version() {
+    let server = Recorder::answering(OK);
+    let directory = tempfile::tempdir().unwrap();
+    let own = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).unwrap();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+    fs::write(&cert, own.cert.pem()).unwrap();
+    fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+    let tls = format!("tls: {{cert: {}, key: {}}}", cert.display(), key.display());
+    let proxy = Proxy::new(&format!("{tls}\nroutes: [{{upstreams: 'http://{}'}}]", server.address));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(own.cert.der().clone()).unwrap();
+    for (protocol, via) in [("h2", "via: 2.0 ratelimit"), ("http/1.1", "via: 1.1 ratelimit")] {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let mut config = builder.with_root_certificates(roots.clone()).with_no_client_auth();
+        config.alpn_protocols = vec![protocol.into()];
+        let stream = TcpStream::connect(proxy.address()).await.unwrap();
+        let name = rustls::pki_types::ServerName::try_from("shop.example").unwrap();
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol.as_bytes()));
+        let (stream, request) = (TokioIo::new(stream), Request::get("https://shop.example:443/"));
+        let response = if protocol == "h2" {
+            let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await
+        } else {
+            let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            let request = request.header(header::HOST, "SHOP.example");
+            sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await
+        };
+        assert_eq!(response.unwrap().status(), StatusCode::OK);
+        let got = server.next_sorted();
+        for expected in ["host: shop.example", "x-forwarded-proto: https", via] {
+            assert!(got.iter().any(|line| line == expected), "{expected} {got:?}");
+        }
+    }
 }
 
 #[tokio::test]

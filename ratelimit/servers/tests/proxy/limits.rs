@@ -96,6 +96,18 @@ fn a_reload_changes_routes_and_limits_and_keeps_counts() {
 }
 
 #[test]
+fn clients_are_told_apart_by_their_networks() {
+    let server = Recorder::answering(OK);
+    let keys = "domain: web\ndescriptors: [{network: '{client_address}'}]\nproxy_protocol: [127.0.0.0/8]\n";
+    let proxy = Proxy::new(&format!("{keys}routes: [{{upstreams: 'http://{}'}}]", server.address));
+    for (client, expected) in [("192.0.2.7", 429), ("198.51.100.7", 429), ("203.0.113.7", 200)] {
+        let request = "GET / HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n";
+        let got = proxy.send(format!("PROXY TCP4 {client} 127.0.0.1 5000 80\r\n{request}"));
+        assert_eq!(status(&got), expected, "{client}");
+    }
+}
+
+#[test]
 fn a_denied_request_gets_the_page_of_the_operator() {
     let server = Recorder::answering(OK);
     let directory = tempfile::tempdir().unwrap();

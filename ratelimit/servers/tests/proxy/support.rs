@@ -33,6 +33,9 @@ descriptors:
   - key: host
     value: closed.example
     rate_limit: {name: closed, unit: hour, requests_per_unit: 0}
+  - key: network
+    value_in: [192.0.2.0/24, {file: office.txt}]
+    rate_limit: {name: office, unit: hour, requests_per_unit: 0}
   - key: plan
     value: free
     rate_limit: {name: free, unit: hour, requests_per_unit: 0}
@@ -103,6 +106,7 @@ impl Proxy {
 /// The policy of a configuration with rules beside it.
 fn policy(directory: &TempDir, keys: &str, application: &str) -> Application {
     fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
+    fs::write(directory.path().join("office.txt"), "198.51.100.0/24\n").unwrap();
     let keys: String = keys.lines().map(|line| format!("      {line}\n")).collect();
     let text = format!(
         "application:\n  rules: [rules.yaml]\n  {application}\n  proxy:\n    - listen: 127.0.0.1:0\n{keys}"
