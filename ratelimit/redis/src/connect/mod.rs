@@ -51,7 +51,7 @@ use crate::{
 
 /// How long after a store was not there it is looked at once more, at first and at last.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-const LAST_LOOK: Duration = Duration::from_secs(60);
+const LAST_LOOK: Duration = Duration::from_secs(10);
 
 /// Connections to a store. They end with their handle.
 #[derive(Debug)]

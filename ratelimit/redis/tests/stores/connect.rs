@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use ratelimit_common::time::Nanos;
 use ratelimit_limiter::store::remote::Breaker;
 use ratelimit_policy::application::{Login, RedisSettings, RedisTls, Topology};
 use ratelimit_redis::transport::{Applied, FailureKind};
-use ratelimit_redis_testing::{Cluster, Engine, Relay, Sentinels, Server, Setup, Way, until};
+use ratelimit_redis_testing::{Cluster, Engine, PATIENCE, Relay, Sentinels, Server, Setup, Way, until};
 
 use crate::counter::{Counter, TIMEOUT, settings};
 
@@ -289,6 +290,28 @@ async fn a_clusters_swallowed_reply_is_counted_once() {
         cluster.relays()[master].set(Way::Open);
         assert_eq!(counter.works(KEY).await, 3);
     }
+}
+
+/// While there is still time to ask again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clusters_connection_that_ends_before_the_reply_is_counted_once() {
+    let cluster = Cluster::behind_relays(Engine::Redis);
+    let patient = RedisSettings { timeout: Nanos::from_secs(10), ..cluster_settings(&cluster) };
+    let counter = Counter::start(&patient);
+    assert_eq!(counter.works(KEY).await, 1);
+    let slot: u16 = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", KEY]);
+    let (node, relay) =
+        (&cluster.nodes()[cluster.master_of(slot)], &cluster.relays()[cluster.master_of(slot)]);
+    relay.set(Way::SwallowReplies);
+    let cut = async {
+        tokio::task::block_in_place(|| until("the call", || count(node) == 2));
+        relay.set(Way::Cut);
+        relay.set(Way::Open);
+    };
+    let (failure, ()) = tokio::join!(counter.incr_within(KEY, PATIENCE), cut);
+    let failure = failure.unwrap_err();
+    assert_eq!(failure.applied, Applied::Maybe, "{failure:?}");
+    assert_eq!((count(node), counter.works(KEY).await), (2, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
