@@ -6,7 +6,6 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 pub mod algorithm;
-#[cfg(feature = "network")]
 pub mod bans;
 #[cfg(feature = "network")]
 pub mod classify;

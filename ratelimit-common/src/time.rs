@@ -80,7 +80,7 @@ impl Now {
 
     /// Whether 64 bits of ticks have not yet wrapped.
     #[inline(always)]
-    const fn is_plain(self) -> bool {
+    pub(crate) const fn is_plain(self) -> bool {
         self.0.0 < WRAP
     }
 

@@ -6,6 +6,7 @@ mod key_mask;
 
 pub use self::key_mask::KeyMask;
 use crate::{
+    bans::{Record, Terms},
     limit::Limit,
     lists::Root,
     packet::{Flag, Link, Packet, Ports},
@@ -28,6 +29,12 @@ pub const RULE_NUMBERS: usize = 512;
 
 /// Room for the daemon's own notes, kept with the table.
 pub const META_BYTES: usize = 1 << 17;
+
+/// Room for what is said of one ban: see [`BAN_REASON_BYTES`].
+pub const BAN_TEXT_BYTES: usize = 8 + 128 + BAN_REASON_BYTES;
+
+/// Bytes of the reason for a ban at most.
+pub const BAN_REASON_BYTES: usize = 64;
 
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -332,8 +339,10 @@ pub struct Rule {
     pub new_sources: u32,
     /// Where the limit of denied packets is whose excess bans, or 0: then each denied packet bans.
     pub ban: u32,
-    /// For how many nanoseconds a source is banned; 0 if none is.
-    pub ban_length: u64,
+    /// How long a source is banned, if any is.
+    pub ban_terms: Terms,
+    /// Who bans: what [`crate::bans::Record::maker`] has of this rule.
+    pub ban_maker: u64,
     /// How many bits of an IPv4 and of an IPv6 source a ban has.
     pub ban_bits: [u64; 2],
 }
@@ -390,10 +399,12 @@ const _: () = {
     assert!(size_of::<RuleCounters>() == 32);
     assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);
+    assert!(size_of::<Record>() == 32);
+    assert!(size_of::<Terms>() == 40);
     assert!(size_of::<Secret>() == 32);
     assert!(size_of::<Conditions>() == 48);
     assert!(size_of::<Globals>() == 96 + 2 * 48 + 12 * 4);
     assert!(size_of::<KeyMask>() == 64);
-    assert!(size_of::<Rule>() == 88 + 2 * 64 + 56);
+    assert!(size_of::<Rule>() == 88 + 2 * 64 + 48 + 48);
     assert!(size_of::<DryRun>() == 48 + size_of::<Packet>());
 };

@@ -8,6 +8,7 @@ mod world;
 use std::{mem::MaybeUninit, num::NonZeroU64};
 
 use ratelimit_common::{
+    bans::Terms,
     classify::{Dimension, judging},
     limit::{Algorithm, Limit, LimitSpec, Place, Rate, Refill},
     lists::Root,
@@ -139,15 +140,23 @@ fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
             let masks =
                 [KeyMask { keyed: secret.keyed(Rule::tag_of(number.into(), 0)), ..KeyMask::default() }; 2];
             let takes = TAKES_ONE;
-            rules.push(Rule { masks, number, takes, new_sources: 0, ban_length: 0, ..rules[index] });
+            rules.push(Rule {
+                masks,
+                number,
+                takes,
+                new_sources: 0,
+                ban_terms: Terms::default(),
+                ..rules[index]
+            });
             rules[index].new_sources = extra as u32;
         } else if random.below(5) == 0 {
             let masks = [0, 1].map(|family| KeyMask {
                 keyed: secret.keyed(Rule::tag_of(number.into(), family)),
                 ..rules[index].masks[family as usize]
             });
-            rules.push(Rule { masks, number, ban_length: 0, ..rules[index] });
-            (rules[index].ban, rules[index].ban_length) = (extra as u32, 1);
+            rules.push(Rule { masks, number, ban_terms: Terms::default(), ..rules[index] });
+            rules[index].ban = extra as u32;
+            rules[index].ban_terms.length = 1;
         }
     }
     let some = random.next() & all;
@@ -210,7 +219,8 @@ fn rule(random: &mut Random, secret: &Secret, index: u64) -> Rule {
         takes: random.one_of(&[TAKES_PACKETS, TAKES_PACKETS, TAKES_BYTES]),
         new_sources: 0,
         ban: 0,
-        ban_length: 0,
+        ban_terms: Terms::default(),
+        ban_maker: 0,
         ban_bits: [32, 64],
     }
 }

@@ -2,16 +2,20 @@
 
 use core::{arch::asm, ptr};
 
-use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
+use aya_ebpf::{
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
+    macros::map,
+    maps::{Array, HashMap},
+};
 use ratelimit_common::{
-    bans::{self, Lengths, Prefix},
+    bans::{self, Lengths, Making, Order, Prefix, Record},
     limit::Limit,
     packet::Address,
     pipeline::Subject,
     table::{self, Home, Key, Position, SLOTS, Tag},
     time::{Nanos, Now},
     verifier::opaque,
-    wire::SetWords,
+    wire::{BAN_TEXT_BYTES, SetWords},
 };
 
 use crate::{
@@ -31,11 +35,26 @@ static BANS: Array<SetWords> = Array::with_max_entries(bans::SETS, BPF_F_MMAPABL
 #[map]
 static BAN_PREFIXES: Array<[u64; SLOTS]> = Array::with_max_entries(bans::SETS, BPF_F_MMAPABLE);
 
+/// What is known of the ban of each slot.
+#[map]
+static BAN_RECORDS: Array<[Record; SLOTS]> = Array::with_max_entries(bans::SETS, BPF_F_MMAPABLE);
+
+/// What people have said of bans, by their slots. The program does not read it.
+#[map]
+static BAN_TEXTS: HashMap<u32, [u8; BAN_TEXT_BYTES]> =
+    HashMap::with_max_entries(bans::SETS * SLOTS as u32, BPF_F_NO_PREALLOC);
+
 #[map]
 static BAN_LENGTHS: Array<Lengths> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// The table. With the first 64 bits of the prefix that a new slot is for.
-struct Bans(u64);
+/// The table. With the first 64 bits of the prefix that a new slot is for, and the record of its ban.
+struct Bans {
+    high: u64,
+    first: Record,
+}
+
+/// The table, to look at.
+const BANS_THAT_ARE: Bans = Bans { high: 0, first: Record { state: 0, made: 0, maker: 0, multiple: 0 } };
 
 #[inline(always)]
 fn set(number: u64) -> Option<Set> {
@@ -66,13 +85,12 @@ impl table::Table for Bans {
 
     #[inline(always)]
     fn on_place(&self, home: &Home<Set>, place: Position) {
-        let rank = place.rank();
-        let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp };
-        if let Some(prefixes) = BAN_PREFIXES.get_ptr_mut(set as u32 % bans::SETS) {
-            let index = opaque(rank as u64) as usize % SLOTS;
+        let (set, index) = slot_of(home, place);
+        if let Some(prefixes) = BAN_PREFIXES.get_ptr_mut(set) {
             // SAFETY: the index is inside, and the slot is being taken by this processor alone.
-            unsafe { prefixes.cast::<u64>().add(index).write_volatile(self.0) };
+            unsafe { prefixes.cast::<u64>().add(index).write_volatile(self.high) };
         }
+        self.note(home, place, &self.first);
     }
 
     #[inline(always)]
@@ -94,12 +112,46 @@ impl table::Table for Bans {
     }
 }
 
+impl Making for Bans {
+    #[inline(always)]
+    fn record(&self, home: &Home<Set>, place: Position) -> Record {
+        match record_at(home, place) {
+            // SAFETY: a value of the map, of which any bytes are one.
+            Some(record) => unsafe { record.read() },
+            None => BANS_THAT_ARE.first,
+        }
+    }
+
+    #[inline(always)]
+    fn note(&self, home: &Home<Set>, place: Position, record: &Record) {
+        if let Some(there) = record_at(home, place) {
+            // SAFETY: as above, and the slot is busy by this processor alone.
+            unsafe { there.write(*record) };
+        }
+    }
+}
+
+/// The number of a slot's set, and which of its slots it is.
+#[inline(always)]
+fn slot_of(home: &Home<Set>, place: Position) -> (u32, usize) {
+    let rank = place.rank();
+    let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp };
+    (set as u32 % bans::SETS, opaque(rank as u64) as usize % SLOTS)
+}
+
+#[inline(always)]
+fn record_at(home: &Home<Set>, place: Position) -> Option<*mut Record> {
+    let (set, index) = slot_of(home, place);
+    // SAFETY: the index is inside.
+    BAN_RECORDS.get_ptr_mut(set).map(|records| unsafe { records.cast::<Record>().add(index) })
+}
+
 const NOBODY: u64 = u64::MAX;
 
 verified_once! {
     fn soonest_to_end(stamp: u64, now: u64) -> u64 {
         let Some(home) = home(stamp >> 32, stamp) else { return NOBODY };
-        match table::nearest_to_fresh(&Bans(0), &home, Now(Nanos(now))) {
+        match table::nearest_to_fresh(&BANS_THAT_ARE, &home, Now(Nanos(now))) {
             Some(position) => position.rank() as u64,
             None => NOBODY,
         }
@@ -165,7 +217,7 @@ fn search_turn(search: &mut Search) -> bool {
     let source = Address { bits: search.bits, family: (search.kind != 0).into() };
     let base = if search.kind == LONGER { 65 } else { 1 };
     let prefix = Prefix::of(&source, base + walk::index_of(bit));
-    if bans::is_banned(&Bans(0), &prefix.key(&globals().secret), clock::now) {
+    if bans::is_banned(&BANS_THAT_ARE, &prefix.key(&globals().secret), clock::now) {
         search.kind = FOUND;
         return false;
     }
@@ -181,7 +233,7 @@ verified_once! {
         let [high, low] = address.bits;
         // No loop of the kernel's, which would take a place in the chain of calls.
         for _ in 0..TRIES {
-            if make(high, low, length << 1 | address.family, subject.now.0.0, rule.ban_length) {
+            if make(high, low, length << 1 | address.family, subject.now.0.0, index) {
                 break;
             }
         }
@@ -200,14 +252,17 @@ fn set_bits(word: *mut u64, bits: u64) {
 const TRIES: u32 = 8;
 
 verified_once! {
-    fn make(high: u64, low: u64, length_and_family: u64, now: u64, length: u64) -> bool {
+    fn make(high: u64, low: u64, length_and_family: u64, now: u64, index: u64) -> bool {
+        let rule = globals::rule(index);
         let now = Now(Nanos(now));
         let family = length_and_family & 1;
         let prefix = Prefix { address: Address { bits: [high, low], family }, length: length_and_family >> 1 };
         let key = prefix.key(&globals().secret);
-        let end = now.plus(Nanos(length).to_ticks()).0;
+        let (terms, maker) = (&rule.ban_terms, rule.ban_maker);
+        let table = Bans { high, first: Record::first(terms, maker, now) };
         // Somebody may have banned it for longer while this packet was judged.
-        if !table::put(&Bans(high), &key, now, |before| bans::later_end(before, end, now)) {
+        let order = Order { terms, maker, now, replaces: false };
+        if !bans::make(&table, &key, &order, &table.first) {
             return false;
         }
         let (word, bit) = prefix.place();

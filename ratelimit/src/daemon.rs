@@ -1,5 +1,6 @@
 //! The daemon: puts a policy in force, keeps it there and replaces it, until it is told to stop.
 
+mod ban_log;
 mod files;
 mod fixed;
 mod links;
@@ -24,6 +25,7 @@ use tracing::{error, warn};
 
 pub use self::source::{Source, SourceError};
 use self::{
+    ban_log::NewBans,
     files::Files,
     links::Links,
     reader::{Found, Reader, Reload},
@@ -102,6 +104,7 @@ enum Event {
     TrialOver,
     ClockSet,
     Sweep,
+    LookForBans,
     ControlEnded,
 }
 
@@ -117,6 +120,7 @@ async fn serve(
         tokio::spawn(log.forward());
     }
     let bans = bans.map(std::sync::Arc::new);
+    let mut new_bans = bans.as_deref().map(NewBans::watch).transpose()?;
     if let Some((layer, bans)) = running.requests().zip(bans.as_ref()) {
         let queue = std::sync::Arc::clone(layer.servers().offenders().queue());
         offenders::ban(queue, std::sync::Arc::clone(bans))?;
@@ -131,6 +135,8 @@ async fn serve(
     running.announce();
     memory::give_back();
     let mut sweep = time::interval(SWEEP);
+    let mut look_for_bans = time::interval(NewBans::PERIOD);
+    look_for_bans.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     tell(&[sd_notify::NotifyState::Ready]);
     let (reason, wanted, asked_by) = loop {
         let event = tokio::select! {
@@ -142,6 +148,7 @@ async fn serve(
             () = running.trial_over() => Event::TrialOver,
             () = wall_clock.was_set() => Event::ClockSet,
             _ = sweep.tick() => Event::Sweep,
+            _ = look_for_bans.tick(), if new_bans.is_some() => Event::LookForBans,
             ended = &mut control, if has_control => {
                 error!(?ended, "the control socket: only signals end this daemon now");
                 Event::ControlEnded
@@ -175,6 +182,11 @@ async fn serve(
                 time_out_of_the_runtime(|| running.follow_clock());
                 if let Some(Err(error)) = bans.as_ref().map(|bans| bans.forget_lengths()) {
                     warn!(%error, "looking for bans that have ended");
+                }
+            }
+            Event::LookForBans => {
+                if let Some((new, bans)) = new_bans.as_mut().zip(bans.as_deref()) {
+                    time_out_of_the_runtime(|| new.tell(bans));
                 }
             }
             Event::ControlEnded => has_control = false,

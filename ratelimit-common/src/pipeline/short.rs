@@ -180,7 +180,7 @@ fn deny<H: Hooks>(
 ) -> Outcome {
     let is_enforced = hooks.globals().enforced >> (index & 63) & 1 != 0;
     // A packet too many may lead to a ban.
-    if is_enforced && rule.ban_length != 0 {
+    if is_enforced && rule.ban_terms.length != 0 {
         return Outcome::UNUSUAL;
     }
     if after != before && !known.replace(before, after) {

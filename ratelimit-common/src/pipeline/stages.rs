@@ -50,5 +50,5 @@ pub fn judge<H: Hooks>(hooks: H, early: Outcome, found: &mut Found) -> Outcome {
 #[inline(always)]
 pub fn is_one_too_many<H: Hooks>(hooks: H, subject: &Subject, index: u64) -> bool {
     let rule = hooks.rule(index);
-    rule.ban_length != 0 && (rule.ban == 0 || !bucket::charge(hooks, subject, rule.ban as u64))
+    rule.ban_terms.length != 0 && (rule.ban == 0 || !bucket::charge(hooks, subject, rule.ban as u64))
 }

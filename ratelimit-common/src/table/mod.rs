@@ -35,7 +35,10 @@ pub use self::{
     position::Position,
     split::split,
 };
-use self::{find::find, key::SECOND};
+use self::{
+    find::{find, find_index_in},
+    key::SECOND,
+};
 use crate::{algorithm, limit::Limit, time::Now, verifier::opaque};
 
 /// Slots in a set: with 16 bytes each, two cache lines.
@@ -234,17 +237,37 @@ pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
     Attempt::Done { allowed, before: state, after: state, is_new }
 }
 
-/// Gives a key the state that `change` makes of the one it had, or of a fresh one, and a slot if it has none; true when
-/// done. For states that are no limit's.
+/// Gives a key a state, and a slot if it has none: `first` then, else what `change` makes of the one it had, while the slot
+/// is [`BUSY`]. True when done. For states that are no limit's.
 #[inline(always)]
-pub fn put<T: Table>(table: &T, key: &Key, now: Now, change: impl Fn(u64) -> u64) -> bool {
+pub fn put<T: Table>(
+    table: &T,
+    key: &Key,
+    now: Now,
+    first: u64,
+    change: impl FnOnce(&Home<T::Set>, Position, u64) -> u64,
+) -> bool {
     let Some(home) = table.home(key) else { return false };
-    let Some((slot, word)) = find(&home, key.word) else {
-        return claim(table, &home, key, now, change(algorithm::fresh(now)));
-    };
+    let Some(place) = place_in(&home, key) else { return claim(table, &home, key, now, first) };
+    let (set, word) = if place.second { (home.second, key.word | SECOND) } else { (home.first, key.word) };
+    let slot = set.slot(place.index);
     let Some(before) = read(slot, word) else { return false };
-    let after = change(before);
-    after == before || change_slot(slot, word, before, after)
+    if !slot.replace_state(before, BUSY) {
+        return false;
+    }
+    // It may have become another key's since, in the same state.
+    let is_same = slot.key() == word;
+    slot.release_state(if is_same { change(&home, place, before) } else { before });
+    is_same
+}
+
+/// Where the slot of a key lies, if it has one.
+#[inline(always)]
+pub fn place_in<S: Set>(home: &Home<S>, key: &Key) -> Option<Position> {
+    if let Some(index) = find_index_in(home.first, key.word) {
+        return Some(Position { second: false, index });
+    }
+    find_index_in(home.second, key.word | SECOND).map(|index| Position { second: true, index })
 }
 
 /// The state of a key's slot; `None` if it has none. One that is being changed is [`BUSY`].

@@ -30,7 +30,7 @@ pub use last::LastLists;
 pub use list_file::{ListFile, read as read_list};
 pub use places::{Judge, Named, Unusable};
 pub use rate::parse_time;
-pub use validate::matching_files;
+pub use validate::{BanLengthError, matching_files, parse_ban_length};
 
 use ratelimit_limiter::text;
 use ratelimit_policy as policy;

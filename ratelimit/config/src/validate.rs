@@ -22,7 +22,7 @@ use std::{
 use self::prefixes::Lists;
 pub use self::{
     application::{ON_STORE_ERRORS, consistency, matching_files, number},
-    ban::terms as ban_terms,
+    ban::{BanLengthError, parse_ban_length, terms as ban_terms},
     named::NamedLists,
 };
 use super::{

@@ -145,7 +145,7 @@ fn find_in_ban(raw: &RawRule, rule: &Rule, report: &mut Report) {
     if let Some(ban) = raw.ban.as_ref().filter(|_| rule.matches.sources.is_none()) {
         report.warning(
             &ban.after.at,
-            "whoever forges a source address gets that source banned: name those that must never be (gateways, \
+            "whoever forges a source address gets that source banned, each time for longer if bans lengthen: name those that must never be (gateways, \
              name servers, your own networks) in `allow`, or the networks that the rule is about in `match.source`",
         );
     }

@@ -7,12 +7,12 @@ use std::{
 };
 
 use aya::maps::MapInfo;
-use ratelimit_common::{table::Secret, time::Nanos};
+use ratelimit_common::{bans::Terms, table::Secret, time::Nanos};
 use serde::Deserialize;
 use tracing::{info, warn};
 
 use super::{
-    Bans, Error,
+    Bans, Error, NewBan,
     object::check_map,
     pins::{Pins, io_error, map_at},
     raw,
@@ -90,12 +90,13 @@ fn carry(from: &Bans, to: &Bans) -> Result<usize, String> {
     let bans = from.list().map_err(|error| error.to_string())?;
     let (mut carried, mut lost) = (0, None);
     for ban in bans {
-        match to.ban(ban.prefix, ban.left, false) {
+        let (prefix, terms) = (ban.prefix, Terms::constant(ban.left));
+        match to.ban(prefix, &NewBan { terms, maker: ban.maker, reason: ban.reason, replaces: false }) {
             Ok(_) => {
-                let is_known = known.binary_search_by_key(&ban.prefix, |known| known.prefix).is_ok();
+                let is_known = known.binary_search_by_key(&prefix, |known| known.prefix).is_ok();
                 carried += usize::from(!is_known);
             }
-            Err(error) => lost = Some(format!("{}: {error}", ban.prefix)),
+            Err(error) => lost = Some(format!("{prefix}: {error}")),
         }
     }
     lost.map_or(Ok(carried), Err)

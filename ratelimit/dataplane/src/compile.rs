@@ -4,6 +4,7 @@ mod lists;
 mod tables;
 
 use ratelimit_common::{
+    bans::Terms,
     classify::Dimension,
     limit::Limit,
     packet::Link,
@@ -16,6 +17,7 @@ pub use self::{
     lists::{Lists, allowed, lists},
     tables::{PrefixSets, Prefixes, Side, Table},
 };
+use crate::bans::number_of;
 use crate::policy::{self, Action, Key, Network, OnMalformed, Rule, Rules, Unit};
 
 /// What all generations over one table have in common.
@@ -188,7 +190,8 @@ fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &Tab
         },
         new_sources: new_sources as u32,
         ban: ban.and_then(|_| place_of_denied(rules, part)).unwrap_or_default() as u32,
-        ban_length: ban.map_or(0, |ban| ban.length().0),
+        ban_terms: ban.map_or_else(Terms::default, |ban| ban.terms().for_the_table()),
+        ban_maker: rule.map_or(0, |rule| number_of(rule.name.as_str())),
         ban_bits: [part.ipv4, part.ipv6].map(|bits| bits.unwrap_or_default().into()),
     }
 }
@@ -212,7 +215,8 @@ fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts)
         takes: wire::TAKES_PACKETS,
         new_sources: 0,
         ban: 0,
-        ban_length: 0,
+        ban_terms: Terms::default(),
+        ban_maker: 0,
         ban_bits: [0; 2],
     }
 }

@@ -43,7 +43,7 @@ mod windows;
 
 pub use self::{
     attach::Attachment,
-    bans::{BanError, BanInForce, BanStatus, Banned, Bans, around},
+    bans::{BanError, BanInForce, BanReason, BanReasonError, BanStatus, Banned, Bans, Maker, NewBan, around},
     clock::WallClock,
     counters::Count,
     denied::DeniedCount,

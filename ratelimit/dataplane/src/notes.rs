@@ -1,8 +1,8 @@
 //! Reading and writing the daemon's notes, in a map beside the others.
 
-use std::{fs, thread, time::Duration};
+use std::{fs, os::fd::AsFd as _, thread, time::Duration};
 
-use aya::maps::{Array, Map, MapData};
+use aya::maps::{Array, MapData};
 use ratelimit_common::{table::SLOTS, wire::META_BYTES};
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     kernel::Wire,
     object::{self, Generation},
     pins::Pins,
+    raw,
     state::State,
 };
 
@@ -48,11 +49,14 @@ pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
     }
     let broken =
         |what: String| Error::Pinned { path: path.clone(), what, instance: pins.instance().to_string() };
-    let map = Map::Array(pins.map("META")?);
-    let meta: Array<MapData, Wire<[u8; META_BYTES]>> = map.try_into()?;
+    let map = pins.map("META")?;
+    // Not on the stack, of which threads have little.
+    let mut bytes = vec![0; META_BYTES];
     let mut tries = 0;
     loop {
-        match State::from_bytes(&meta.get(&0, 0)?.0) {
+        raw::read_first(map.fd().as_fd(), &mut bytes)
+            .map_err(|source| Error::System { what: "reading the daemon's notes", source })?;
+        match State::from_bytes(&bytes) {
             // A daemon may be writing them.
             Err(_) if tries < TRIES => {
                 tries += 1;
@@ -65,7 +69,7 @@ pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
 
 pub(super) fn write_state(generation: &mut Generation, state: &State) -> Result<(), Error> {
     let mut meta: Array<&mut MapData, Wire<[u8; META_BYTES]>> = generation.map_mut("META")?.try_into()?;
-    Ok(meta.set(0, Wire(*state.to_bytes()?), 0)?)
+    Ok(meta.set(0, state.to_bytes()?, 0)?)
 }
 
 /// Adds to the error that a daemon serves the instance which process that is, if the notes say.

@@ -17,8 +17,8 @@ use ratelimit_common::{
     table::SLOTS,
     time::Nanos,
     wire::{
-        DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, RULE_NUMBERS, Reason, RuleCounters, Sampled,
-        SetWords, TableCounters,
+        BAN_TEXT_BYTES, DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, RULE_NUMBERS, Reason,
+        RuleCounters, Sampled, SetWords, TableCounters,
     },
 };
 
@@ -37,11 +37,13 @@ use crate::compile::Compiled;
 const OWN_MAPS: &str = "GENERATION";
 
 /// The maps that outlive a generation, and the sizes of their values.
-const SHARED_MAPS: [(&str, usize); 13] = [
+const SHARED_MAPS: [(&str, usize); 15] = [
     ("BUCKETS", size_of::<SetWords>()),
     ("BANS", size_of::<SetWords>()),
     ("BAN_PREFIXES", size_of::<[u64; SLOTS]>()),
     ("BAN_LENGTHS", size_of::<bans::Lengths>()),
+    ("BAN_RECORDS", size_of::<[bans::Record; SLOTS]>()),
+    ("BAN_TEXTS", BAN_TEXT_BYTES),
     ("TRIAL", size_of::<u64>()),
     ("REASONS", size_of::<Sampled>()),
     ("RULE_COUNTERS", size_of::<RuleCounters>()),
@@ -53,11 +55,15 @@ const SHARED_MAPS: [(&str, usize); 13] = [
     ("SKETCH", size_of::<sketch::Set>()),
 ];
 
+/// Those that earlier versions of the same layout had not: whoever goes on with their maps makes them.
+const MADE_LATER: [&str; 2] = ["BAN_RECORDS", "BAN_TEXTS"];
+
 /// How many values a shared map has.
 fn entries(name: &str, sets: u32) -> Result<u32, Error> {
     Ok(match name {
         "BUCKETS" => sets,
-        "BANS" | "BAN_PREFIXES" => bans::SETS,
+        "BANS" | "BAN_PREFIXES" | "BAN_RECORDS" => bans::SETS,
+        "BAN_TEXTS" => bans::SETS * SLOTS as u32,
         "EVENTS" => EVENT_BYTES,
         "SKETCH" => sketch_sets()?,
         "REASONS" => Reason::ALL.len() as u32,
@@ -82,9 +88,15 @@ pub(super) fn check_pinned(pins: &Pins, sets: u32) -> Result<(), Error> {
 pub(super) fn check_map(pins: &Pins, directory: &Path, name: &str, sets: u32) -> Result<(), Error> {
     let value_size = SHARED_MAPS.iter().find(|(shared, _)| *shared == name).map_or(0, |(_, size)| *size);
     let path = directory.join(name);
+    if MADE_LATER.contains(&name) && !fs::exists(&path).map_err(|error| Error::file(&path, error))? {
+        return Ok(());
+    }
     let info = MapInfo::from_pin(&path)?;
     let (kind, flags) = match name {
-        "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" | "SKETCH" => (MapType::Array, raw::MMAPABLE),
+        "BUCKETS" | "BANS" | "BAN_PREFIXES" | "BAN_LENGTHS" | "BAN_RECORDS" | "SKETCH" => {
+            (MapType::Array, raw::MMAPABLE)
+        }
+        "BAN_TEXTS" => (MapType::Hash, raw::NO_PREALLOC),
         "META" | "TRIAL" => (MapType::Array, 0),
         "EVENTS" => (MapType::RingBuf, 0),
         _ => (MapType::PerCpuArray, 0),

@@ -24,6 +24,9 @@ pub(super) const LINK_DETACH: i64 = 34;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_XDP: u32 = 6;
 
+/// A hash takes memory only for what is in it.
+pub(super) const NO_PREALLOC: u32 = 1;
+
 /// User space may map an array's memory.
 pub(super) const MMAPABLE: u32 = 1 << 10;
 

@@ -6,13 +6,14 @@ use ratelimit_common::{
     algorithm::realign::ClockStep,
     table::Secret,
     time::Nanos,
-    wire::{META_BYTES, RULE_NUMBERS},
+    wire::{META_BYTES, MOST_RULES, RULE_NUMBERS},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     Asks, DeniedCount, Error, ListSize,
     clock::{self, WallClock},
+    kernel::Wire,
     windows::Moved,
 };
 use crate::{
@@ -42,6 +43,9 @@ pub(super) struct State {
     /// Whether all rules only observe, because somebody wanted so for a while.
     #[serde(default)]
     pub observes: bool,
+    /// The names of rules that ban, and of some that did: their bans may last.
+    #[serde(default)]
+    pub ban_rules: Vec<String>,
 }
 
 /// A daemon, as others may find it.
@@ -159,6 +163,7 @@ impl State {
             is_starting: false,
             daemon: None,
             observes,
+            ban_rules: Vec::new(),
         })
     }
 
@@ -173,10 +178,10 @@ impl State {
         if text.is_empty() { Ok(None) } else { serde_json::from_slice(text).map(Some) }
     }
 
-    pub(super) fn to_bytes(&self) -> Result<Box<[u8; META_BYTES]>, Error> {
+    pub(super) fn to_bytes(&self) -> Result<Box<Wire<[u8; META_BYTES]>>, Error> {
         let text = serde_json::to_vec(self).map_err(|error| Error::Load(error.to_string()))?;
-        let mut bytes = Box::new([0; META_BYTES]);
-        let room = bytes.get_mut(..text.len()).ok_or(Error::Object("room for the daemon's notes"))?;
+        let mut bytes = Box::new(Wire([0; META_BYTES]));
+        let room = bytes.0.get_mut(..text.len()).ok_or(Error::Object("room for the daemon's notes"))?;
         room.copy_from_slice(&text);
         Ok(bytes)
     }
@@ -251,11 +256,24 @@ impl State {
         (1..RULE_NUMBERS as u32).find(|&free| self.numbers.iter().all(|taken| taken.number != free))
     }
 
+    /// Notes which rules ban. Those that do no more are forgotten when they are very many, the first ones first.
+    pub(super) fn note_banning(&mut self, network: &Network) {
+        let now: Vec<&str> =
+            network.rules.iter().filter(|rule| rule.ban.is_some()).map(|rule| rule.name.as_str()).collect();
+        self.ban_rules.retain(|name| !now.contains(&name.as_str()));
+        let spare = MOST_BAN_RULES.saturating_sub(now.len());
+        self.ban_rules.drain(..self.ban_rules.len().saturating_sub(spare));
+        self.ban_rules.extend(now.into_iter().map(str::to_owned));
+    }
+
     /// Frees the numbers that are not among `used`.
     pub(super) fn retire(&mut self, used: &[u32]) {
         self.numbers.retain(|number| used.contains(&number.number));
     }
 }
+
+/// Names of rules that ban, or did, at most.
+const MOST_BAN_RULES: usize = 4 * MOST_RULES;
 
 /// What was written of a map's value, whose other bytes are zero.
 pub(super) fn text_of(bytes: &[u8]) -> &[u8] {

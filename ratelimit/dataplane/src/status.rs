@@ -160,7 +160,7 @@ pub fn status(instance: &InstanceName) -> Result<Status, Error> {
         allow: in_force.allow,
         deny: in_force.deny,
         lists: in_force.lists,
-        bans: Bans::open(instance)?.list()?.len(),
+        bans: Bans::open(instance)?.count()?,
         observes: state.observes,
         trial: trial::trial(&pins, in_force.is_on_trial)?.into(),
         reasons: reasons(&pins)?,

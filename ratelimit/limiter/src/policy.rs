@@ -7,7 +7,7 @@ mod unit;
 
 use std::{any::Any, fmt, num::NonZeroU32, path::PathBuf, sync::Arc};
 
-pub use ban::{BanTerms, RequestBan};
+pub use ban::{BanTerms, Lengthening, RequestBan};
 pub use networks::Networks;
 pub use rules::{
     DescriptorRule, Domain, Identity, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit,

@@ -3,6 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use ratelimit_common::{
+    bans::Length,
     limit::{Algorithm, LimitSpec, Rate},
     time::Nanos,
 };
@@ -26,7 +27,7 @@ pub enum BanError {
     #[error("so many packets in such a time can't be counted: {0}")]
     Count(#[from] PacketLimitError),
     /// Its length.
-    #[error("a ban lasts at most 365 days")]
+    #[error("a ban lasts at most 365 days, or `forever`")]
     TooLong,
 }
 
@@ -39,8 +40,8 @@ impl Ban {
     /// # Errors
     /// It lasts too long, or the count does not fit a bucket.
     pub fn new(terms: BanTerms) -> Result<Self, BanError> {
-        let BanTerms { after, within, length } = terms;
-        if length > Self::LONGEST {
+        let BanTerms { after, within, length, .. } = terms;
+        if matches!(length, Length::For(length) if length > Self::LONGEST) {
             return Err(BanError::TooLong);
         }
         let limit = |amount| {
@@ -65,8 +66,14 @@ impl Ban {
 
     /// How long it lasts.
     #[must_use]
-    pub const fn length(&self) -> Nanos {
+    pub const fn length(&self) -> Length {
         self.terms.length
+    }
+
+    /// All that it says.
+    #[must_use]
+    pub const fn terms(&self) -> &BanTerms {
+        &self.terms
     }
 
     /// The limit on denied packets; the source is banned when this denies one. `None`: always.
@@ -84,7 +91,8 @@ mod tests {
     fn the_packet_that_completes_the_count_bans() {
         let ban = |after, within, length| {
             let after = NonZeroU32::new(after).unwrap();
-            Ban::new(BanTerms { after, within: Nanos::from_secs(within), length: Nanos::from_secs(length) })
+            let length = Length::For(Nanos::from_secs(length));
+            Ban::new(BanTerms { after, within: Nanos::from_secs(within), length, longer: None })
         };
         assert!(ban(1, 10, 600).unwrap().limit().is_none());
         let limit = ban(100, 10, 600).unwrap().limit().unwrap().spec().rate;

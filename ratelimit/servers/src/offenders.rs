@@ -137,8 +137,7 @@ impl Offenders {
         if is_never_banned(prefix.address()) || self.never.load().meeting(&prefix).is_some() {
             self.counts.spared.fetch_add(1, Relaxed);
         } else if self.exceeds(rule, &ban.terms, prefix) {
-            let order =
-                BanOrder { prefix, length: ban.terms.length, rule: format!("{}.{}", rule.domain, rule.key) };
+            let order = BanOrder { prefix, terms: ban.terms, rule: format!("{}.{}", rule.domain, rule.key) };
             let counter = if self.queue.push(order) { &self.counts.asked } else { &self.counts.lost };
             counter.fetch_add(1, Relaxed);
         }

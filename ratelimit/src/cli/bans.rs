@@ -3,7 +3,12 @@
 mod masked;
 mod named;
 
-use std::{collections::HashSet, fmt, path::PathBuf};
+use std::{
+    collections::HashSet,
+    fmt,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use clap::Args;
 use ratelimit_common::time::Nanos;
@@ -20,10 +25,10 @@ use super::{
     table::Table,
 };
 use crate::{
-    config::parse_time,
-    dataplane::{self, BanInForce, BanStatus, Banned, Bans, TRIED_AGAIN, Trial, around},
-    policy::Prefix,
-    text::Thousands,
+    config::parse_ban_length,
+    dataplane::{self, BanInForce, BanReason, BanStatus, Banned, Bans, NewBan, TRIED_AGAIN, Trial, around},
+    policy::{BanLength, Prefix},
+    text::{Shown, Thousands},
 };
 
 /// Drops all packets from sources until a deadline, in the kernel, with a daemon or without. Sources on the allow list are
@@ -37,9 +42,12 @@ pub struct Ban {
     /// standard input. If a line is wrong, nobody is banned.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// For how long, such as 90s, 1h30m or 7d; at most 365 days.
-    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_time, allow_hyphen_values = true)]
-    length: Nanos,
+    /// For how long, such as 90s, 1h30m or 7d, at most 365 days; or `forever`: until `unban`, a reboot, or a stop that detaches.
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_ban_length, allow_hyphen_values = true)]
+    length: BanLength,
+    /// Why, for those who list it: at most 64 bytes.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    reason: Option<BanReason>,
     /// End longer bans that they have already by then, too, which otherwise stay.
     #[arg(long)]
     replace: bool,
@@ -53,14 +61,15 @@ impl Ban {
     /// # Errors
     /// The instance is not attached, or a prefix can't be banned.
     pub fn run(self, output: Output) -> Result<(), Failure> {
-        let Self { prefixes, file, length, replace, instance } = self;
+        let Self { prefixes, file, length, reason, replace, instance } = self;
         let prefixes = prefixes.into_iter().map(|prefix| prefix.prefix(output)).collect();
         let named = Named::new(prefixes, file.as_deref())?;
         let bans = Bans::open(&instance.instance).map_err(Failure::failed)?;
         // All or none of what is wrong in itself.
         named.check(|prefix| bans.check(*prefix, length))?;
         let prefixes = named.prefixes();
-        let made = prefixes.into_iter().map(|prefix| bans.ban(prefix, length, replace));
+        let new = NewBan { reason, replaces: replace, ..NewBan::asked(length) };
+        let made = prefixes.into_iter().map(|prefix| bans.ban(prefix, &new));
         let made = made.collect::<Result<Vec<_>, _>>().map_err(failure)?;
         let mut text = said_of_made(&made, length);
         if bans.replaced() > 0 {
@@ -75,21 +84,18 @@ impl Ban {
 }
 
 /// What became of each that was to be banned for so long.
-fn said_of_made(made: &[Banned], length: Nanos) -> String {
+fn said_of_made(made: &[Banned], length: BanLength) -> String {
     let (longer, new): (Vec<&Banned>, Vec<&Banned>) = made.iter().partition(|made| made.is_longer);
     let new: Vec<Prefix> = new.iter().map(|made| made.ban.prefix).collect();
     let mut text = String::new();
     if !new.is_empty() || longer.is_empty() {
-        text += &said("banned", &new, &format!(" for {}", Time(length)));
+        text += &said("banned", &new, &format!(" {}", Lasting(length)));
     }
     match &longer[..] {
         [] => {}
         few if few.len() <= MOST_LINES => few.iter().for_each(|Banned { ban, .. }| {
-            let left = Time(ban.left);
-            text += &format!(
-                "{} is banned for {left} already, which stays: `--replace` shortens it\n",
-                ban.prefix
-            );
+            let (prefix, left) = (ban.prefix, Lasting(ban.left));
+            text += &format!("{prefix} is banned {left} already, which stays: `--replace` shortens it\n");
         }),
         many => {
             let count = Thousands(many.len() as u64);
@@ -128,7 +134,7 @@ fn warnings(bans: &[BanStatus]) -> impl Iterator<Item = String> {
 #[derive(Debug, Args)]
 pub struct Unban {
     /// Addresses or prefixes, as they were banned.
-    #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file"])]
+    #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file", "by"])]
     prefixes: Vec<Masked>,
     /// Those in a file, too, as `ban` takes it; `-` is the standard input.
     #[arg(long, short, value_name = "FILE")]
@@ -136,6 +142,12 @@ pub struct Unban {
     /// All bans there are.
     #[arg(long, conflicts_with_all = ["prefixes", "file"])]
     all: bool,
+    /// All that this rule has made, on packets or on requests.
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["prefixes", "file", "all"])]
+    by: Option<String>,
+    /// Fail if somebody was not banned, or nobody by that rule; else it is only said.
+    #[arg(long, conflicts_with = "all")]
+    strict: bool,
     #[command(flatten)]
     pub instance: InstanceArgs,
 }
@@ -144,31 +156,42 @@ impl Unban {
     /// Ends them.
     ///
     /// # Errors
-    /// The instance is not attached, or one was not banned.
+    /// The instance is not attached; or one was not banned, if that is to be told apart.
     pub fn run(self, output: Output) -> Result<(), Failure> {
         let prefixes = self.prefixes.into_iter().map(|prefix| prefix.prefix(output)).collect();
         let named = Named::new(prefixes, self.file.as_deref())?;
         let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
         let all = bans.list().map_err(Failure::failed)?;
-        let prefixes = if self.all { all.iter().map(|ban| ban.prefix).collect() } else { named.prefixes() };
+        let is_wanted = |ban: &&BanInForce| self.by.as_ref().is_none_or(|rule| ban.maker.is_rule(rule));
+        let prefixes: Vec<Prefix> = if self.all || self.by.is_some() {
+            all.iter().filter(is_wanted).map(|ban| ban.prefix).collect()
+        } else {
+            named.prefixes()
+        };
         let ended = bans.unban(&prefixes).map_err(failure)?;
+        let done: HashSet<Prefix> = ended.iter().map(|ban| ban.prefix).collect();
+        let mut missing = match &self.by {
+            Some(rule) if prefixes.is_empty() => {
+                vec![format!("nobody is banned by the rule `{}`", Shown(rule))]
+            }
+            // Others may have ended some meanwhile.
+            _ if self.all || self.by.is_some() => Vec::new(),
+            _ => missing_bans(prefixes.iter().filter(|prefix| !done.contains(prefix)), &all),
+        };
         let done: Vec<Prefix> = ended.iter().map(|ban| ban.prefix).collect();
-        let text = said("unbanned", &done, "");
-        if done.len() < prefixes.len() && !self.all {
-            let done: HashSet<Prefix> = done.into_iter().collect();
-            let missing = prefixes.iter().filter(|prefix| !done.contains(prefix));
-            return Err(missing_bans(missing, &all, if done.is_empty() { "" } else { &text }));
+        let text =
+            if done.is_empty() && !missing.is_empty() { String::new() } else { said("unbanned", &done, "") };
+        if self.strict && !missing.is_empty() {
+            missing.extend(text.lines().map(str::to_owned));
+            return Err(Failure::failed(missing.join("; ")));
         }
-        answer_with(output, &text, &json!(statuses(&bans, ended)?))
+        let missing: String = missing.iter().map(|line| format!("{line}\n")).collect();
+        answer_with(output, &(missing + &text), &json!(statuses(&bans, ended)?))
     }
 }
 
-/// Some are not banned; the rest of what was asked is done.
-fn missing_bans<'p>(
-    mut missing: impl Iterator<Item = &'p Prefix>,
-    all: &[BanInForce],
-    done: &str,
-) -> Failure {
+/// Says of those who are not banned that they are not.
+fn missing_bans<'p>(mut missing: impl Iterator<Item = &'p Prefix>, all: &[BanInForce]) -> Vec<String> {
     // Each looks at all bans: only those that are shown do.
     let line = |prefix: &Prefix| {
         let hint = around(all, prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
@@ -177,11 +200,10 @@ fn missing_bans<'p>(
     let mut said: Vec<String> = missing.by_ref().take(MOST_LINES).map(line).collect();
     let more = missing.count();
     said.extend((more > 0).then(|| format!("nor are {} more", Thousands(more as u64))));
-    said.extend(done.lines().map(str::to_owned));
-    Failure::failed(said.join("; "))
+    said
 }
 
-/// Lists the bans in force, with the time that they have left.
+/// Lists the bans in force: for how long still, who has made them, when and why.
 #[derive(Debug, Args)]
 pub struct List {
     /// Only those that have something of this address or prefix.
@@ -207,9 +229,20 @@ impl List {
         if all.is_empty() {
             return answer_with(output, &nobody, &json!([]));
         }
-        let mut table = Table::new(["PREFIX", "LEFT"]);
+        let mut table = Table::new(["PREFIX", "LEFT", "UNTIL", "MADE", "BY", "REASON"]);
         for ban in &all {
-            table.row([ban.prefix.to_string(), Time(ban.left).to_string()]);
+            let left = match ban.left {
+                BanLength::For(left) => Time(left).to_string(),
+                BanLength::Forever => "forever".to_owned(),
+            };
+            table.row([
+                ban.prefix.to_string(),
+                left,
+                date(ban.until),
+                date(ban.made),
+                Shown(&ban.maker).to_string(),
+                ban.reason.as_ref().map_or("-", BanReason::as_str).to_owned(),
+            ]);
         }
         let all = statuses(&bans, all)?;
         let notes: String = warnings(&all).map(|warning| warning + "\n").collect();
@@ -245,6 +278,24 @@ impl Confirm {
     }
 }
 
+/// A time since the Unix epoch, for people.
+fn date(time: Option<Nanos>) -> String {
+    let time = time.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(Duration::from(time)));
+    time.map_or_else(|| "-".to_owned(), |time| humantime::format_rfc3339_seconds(time).to_string())
+}
+
+/// For how long somebody is banned, for people.
+pub struct Lasting(pub BanLength);
+
+impl fmt::Display for Lasting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            BanLength::For(length) => write!(f, "for {}", Time(length)),
+            BanLength::Forever => f.write_str("forever"),
+        }
+    }
+}
+
 /// A time for people: the two largest units, rounded up to a second.
 pub struct Time(pub Nanos);
 
@@ -263,18 +314,21 @@ impl fmt::Display for Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataplane::Maker;
+
+    fn ban(prefix: Prefix) -> BanInForce {
+        let left = BanLength::For(Nanos(1));
+        BanInForce { prefix, left, maker: Maker::Command, reason: None, made: None, until: None }
+    }
 
     /// If each of those that are not banned looked at all bans, this would take many minutes.
     #[test]
     fn many_that_are_not_banned_are_counted() {
         let prefix = |bits: u32| Prefix::from(std::net::IpAddr::from(std::net::Ipv4Addr::from(bits)));
-        let all: Vec<BanInForce> =
-            (0..131_072).map(|index| BanInForce { prefix: prefix(index), left: Nanos(1) }).collect();
+        let all: Vec<BanInForce> = (0..131_072).map(|index| ban(prefix(index))).collect();
         let missing: Vec<Prefix> = (1 << 24..(1 << 24) + 131_072).map(prefix).collect();
-        let said = format!("{:?}", missing_bans(missing.iter(), &all, "unbanned 9.9.9.9/32\n"));
-        assert!(
-            said.contains("1.0.0.19/32 is not banned; nor are 131,052 more; unbanned 9.9.9.9/32"),
-            "{said}"
-        );
+        let said = missing_bans(missing.iter(), &all);
+        assert_eq!(said.len(), 21);
+        assert_eq!(said[19..], ["1.0.0.19/32 is not banned", "nor are 131,052 more"]);
     }
 }

@@ -9,12 +9,13 @@ use ratelimit_common::time::Nanos;
 use serde_json::json;
 
 use super::{
-    answer_with, bans::Time, check::Descriptor, daemon::DaemonArgs, failure::Failure, output::Output,
+    answer_with, bans::Lasting, check::Descriptor, daemon::DaemonArgs, failure::Failure, output::Output,
     table::Table,
 };
 use crate::{
     control::{AnsweredBuckets, AnsweredRequestBuckets, AskedBuckets, AskedRequestBuckets, PATIENCE},
     dataplane::BanStatus,
+    policy::BanLength,
 };
 
 /// Shows what one source has left under the rules on packets, and whether a list or a ban comes before them; or what a
@@ -75,8 +76,9 @@ impl Shown<'_> {
         let allowed = allowed.as_ref().map(|prefix| listed(prefix, "allow", "all its packets pass"));
         let denied = denied.as_ref().map(|prefix| listed(prefix, "deny", "all its packets are dropped"));
         let banned = banned.as_ref().map(|BanStatus { prefix, seconds_left, .. }| {
-            let left = Time(Nanos::from_secs(*seconds_left));
-            format!("{address} is banned, as {prefix}, for {left}: all its packets are dropped")
+            let left = seconds_left.map_or(BanLength::Forever, |left| BanLength::For(Nanos::from_secs(left)));
+            let left = Lasting(left);
+            format!("{address} is banned, as {prefix}, {left}: all its packets are dropped")
         });
         allowed.map_or_else(|| denied.into_iter().chain(banned).collect(), |allowed| vec![allowed])
     }
@@ -115,8 +117,17 @@ mod tests {
 
     #[test]
     fn what_comes_before_the_rules_is_said_first() {
-        let ban =
-            BanStatus { prefix: "192.0.2.0/24".to_owned(), seconds_left: 90, allowed: None, longer: false };
+        let ban = BanStatus {
+            prefix: "192.0.2.0/24".to_owned(),
+            seconds_left: Some(90),
+            until: None,
+            made: None,
+            by: "command".to_owned(),
+            rule: None,
+            reason: None,
+            allowed: None,
+            longer: false,
+        };
         let shown = |allowed: Option<&str>, denied: Option<&str>, banned: Option<&BanStatus>| {
             let [allowed, denied] = [allowed, denied].map(|prefix| prefix.map(str::to_owned));
             let address = "192.0.2.7".parse().unwrap();

@@ -19,9 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Answer, AskedBuckets, AskedRequestBuckets, Command, ControlSocket, buckets};
 use crate::{
     application::InspectError,
-    dataplane::{BanError, BanInForce, BanStatus, Bans, around},
+    dataplane::{BanError, BanInForce, BanReasonError, BanStatus, Bans, NewBan, around},
     events::{Hub, MOST_CLIENTS},
-    policy::{InstanceName, Prefix, PrefixList},
+    policy::{BanLength, InstanceName, Prefix, PrefixList},
     server::{
         Overview,
         serving::{Bounds, Listener, Overload, Room, serve_routes},
@@ -233,9 +233,25 @@ async fn request_buckets(State(daemon): State<Daemon>, asked: Asked<AskedRequest
 struct AskedBan {
     prefix: String,
     #[serde(default)]
-    for_seconds: Option<u64>,
+    for_seconds: Option<AskedLength>,
+    #[serde(default)]
+    reason: Option<String>,
     #[serde(default)]
     replace: bool,
+}
+
+/// Seconds, or `"forever"`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AskedLength {
+    Seconds(u64),
+    Word(AskedWord),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum AskedWord {
+    Forever,
 }
 
 async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
@@ -243,10 +259,16 @@ async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
         Ok(Json(asked)) => asked,
         Err(error) => return refused(error.status(), error),
     };
-    let seconds = asked.for_seconds.unwrap_or(DEFAULT_BAN.as_secs());
+    let length = match asked.for_seconds.unwrap_or(AskedLength::Seconds(DEFAULT_BAN.as_secs())) {
+        AskedLength::Seconds(seconds) => BanLength::For(Nanos::from_secs(seconds)),
+        AskedLength::Word(AskedWord::Forever) => BanLength::Forever,
+    };
+    let reason = asked.reason.map(|reason| reason.parse()).transpose();
     answer(prefix(&asked.prefix).and_then(|prefix| {
-        let (bans, left) = (&kernel(&daemon)?.bans, Nanos::from_secs(seconds));
-        let made = bans.ban(prefix, left, asked.replace).map_err(failed)?;
+        let reason = reason.map_err(|error: BanReasonError| (StatusCode::BAD_REQUEST, error.to_string()))?;
+        let new = NewBan { reason, replaces: asked.replace, ..NewBan::asked(length) };
+        let bans = &kernel(&daemon)?.bans;
+        let made = bans.ban(prefix, &new).map_err(failed)?;
         Ok(json!(BanStatus::of_made(&[made], &allow_list(bans)?)))
     }))
 }

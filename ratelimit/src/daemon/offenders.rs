@@ -1,24 +1,17 @@
 //! Bans that rules on requests make, on their way into the kernel: on a thread of their own, so that nobody who answers
 //! waits for the table of bans.
 
-use std::{
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, thread};
 
 use anyhow::{Context as _, Result};
-use ratelimit_common::time::Nanos;
-use tracing::{info, warn};
+use tracing::warn;
 
+use super::ban_log::BanLog;
 use crate::{
-    dataplane::{BanError, Banned, Bans},
+    dataplane::{BanError, Banned, Bans, Maker, NewBan},
     server::offenders::{BanOrder, BanQueue},
     text::Shown,
 };
-
-/// Lines of the log in a second; more bans than that are counted in the next line.
-const MOST_LINES: u32 = 10;
 
 /// Makes the bans of a queue until it is closed.
 ///
@@ -27,48 +20,30 @@ const MOST_LINES: u32 = 10;
 pub fn ban(queue: Arc<BanQueue>, bans: Arc<Bans>) -> Result<()> {
     queue.open();
     let take = move || {
-        let mut told = Told::default();
+        let mut log = BanLog::default();
         while let Some(orders) = queue.take() {
-            orders.iter().for_each(|order| told.tell(order, bans.ban(order.prefix, order.length, false)));
+            for order in &orders {
+                let (terms, maker) = (order.terms.for_the_table(), Maker::RequestRule(order.rule.clone()));
+                let new = NewBan { terms, maker, reason: None, replaces: false };
+                tell(&mut log, order, bans.ban(order.prefix, &new));
+            }
         }
     };
     let started = thread::Builder::new().name("ratelimit-bans".to_owned()).spawn(take);
     started.map(drop).context("starting the thread that bans")
 }
 
-/// What has been told in this second.
-#[derive(Default)]
-struct Told {
-    since: Option<Instant>,
-    lines: u32,
-    left_out: u64,
-}
-
-impl Told {
-    fn tell(&mut self, order: &BanOrder, made: Result<Banned, BanError>) {
+/// Says what came of a ban that a rule on requests wants.
+fn tell(log: &mut BanLog, order: &BanOrder, made: Result<Banned, BanError>) {
+    match made {
         // Requests that were on the way when it was made.
-        if made.as_ref().is_ok_and(|made| made.is_longer) {
-            return;
+        Ok(Banned { is_longer: true, .. }) => {}
+        Ok(Banned { ban, .. }) => log.tell(&ban),
+        Err(error) => {
+            let (prefix, rule) = (order.prefix, Shown(&order.rule));
+            log.line(|left_out| {
+                warn!(%prefix, left_out, "the rule on requests {rule} can't ban: {error}");
+            });
         }
-        if !self.has_room() {
-            self.left_out += 1;
-            return;
-        }
-        let (prefix, rule, left_out) = (order.prefix, Shown(&order.rule), std::mem::take(&mut self.left_out));
-        match made {
-            Ok(Banned { ban, .. }) => {
-                let seconds = ban.left.0.div_ceil(Nanos::SECOND.0);
-                info!(%prefix, seconds, left_out, "banned by the rule on requests {rule}");
-            }
-            Err(error) => warn!(%prefix, left_out, "the rule on requests {rule} can't ban: {error}"),
-        }
-    }
-
-    fn has_room(&mut self) -> bool {
-        if self.since.is_none_or(|since| since.elapsed() > Duration::from_secs(1)) {
-            (self.since, self.lines) = (Some(Instant::now()), 0);
-        }
-        self.lines += 1;
-        self.lines <= MOST_LINES
     }
 }

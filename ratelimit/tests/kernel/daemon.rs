@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read},
     os::unix::process::ExitStatusExt as _,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Output, Stdio},
@@ -113,9 +113,23 @@ impl Drop for Daemon {
 /// Runs a command that ends by itself, and soon.
 pub fn output(command: &mut Command) -> Output {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut running = Running(Some(child.expect("starting the command")));
-    wait::until("the command has ended", || running.0.as_mut()?.try_wait().unwrap());
-    running.0.take().unwrap().wait_with_output().unwrap()
+    let mut child = child.expect("starting the command");
+    // What it says may not fit the pipe.
+    let read = |mut from: Box<dyn Read + Send>| {
+        thread::spawn(move || {
+            let mut said = Vec::new();
+            from.read_to_end(&mut said).map(|_| said)
+        })
+    };
+    let said = [
+        Box::new(child.stdout.take().unwrap()) as Box<dyn Read + Send>,
+        Box::new(child.stderr.take().unwrap()),
+    ];
+    let said = said.map(read);
+    let mut running = Running(Some(child));
+    let status = wait::until("the command has ended", || running.0.as_mut()?.try_wait().unwrap());
+    let [stdout, stderr] = said.map(|said| said.join().unwrap().unwrap());
+    Output { status, stdout, stderr }
 }
 
 /// A command that dies with the test that waits for it.

@@ -278,7 +278,8 @@ fn an_upgrade_carries_bans_and_observing_over() {
         let after = listed();
         assert_eq!(after.len(), 5);
         for (before, after) in before.iter().zip(&after) {
-            let (was, is) = (before.seconds_left, after.seconds_left);
+            let (was, is) = (before.seconds_left.unwrap(), after.seconds_left.unwrap());
+            assert_eq!((&after.by[..], &after.reason), ("command", &before.reason));
             assert!(before.prefix == after.prefix && is <= was && was < is + 600, "{before:?} {after:?}");
         }
         let raw = Raw::new(&link);

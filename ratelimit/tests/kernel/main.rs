@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
 mod ban_commands;
+mod ban_terms;
 mod bans;
 mod bytes;
 mod captures;

@@ -1,5 +1,6 @@
 //! What operators use the daemon with, as `config` has it: fail2ban, CrowdSec's bouncer, and Prometheus with the dashboard.
 
+mod bans;
 mod crowdsec;
 mod fail2ban;
 mod prometheus;

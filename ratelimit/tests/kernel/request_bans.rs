@@ -118,6 +118,8 @@ fn the_syns_of_an_offender_stop_and_come_back_when_the_ban_ends() {
         assert_eq!(wait::until("a connection", || accepted(&listener)).to_string(), OFFENDER);
         offend(OFFENDER);
         wait_for_ban(&format!("{OFFENDER}/32"));
+        assert!(run(&["bans"]).contains("  request rule d.client  "), "{}", run(&["bans"]));
+        assert_eq!(run(&["unban", "--by", "client"]), "nobody is banned by the rule `client`\n");
         let _knocking = knock(&link, OFFENDER);
         wait::until("its SYN is dropped", || (banned_packets() > 0).then_some(()));
         let _neighbour = knock(&link, NEIGHBOUR);

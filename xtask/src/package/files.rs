@@ -10,8 +10,8 @@ use super::{binary, tree::Tree};
 use crate::command;
 
 /// Directories of `config` that people copy from.
-const FOR_OTHERS: [&str; 7] =
-    ["crowdsec", "fail2ban", "grafana", "haproxy", "kubernetes", "lists", "prometheus"];
+const FOR_OTHERS: [&str; 8] =
+    ["bans", "crowdsec", "fail2ban", "grafana", "haproxy", "kubernetes", "lists", "prometheus"];
 
 /// Example configurations, which name each other.
 const EXAMPLES: [&str; 5] =

@@ -230,10 +230,31 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "descriptors[].rate_limit.ban.for",
-        "time, at most 365 days",
+        "time, at most 365 days, or `forever`",
         Required,
         "for this one.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m}}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban.factor",
+        "number, 2 to 1,000",
+        Said("all bans have one length"),
+        "How many times as long as its last ban the next one of a prefix is, as `network.rules[].ban.factor`.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m, factor: 4}}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban.up_to",
+        "time, at most 365 days",
+        Said("7d"),
+        "How long the longest ban lasts.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m, factor: 4, up_to: 30d}}",
+    ),
+    key(
+        "descriptors[].rate_limit.ban.forget",
+        "time, at most 365 days",
+        Said("1d"),
+        "A ban that ended longer ago than this does not lengthen the next one.",
+        "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m, factor: 4, forget: 7d}}",
     ),
     key(
         "descriptors[].rate_limit.ban.prefix",

@@ -94,10 +94,32 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "network.rules[].ban.for",
-        "time, at most 365 days",
+        "time, at most 365 days, or `forever`",
         Required,
-        "How long a ban lasts.",
+        "How long a ban lasts. One that lasts `forever` ends by `unban`, a reboot, or a stop that detaches.",
         "ban: {after: 100, within: 10s, for: 7d}",
+    ),
+    key(
+        "network.rules[].ban.factor",
+        "number, 2 to 1,000",
+        Said("all bans have one length"),
+        "How many times as long as its last ban the next one of a prefix is, whoever made that one. What rules without `factor` \
+         ban in between changes nothing about it; `unban` forgets it.",
+        "ban: {after: 100, within: 10s, for: 10m, factor: 4, up_to: 7d, forget: 1d}",
+    ),
+    key(
+        "network.rules[].ban.up_to",
+        "time, at most 365 days",
+        Said("7d"),
+        "How long the longest ban lasts.",
+        "ban: {after: 100, within: 10s, for: 10m, factor: 4, up_to: 30d}",
+    ),
+    key(
+        "network.rules[].ban.forget",
+        "time, at most 365 days",
+        Said("1d"),
+        "A ban that ended longer ago than this does not lengthen the next one.",
+        "ban: {after: 100, within: 10s, for: 10m, factor: 4, forget: 7d}",
     ),
     key(
         "network.rules[].match",

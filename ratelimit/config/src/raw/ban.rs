@@ -15,6 +15,12 @@ pub struct RawBan {
     pub within: Text,
     /// `for`
     pub length: Text,
+    /// `factor`
+    pub factor: Option<Text>,
+    /// `up_to`
+    pub up_to: Option<Text>,
+    /// `forget`
+    pub forget: Option<Text>,
 }
 
 /// Reads that of a rule on packets.
@@ -27,5 +33,6 @@ pub fn read_ban(ban: &Mapping<'_>, report: &mut Report) -> Option<RawBan> {
     let after = ban.required_text("after", "100", report);
     let within = ban.required_text("within", "10s", report);
     let length = ban.required_text("for", "10m", report);
-    Some(RawBan { after: after?, within: within?, length: length? })
+    let [factor, up_to, forget] = ["factor", "up_to", "forget"].map(|key| ban.text(key, report));
+    Some(RawBan { after: after?, within: within?, length: length?, factor, up_to, forget })
 }

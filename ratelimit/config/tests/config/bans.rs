@@ -1,5 +1,10 @@
 //! A rule's `ban`.
 
+use std::num::NonZeroU32;
+
+use ratelimit_common::time::Nanos;
+use ratelimit_policy::{BanLength, Lengthening};
+
 use super::{assert_error, check, policy, rule};
 
 #[test]
@@ -7,12 +12,29 @@ fn bans_are_read() {
     let policy = policy(&rule(&["ban: {after: 100, within: 10s, for: 10m}"]));
     let network = policy.network.unwrap();
     let ban = network.rules[0].ban.unwrap();
-    assert_eq!((ban.after().get(), ban.within().0, ban.length().0), (100, 10_000_000_000, 600_000_000_000));
+    let length = BanLength::For(Nanos::from_secs(600));
+    assert_eq!((ban.after().get(), ban.within(), ban.length()), (100, Nanos::from_secs(10), length));
+    assert_eq!(ban.terms().longer, None);
+}
+
+#[test]
+fn how_bans_lengthen_is_read() {
+    let longer = |more: &str| {
+        let policy = policy(&rule(&[&format!("ban: {{after: 1, within: 1s, for: 10m{more}}}")]));
+        policy.network.unwrap().rules[0].ban.unwrap().terms().longer.unwrap()
+    };
+    let days = |count: u64| Nanos::from_secs(count * 86_400);
+    let (four, two) = (NonZeroU32::new(4).unwrap(), NonZeroU32::new(2).unwrap());
+    assert_eq!(longer(", factor: 2"), Lengthening { factor: two, up_to: days(7), forget: days(1) });
+    let given = longer(", factor: 4, up_to: 30d, forget: 3d");
+    assert_eq!(given, Lengthening { factor: four, up_to: days(30), forget: days(3) });
+    let forever = policy(&rule(&["ban: {after: 1, within: 1s, for: forever}"]));
+    assert_eq!(forever.network.unwrap().rules[0].ban.unwrap().length(), BanLength::Forever);
 }
 
 #[test]
 fn mistakes_in_a_ban() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["ban: {after: 1, within: 1s}"], "5:12 ban.for: missing"),
         (&["ban: 10m"], "5:12 ban: must be a mapping"),
         (&["ban: {after: 0, within: 1s, for: 1m}"], "5:20 ban.after: "),
@@ -27,6 +49,20 @@ fn mistakes_in_a_ban() {
         ),
         (&["ban: {after: 1, within: 1s, for: 366d}"], "5:40 ban.for: a ban lasts at most 365 days"),
         (&["ban: {after: 1, within: 1s, for: 1m, until: 1}"], "5:44 ban.until: unknown key"),
+        (&["ban: {after: 1, within: 1s, for: always}"], "5:40 ban.for: `always` is not a time"),
+        (
+            &["ban: {after: 1, within: 1s, for: forever, factor: 2}"],
+            "5:57 ban.factor: nothing is longer than `for: forever`",
+        ),
+        (&["ban: {after: 1, within: 1s, for: 1m, up_to: 1d}"], "5:51 ban.up_to: bans have one length"),
+        (&["ban: {after: 1, within: 1s, for: 1m, forget: 1d}"], "5:52 ban.forget: bans have one length"),
+        (&["ban: {after: 1, within: 1s, for: 1m, factor: 1}"], "5:52 ban.factor: "),
+        (&["ban: {after: 1, within: 1s, for: 1m, factor: 1001}"], "5:52 ban.factor: "),
+        (&["ban: {after: 1, within: 1s, for: 8d, factor: 2}"], "5:40 ban.for: the first ban"),
+        (
+            &["ban: {after: 1, within: 1s, for: 1m, factor: 2, forget: 366d}"],
+            "5:63 ban.forget: at most 365 days",
+        ),
         (&["key: global", "ban: {after: 1, within: 1s, for: 1m}"], "6:20 ban.after: sources are banned"),
         (
             &["action: observe", "ban: {after: 1, within: 1s, for: 1m}"],

@@ -33,7 +33,7 @@ fn ban_of(ban: &str) -> RequestBan {
 fn a_ban_has_the_grammar_of_bans_on_packets_and_a_prefix() {
     let ban = ban_of(BAN);
     assert_eq!(
-        (ban.terms.after.get(), ban.terms.within.0, ban.terms.length.0),
+        (ban.terms.after.get(), ban.terms.within.0, ban.terms.length.nanos()),
         (3, 60_000_000_000, 600_000_000_000)
     );
     assert_eq!((ban.ipv4, ban.ipv6, ban.source_entry.as_deref()), (32, 64, Some("client")));

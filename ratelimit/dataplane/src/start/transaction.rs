@@ -112,6 +112,7 @@ impl<'w> Plan<'w> {
             Cow::Borrowed(wanted.network)
         };
         let assignment = state.assign(&network)?;
+        state.note_banning(&network);
         let moved = state.align(claim.wall)?;
         Ok(Self { wanted, network, observes, targets, before, state, assignment, moved, earlier })
     }

@@ -69,9 +69,9 @@ pub use self::{
     values::MOST_VALUE_LABELS,
 };
 pub use crate::policy::{
-    BanTerms, DescriptorRule, Domain, Identity, NearLimitRatio, Networks, NoTimeUnit, OnStoreError, Quantity,
-    RateOptions, RequestBan, RequestLimit, RequestLimitError, RequestRate, RuleSet, RuleSetError,
-    ServicePolicy, SoftLimit, StoreSettings, TimeUnit,
+    BanTerms, DescriptorRule, Domain, Identity, Lengthening, NearLimitRatio, Networks, NoTimeUnit,
+    OnStoreError, Quantity, RateOptions, RequestBan, RequestLimit, RequestLimitError, RequestRate, RuleSet,
+    RuleSetError, ServicePolicy, SoftLimit, StoreSettings, TimeUnit,
 };
 // For those who read rules from files.
 #[doc(hidden)]

@@ -2,7 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use ratelimit_common::time::Nanos;
+use ratelimit_common::{
+    bans::{Length, Terms},
+    time::Nanos,
+};
 
 /// When somebody is banned, and for how long: the same for packets and for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +15,39 @@ pub struct BanTerms {
     /// within this time
     pub within: Nanos,
     /// for this one.
-    pub length: Nanos,
+    pub length: Length,
+    /// Whether those who are banned again are banned for longer.
+    pub longer: Option<Lengthening>,
+}
+
+/// How bans lengthen. Only those do that have an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengthening {
+    /// So many times as long as the one before
+    pub factor: NonZeroU32,
+    /// up to this time,
+    pub up_to: Nanos,
+    /// unless the one before ended longer ago than this.
+    pub forget: Nanos,
 }
 
 impl BanTerms {
-    /// The longest ban.
+    /// The longest ban that has an end.
     pub const LONGEST: Nanos = Nanos::YEAR;
+
+    /// The highest factor.
+    pub const MOST_FACTOR: u32 = 1_000;
+
+    /// As who makes bans has them.
+    #[must_use]
+    pub const fn for_the_table(&self) -> Terms {
+        match (self.length, self.longer) {
+            (Length::For(length), Some(Lengthening { factor, up_to, forget })) => {
+                Terms::lengthening(length, factor.get(), up_to, forget)
+            }
+            (length, _) => Terms::constant(length),
+        }
+    }
 }
 
 /// A client of which a limit has denied so many requests within a time is banned for another.

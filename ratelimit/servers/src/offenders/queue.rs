@@ -6,7 +6,7 @@ use std::{
     sync::{Condvar, Mutex, PoisonError},
 };
 
-use crate::{limiter::Nanos, policy::Prefix};
+use crate::policy::{BanTerms, Prefix};
 
 /// Bans that wait at most. One is made in microseconds.
 pub const MOST_WAITING: usize = 1_024;
@@ -17,7 +17,7 @@ pub struct BanOrder {
     /// Of whom.
     pub prefix: Prefix,
     /// For how long.
-    pub length: Nanos,
+    pub terms: BanTerms,
     /// The domain and label of the rule that wants it.
     pub rule: String,
 }
@@ -56,7 +56,7 @@ impl BanQueue {
                 return false;
             }
             let there = waiting.orders.entry(order.prefix).or_insert_with(|| order.clone());
-            if there.length < order.length {
+            if there.terms.length < order.terms.length {
                 *there = order;
             }
             true

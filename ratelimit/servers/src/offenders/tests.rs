@@ -6,6 +6,7 @@ use super::{queue::MOST_WAITING, *};
 use crate::{
     application::{Service, ServicePolicy},
     limiter::Nanos,
+    policy::BanLength,
     policy::application::{Domain, Quantity, RequestLimit, RequestRate, TimeUnit},
 };
 
@@ -19,7 +20,8 @@ fn lab(after: u32, source_entry: Option<&str>) -> Lab {
     let terms = BanTerms {
         after: NonZeroU32::new(after).unwrap(),
         within: Nanos::from_secs(3600),
-        length: Nanos::from_secs(60),
+        length: BanLength::For(Nanos::from_secs(60)),
+        longer: None,
     };
     let ban = RequestBan { terms, ipv4: 32, ipv6: 64, source_entry: source_entry.map(str::to_owned) };
     let rate = RequestRate::window(0, TimeUnit::Day.length()).unwrap();
@@ -49,7 +51,7 @@ impl Lab {
 
     fn banned(&self) -> Vec<String> {
         // It has some already, or would wait.
-        self.offenders.queue.push(BanOrder { prefix: mark(), length: Nanos(1), rule: String::new() });
+        self.offenders.queue.push(order(1));
         let mut orders = self.offenders.queue.take().unwrap();
         orders.retain(|order| order.prefix != mark());
         let mut shown: Vec<_> =
@@ -61,6 +63,13 @@ impl Lab {
 
 fn mark() -> Prefix {
     "192.0.2.255/32".parse().unwrap()
+}
+
+/// A ban of it.
+fn order(nanos: u64) -> BanOrder {
+    let length = BanLength::For(Nanos(nanos));
+    let terms = BanTerms { after: NonZeroU32::MIN, within: Nanos(1), length, longer: None };
+    BanOrder { prefix: mark(), terms, rule: String::new() }
 }
 
 fn client(text: &str) -> Sender {
@@ -168,14 +177,11 @@ fn a_flood_of_offenders_fills_no_memory_and_stalls_nobody() {
 #[test]
 fn nothing_waits_when_nobody_takes_it() {
     let queue = BanQueue::default();
-    let order = || BanOrder { prefix: mark(), length: Nanos(1), rule: String::new() };
-    assert!(!queue.push(order()));
+    assert!(!queue.push(order(1)));
     assert_eq!(queue.take(), None);
     queue.open();
-    assert!(
-        queue.push(order()) && queue.push(BanOrder { length: Nanos(9), ..order() }) && queue.push(order())
-    );
-    assert_eq!(queue.take().unwrap()[0].length, Nanos(9));
+    assert!(queue.push(order(1)) && queue.push(order(9)) && queue.push(order(1)));
+    assert_eq!(queue.take().unwrap(), [order(9)]);
     thread::scope(|scope| {
         let taking = scope.spawn(|| queue.take());
         queue.close();

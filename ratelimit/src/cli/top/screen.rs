@@ -19,9 +19,9 @@ use ratelimit_common::time::Nanos;
 
 use super::{HEADINGS, Top, cells, total, windows::Windows};
 use crate::{
-    cli::{bans::Time, failure::Failure},
-    dataplane::{BanStatus, Bans, Error},
-    policy::{InstanceName, Prefix},
+    cli::{bans::Lasting, failure::Failure},
+    dataplane::{BanStatus, Bans, Error, NewBan},
+    policy::{BanLength, InstanceName, Prefix},
     top::{By, Ipv6By, Sums, Top as Heaviest},
 };
 
@@ -29,7 +29,7 @@ use crate::{
 const MOST_ROWS: usize = 200;
 
 /// How long a source is banned from here.
-const BAN_FOR: Nanos = Nanos(600 * Nanos::SECOND.0);
+const BAN_FOR: BanLength = BanLength::For(Nanos(600 * Nanos::SECOND.0));
 
 /// Shows the screen until the user or a signal ends it.
 pub fn run(args: &Top, windows: Windows) -> Result<(), Failure> {
@@ -225,17 +225,18 @@ fn ban(instance: &InstanceName, source: &str) -> String {
     let done = || {
         let prefix = source.parse::<Prefix>().map_err(|error| error.to_string())?;
         let bans = Bans::open(instance).map_err(|error| error.to_string())?;
-        let made = bans.ban(prefix, BAN_FOR, false).map_err(|error| error.to_string())?;
+        let made = bans.ban(prefix, &NewBan::asked(BAN_FOR)).map_err(|error| error.to_string())?;
         let allow = bans.allow_list().map_err(|error| error.to_string())?;
-        Ok::<_, String>((made, BanStatus::of_made(&[made], &allow)))
+        let statuses = BanStatus::of_made(std::slice::from_ref(&made), &allow);
+        Ok::<_, String>((made, statuses))
     };
     match done() {
         Ok((made, bans)) => bans.iter().find_map(BanStatus::warning).unwrap_or_else(|| {
-            let left = Time(made.ban.left);
+            let left = Lasting(made.ban.left);
             let banned = if made.is_longer {
-                format!("{source} stays banned for {left}")
+                format!("{source} stays banned {left}")
             } else {
-                format!("banned {source} for {left}")
+                format!("banned {source} {left}")
             };
             format!("{banned}; `ratelimit unban {source}` ends that")
         }),

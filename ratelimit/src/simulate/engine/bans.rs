@@ -3,18 +3,20 @@
 use std::cell::Cell;
 
 use ratelimit_common::{
-    bans::{self, Lengths, Prefix},
+    bans::{self, Lengths, Making, Order, Prefix, Record, Terms},
+    limit::Limit,
     packet::Address,
-    table::{self, Secret},
-    time::{Nanos, Now},
+    table::{self, Home, Key, Position, SLOTS, Secret, Tag},
+    time::Now,
 };
 
-use super::table::FixedTable;
+use super::table::{FixedTable, Set};
 
 /// Bans, and which lengths have any.
 #[derive(Debug)]
 pub struct Bans {
     table: FixedTable,
+    records: Vec<Cell<Record>>,
     lengths: Cell<Lengths>,
     secret: Secret,
 }
@@ -26,7 +28,8 @@ impl Bans {
     /// None yet; with room for some if a rule bans.
     pub fn new(has_room: bool, secret: Secret) -> Self {
         let sets = if has_room { bans::SETS as usize } else { 1 };
-        Self { table: FixedTable::new(sets, &[]), lengths: Cell::default(), secret }
+        let records = vec![Cell::default(); sets * SLOTS];
+        Self { table: FixedTable::new(sets, &[]), records, lengths: Cell::default(), secret }
     }
 
     /// Whether a ban of a source is in force.
@@ -41,11 +44,12 @@ impl Bans {
             })
     }
 
-    /// Bans a prefix from now on for so long, unless it is for longer.
-    pub fn add(&self, prefix: &Prefix, now: Now, length: Nanos) {
-        let (key, end) = (prefix.key(&self.secret), now.plus(length.to_ticks()).0);
-        let put = || table::put(&&self.table, &key, now, |before| bans::later_end(before, end, now));
-        if (0..TRIES).any(|_| put()) {
+    /// Bans a prefix from now on, unless it is banned for longer.
+    pub fn add(&self, prefix: &Prefix, now: Now, terms: &Terms) {
+        let key = prefix.key(&self.secret);
+        let placing = Placing { bans: self, first: Record::first(terms, 0, now) };
+        let order = Order { terms, maker: 0, now, replaces: false };
+        if (0..TRIES).any(|_| bans::make(&placing, &key, &order, &placing.first)) {
             let (word, bit) = prefix.place();
             let mut lengths = self.lengths.get();
             lengths[word] |= bit;
@@ -54,9 +58,81 @@ impl Bans {
     }
 }
 
+/// The table while a ban is made.
+struct Placing<'b> {
+    bans: &'b Bans,
+    /// The record of a prefix that has no slot.
+    first: Record,
+}
+
+impl Placing<'_> {
+    fn record_of(&self, home: &Home<Set<'_>>, place: Position) -> &Cell<Record> {
+        let rank = place.rank();
+        let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp & u64::from(u32::MAX) };
+        &self.bans.records[(set as usize * SLOTS + rank % SLOTS) % self.bans.records.len()]
+    }
+}
+
+impl<'b> table::Table for Placing<'b> {
+    type Set = Set<'b>;
+
+    fn home(&self, key: &Key) -> Option<Home<Set<'b>>> {
+        let (first, second) = (key.first(), key.second());
+        let stamp = first << 32 | second & u64::from(u32::MAX);
+        Some(Home { first: self.bans.table.set(first), second: self.bans.table.set(second), stamp })
+    }
+
+    fn limit(&self, _: Tag) -> Option<&Limit> {
+        None
+    }
+
+    fn on_live_eviction(&self) {}
+
+    fn on_place(&self, home: &Home<Set<'b>>, place: Position) {
+        self.note(home, place, &self.first);
+    }
+}
+
+impl Making for Placing<'_> {
+    fn record(&self, home: &Home<Self::Set>, place: Position) -> Record {
+        self.record_of(home, place).get()
+    }
+
+    fn note(&self, home: &Home<Self::Set>, place: Position, record: &Record) {
+        self.record_of(home, place).set(*record);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use ratelimit_common::{bans::Length, time::Nanos};
+
     use super::*;
+
+    /// Whoever has been banned before makes no room scarce: all memory of ended bans gives way to bans in force, which none of it
+    /// displaces.
+    #[test]
+    fn what_is_remembered_displaces_no_ban() {
+        let bans = Bans::new(
+            true,
+            Secret::new([5, 6, 7, 8].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
+        );
+        let terms = Terms::lengthening(Nanos::from_secs(60), 4, Nanos::YEAR, Nanos::YEAR);
+        let of = |number: u64| Prefix::of(&Address { bits: [number << 32, 0], family: 0 }, 32);
+        let room = SLOTS as u64 * u64::from(bans::SETS);
+        let (before, now) = (Now(Nanos(5)), Now(Nanos::from_secs(3_600)));
+        (0..2 * room).for_each(|number| bans.add(&of(number), before, &terms));
+        let asked = 2 * room..2 * room + room / 2;
+        asked.clone().for_each(|number| bans.add(&of(number), now, &terms));
+        let lost = asked.clone().filter(|&number| !bans.contains(&of(number).address, now)).count();
+        assert!(lost < 10, "{lost} of {}", room / 2);
+        // Then bans are still longer for whom something is remembered.
+        let known = asked.start + 1;
+        let later = Now(Nanos::from_secs(3_700));
+        bans.add(&of(known), later, &terms);
+        assert!(bans.contains(&of(known).address, Now(Nanos::from_secs(3_700 + 239))));
+        assert!(!bans.contains(&of(known).address, Now(Nanos::from_secs(3_700 + 241))));
+    }
 
     #[test]
     fn bans_are_bounded_and_the_one_that_ends_soonest_gives_way() {
@@ -66,8 +142,10 @@ mod tests {
         );
         let now = Now(Nanos(5));
         let source = |number: u64| Address { bits: [number << 32, 0], family: 0 };
-        let ban =
-            |number, seconds| bans.add(&Prefix::of(&source(number), 32), now, Nanos::from_secs(seconds));
+        let ban = |number, seconds| {
+            let terms = Terms::constant(Length::For(Nanos::from_secs(seconds)));
+            bans.add(&Prefix::of(&source(number), 32), now, &terms);
+        };
         let all = 2 * 8 * u64::from(bans::SETS);
         ban(0, 1_000_000);
         (1..all).for_each(|number| ban(number, number));

@@ -210,7 +210,7 @@ impl<'t> Hooks for &'t Host {
     fn ban(self, subject: &Subject, index: u64) {
         let (rule, source) = (self.rule(index), subject.address());
         let prefix = Prefix::of_banned(&source, rule.ban_bits[usize::from(source.family != 0)]);
-        self.bans.add(&prefix, subject.now, Nanos(rule.ban_length));
+        self.bans.add(&prefix, subject.now, &rule.ban_terms);
     }
 
     fn count_rule(self, _rule: &Rule, _dropped: bool, _size: Size) {}
