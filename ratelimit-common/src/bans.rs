@@ -11,4 +11,4 @@ mod table;
 
 pub use self::length::{Length, Record, Terms};
 #[cfg(feature = "network")]
-pub use self::table::{Lengths, Making, Order, Prefix, SETS, is_banned, make};
+pub use self::table::{Lengths, Making, Order, Prefix, REASON_BYTES, SETS, TEXT_BYTES, is_banned, make};

@@ -30,12 +30,6 @@ pub const RULE_NUMBERS: usize = 512;
 /// Room for the daemon's own notes, kept with the table.
 pub const META_BYTES: usize = 1 << 17;
 
-/// Room for what is said of one ban: see [`BAN_REASON_BYTES`].
-pub const BAN_TEXT_BYTES: usize = 8 + 128 + BAN_REASON_BYTES;
-
-/// Bytes of the reason for a ban at most.
-pub const BAN_REASON_BYTES: usize = 64;
-
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

@@ -15,7 +15,7 @@ use ratelimit_common::{
     table::{self, Home, Key, Position, SLOTS, Tag},
     time::{Nanos, Now},
     verifier::opaque,
-    wire::{BAN_TEXT_BYTES, SetWords},
+    wire::SetWords,
 };
 
 use crate::{
@@ -41,7 +41,7 @@ static BAN_RECORDS: Array<[Record; SLOTS]> = Array::with_max_entries(bans::SETS,
 
 /// What people have said of bans, by their slots. The program does not read it.
 #[map]
-static BAN_TEXTS: HashMap<u32, [u8; BAN_TEXT_BYTES]> =
+static BAN_TEXTS: HashMap<u32, [u8; bans::TEXT_BYTES]> =
     HashMap::with_max_entries(bans::SETS * SLOTS as u32, BPF_F_NO_PREALLOC);
 
 #[map]

@@ -11,6 +11,12 @@ use crate::{
 /// Sets of the table: 131,072 bans.
 pub const SETS: u32 = 1 << 14;
 
+/// Room for what is said of one ban: see [`REASON_BYTES`].
+pub const TEXT_BYTES: usize = 8 + 128 + REASON_BYTES;
+
+/// Bytes of the reason for a ban at most.
+pub const REASON_BYTES: usize = 64;
+
 /// Which prefix lengths may have bans: of IPv4, of IPv6 up to 64, and of longer ones; the bit of a length is one below it.
 pub type Lengths = [u64; 3];
 

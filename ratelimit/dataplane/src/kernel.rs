@@ -1,9 +1,10 @@
 //! Values as bytes of the kernel's maps.
 
 use aya::Pod;
+use ratelimit_common::bans::TEXT_BYTES;
 use ratelimit_common::wire::{
-    BAN_TEXT_BYTES, DryRun, Event, EventCounters, Globals, META_BYTES, MOST_LIMITS, Rule, RuleCounters,
-    Sampled, TableCounters,
+    DryRun, Event, EventCounters, Globals, META_BYTES, MOST_LIMITS, Rule, RuleCounters, Sampled,
+    TableCounters,
 };
 
 /// A type that crosses the kernel boundary.
@@ -22,7 +23,7 @@ impl Plain for Globals {}
 impl Plain for Rule {}
 impl Plain for DryRun {}
 impl Plain for [u8; META_BYTES] {}
-impl Plain for [u8; BAN_TEXT_BYTES] {}
+impl Plain for [u8; TEXT_BYTES] {}
 impl Plain for [u8; MOST_LIMITS * size_of::<Rule>()] {}
 
 // SAFETY: a transparent wrapper of a type without padding. `Rule` is only written, never read back.

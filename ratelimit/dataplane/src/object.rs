@@ -17,8 +17,8 @@ use ratelimit_common::{
     table::SLOTS,
     time::Nanos,
     wire::{
-        BAN_TEXT_BYTES, DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, RULE_NUMBERS, Reason,
-        RuleCounters, Sampled, SetWords, TableCounters,
+        DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, RULE_NUMBERS, Reason, RuleCounters, Sampled,
+        SetWords, TableCounters,
     },
 };
 
@@ -43,7 +43,7 @@ const SHARED_MAPS: [(&str, usize); 15] = [
     ("BAN_PREFIXES", size_of::<[u64; SLOTS]>()),
     ("BAN_LENGTHS", size_of::<bans::Lengths>()),
     ("BAN_RECORDS", size_of::<[bans::Record; SLOTS]>()),
-    ("BAN_TEXTS", BAN_TEXT_BYTES),
+    ("BAN_TEXTS", bans::TEXT_BYTES),
     ("TRIAL", size_of::<u64>()),
     ("REASONS", size_of::<Sampled>()),
     ("RULE_COUNTERS", size_of::<RuleCounters>()),

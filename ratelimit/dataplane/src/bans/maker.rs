@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ratelimit_common::wire::{BAN_REASON_BYTES, BAN_TEXT_BYTES};
+use ratelimit_common::bans::{REASON_BYTES, TEXT_BYTES};
 
 use super::text::Text;
 use crate::text::is_hidden;
@@ -30,7 +30,7 @@ const HAS_TEXT: u64 = 1 << 8;
 pub(super) const RULE: u64 = 1 << 63;
 
 /// Bytes of a name that are kept.
-pub(super) const MOST_NAME: usize = BAN_TEXT_BYTES - BAN_REASON_BYTES - size_of::<u64>();
+pub(super) const MOST_NAME: usize = TEXT_BYTES - REASON_BYTES - size_of::<u64>();
 
 impl Maker {
     /// As the record has it, and whether there is a text beside it.
@@ -126,7 +126,7 @@ pub struct BanReason(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BanReasonError {
     /// Too long.
-    #[error("a reason has at most {BAN_REASON_BYTES} bytes, and this has {0}")]
+    #[error("a reason has at most {REASON_BYTES} bytes, and this has {0}")]
     TooLong(usize),
     /// Nothing.
     #[error("a reason is not empty: leave it out")]
@@ -143,7 +143,7 @@ impl std::str::FromStr for BanReason {
         if text.is_empty() {
             return Err(BanReasonError::Empty);
         }
-        if text.len() > BAN_REASON_BYTES {
+        if text.len() > REASON_BYTES {
             return Err(BanReasonError::TooLong(text.len()));
         }
         text.chars()

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use aya::maps::{HashMap, Map, MapData};
-use ratelimit_common::{bans::Record, wire::BAN_TEXT_BYTES};
+use ratelimit_common::bans::{Record, TEXT_BYTES};
 
 use super::maker::{BanReason, MOST_NAME, beginning};
 use crate::{Error, kernel::Wire};
@@ -19,7 +19,7 @@ pub(super) struct Text {
 #[derive(Debug)]
 pub(super) struct Texts(Mutex<Kept>);
 
-type Kept = HashMap<MapData, u32, Wire<[u8; BAN_TEXT_BYTES]>>;
+type Kept = HashMap<MapData, u32, Wire<[u8; TEXT_BYTES]>>;
 
 impl Texts {
     pub(super) fn new(map: MapData) -> Result<Self, Error> {
@@ -47,7 +47,7 @@ impl Texts {
         name: &str,
         reason: Option<&BanReason>,
     ) -> Result<(), Error> {
-        let mut bytes = [0; BAN_TEXT_BYTES];
+        let mut bytes = [0; TEXT_BYTES];
         let reason = reason.map_or("", BanReason::as_str);
         let parts = [
             (0, &state.to_ne_bytes()[..]),
