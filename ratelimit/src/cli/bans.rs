@@ -48,7 +48,7 @@ pub struct Ban {
     /// Why, for those who list it: at most 64 bytes.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     reason: Option<BanReason>,
-    /// End longer bans that they have already by then, too, which otherwise stay.
+    /// Shorten longer bans that they have already, which otherwise stay.
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -206,7 +206,7 @@ fn missing_bans<'p>(mut missing: impl Iterator<Item = &'p Prefix>, all: &[BanInF
 /// Lists the bans in force: for how long still, who has made them, when and why.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Only those that have something of this address or prefix.
+    /// Only those that this address or prefix is inside, or that are inside it.
     #[arg(value_name = "ADDR[/LEN]")]
     prefix: Option<Masked>,
     #[command(flatten)]

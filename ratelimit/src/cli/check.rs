@@ -37,8 +37,8 @@ pub struct Check {
     /// What the request takes; 0 only asks.
     #[arg(long, value_name = "N", default_value_t = 1)]
     hits: u32,
-    /// Says what a request has taken that was let through before, such as tokens of a model: all limits are charged, and nothing
-    /// is denied. Over HTTP alone.
+    /// Report what a request has taken that was let through before, such as tokens of a model: all limits are charged, and
+    /// nothing is denied. Over HTTP alone.
     #[arg(long)]
     report: bool,
     /// Where the daemon answers: http://, https://, grpc:// or grpcs:// with host and port, unix:PATH or grpc+unix:PATH.
