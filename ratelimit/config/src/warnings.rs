@@ -67,7 +67,7 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
         report.warning(&text.at, "allows every source of its family: no rule will limit them");
     }
     for text in raw.deny.iter().filter(whole).map(RawPrefix::text) {
-        report.warning(&text.at, "drops everything of its family but what `allow` names");
+        report.warning(&text.at, "drops everything of its family except what `allow` names");
     }
     find_in_deny(raw, network, report);
     // In a clean report each rule of the file has become one of the policy.

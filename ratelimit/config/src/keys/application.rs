@@ -45,16 +45,17 @@ pub const KEYS: &[Key] = &[
         "application.near_limit_ratio",
         "number from 0 to 1",
         Is("0.8"),
-        "Above which share of a limit metrics count a request as near it.",
+        "The share of a limit above which metrics count a request as near it.",
         "near_limit_ratio: 0.9",
     ),
     number(
         "application.trusted_hops",
         Application::TRUSTED_HOPS,
         IsNumber(0),
-        "How many proxies stand in front of who asks over HTTP. Each adds the address of who spoke to it to \
-         `X-Forwarded-For`, so the client is counted from the right; what is further left, anybody could have written. \
-         From 1 on, clients for whom the proxies name no address are `unknown`, all together.",
+        "The number of proxies that a request passes before it reaches the server that asks over HTTP. Each proxy adds its \
+         peer's address to `X-Forwarded-For`, so the client's address is counted from the right; anybody could have \
+         written what stands further left. From 1 on, all clients whose address the proxies do not name share the value \
+         `unknown`.",
         "trusted_hops: 1",
     ),
     key(
@@ -235,7 +236,7 @@ pub const KEYS: &[Key] = &[
         "application.listen.grpc[].tls.client_ca",
         "path, relative to the file's directory",
         Said("clients need no certificate"),
-        "Who must have vouched for the certificate that each client then has to have, PEM.",
+        "The authority that must have signed each client's certificate, as PEM. Clients without one are refused.",
         "listen: {grpc: {address: \"0.0.0.0:8081\", tls: {cert: cert.pem, key: key.pem, client_ca: ca.pem}}}",
     ),
     key(

@@ -49,7 +49,7 @@ pub const KEYS: &[Key] = &[
         "application.proxy[].tls.client_ca",
         "path, relative to the file's directory",
         Said("clients need no certificate"),
-        "Who must have vouched for the certificate that each client then has to have, PEM.",
+        "The authority that must have signed each client's certificate, as PEM. Clients without one are refused.",
         "proxy: [{listen: \"0.0.0.0:443\", tls: {cert: cert.pem, key: key.pem, client_ca: ca.pem}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
     ),
     number(

@@ -52,7 +52,7 @@ pub const KEYS: &[Key] = &[
         "network.rules[].count_denied",
         "`true` or `false`",
         Is("false"),
-        "Whether what is dropped counts too. Then whoever does not slow down stays locked out.",
+        "Whether dropped packets count, too. Then a source that does not slow down stays locked out.",
         "count_denied: true",
     ),
     key(
@@ -133,9 +133,9 @@ pub const KEYS: &[Key] = &[
         "network.rules[].except",
         "mapping of conditions",
         Said("nothing"),
-        "Which of these the rule never judges, as if it were not there for them; all other rules go on as they are. Written as \
-         `match`: all conditions must hold, and in a list one item is enough. What can't be told of a packet is no \
-         exception. A ban drops what is excepted, too.",
+        "The packets that this rule never judges; other rules still do. It is written like `match`: all conditions must hold, \
+         and one item of a list is enough. A condition about something that a packet does not show, such as the port of a \
+         later fragment, does not hold. A ban drops excepted packets, too.",
         "except: {source: [192.0.2.53], destination_port: 443}",
     ),
     key(

@@ -47,9 +47,9 @@ pub const KEYS: &[Key] = &[
         "application.store.memory.save_interval",
         "time, at most 1 day",
         Is("1m"),
-        "How often counts are saved while the daemon runs: if it is killed, at most what was counted in this time is \
-         forgotten. The file is replaced in one step, and no decision waits for it. Meanwhile it takes 24 bytes of memory for \
-         each key in use. For those who have a `state_file`.",
+        "How often counts are saved to `state_file` while the daemon runs: if it is killed, it forgets at most what was \
+         counted in this time. The file is replaced in one step, and no decision waits for it. Saving takes 24 bytes of \
+         memory for each key in use.",
         "store: {memory: {state_file: /var/lib/ratelimit/state, save_interval: 10s}}",
     ),
     key(
@@ -122,7 +122,7 @@ pub const KEYS: &[Key] = &[
         "application.store.redis.tls.ca",
         "path, relative to the file's directory",
         Said("those whom the system trusts"),
-        "Who must have vouched for the store's certificate, PEM.",
+        "The authority that must have signed the store's certificate, as PEM.",
         "store: {redis: {url: \"rediss://store.example:6380\", tls: {ca: ca.pem}}}",
     ),
     key(
@@ -150,7 +150,7 @@ pub const KEYS: &[Key] = &[
         "application.store.redis.shards",
         RedisSettings::SHARDS,
         IsNumber(RedisSettings::DEFAULT_SHARDS as u64),
-        "Over how many hash tags keys are spread, and so at most over how many nodes of a cluster. Limits of one domain whose \
+        "The number of hash tags that keys are spread over, and so the largest number of a cluster's nodes that hold them. Limits of one domain whose \
          descriptors begin with the same entry are always together. All daemons need the same number.",
         "store: {redis: {url: \"redis://10.0.0.1:7000\", cluster: true, shards: 128}}",
     ),

@@ -116,8 +116,8 @@ impl<'c> Lists<'c> {
         for (version, line) in whole {
             let name = if *version == IpVersion::V4 { "IPv4" } else { "IPv6" };
             let what = match list {
-                List::Allow => "allows every source of it: no rule will limit them",
-                _ => "drops everything of it but what `allow` names",
+                List::Allow => "allows every source: no rule will limit them",
+                _ => "drops everything except what `allow` names",
             };
             let file = self.directory.join(&named.text);
             report.warning(&named.at, format!("{}:{line}: all of {name}: {what}", file.display()));

@@ -79,13 +79,13 @@ fn everything_in_a_file_is_a_warning_as_it_is_inline() {
         let found = warnings(&with_list(network(&["deny: [{file: list.txt}]"]), list));
         let is_it = |warning: &String| {
             warning.starts_with("4:17 network.deny[0].file: /")
-                && warning.ends_with("list.txt:2: all of IPv4: drops everything of it but what `allow` names")
+                && warning.ends_with("list.txt:2: all of IPv4: drops everything except what `allow` names")
         };
         assert!(found.len() == 1 && is_it(&found[0]), "{list}: {found:?}");
     }
     let found = warnings(&with_list(network(&["allow: [{file: list.txt}]"]), "::/0\n"));
     assert!(
-        found[0].ends_with("list.txt:1: all of IPv6: allows every source of it: no rule will limit them"),
+        found[0].ends_with("list.txt:1: all of IPv6: allows every source: no rule will limit them"),
         "{found:?}"
     );
     let almost = "0.0.0.0-255.255.255.254\n8000::/1\n";
