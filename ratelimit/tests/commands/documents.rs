@@ -1,10 +1,13 @@
-//! Commands of README.md and `docs` that need neither a server nor rights, run as they are written.
+//! Commands of README.md and `docs` that need neither a server nor rights, run as they are written; and the errors that
+//! `docs/troubleshooting.md` quotes.
 
 use std::{
-    env, fs,
+    env, fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
+
+use ratelimit::dataplane::{Error, Mode};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -53,4 +56,41 @@ fn limits_are_compared_as_the_algorithms_document_says() {
     let printed = run(command);
     let limits = printed.lines().skip(1).filter_map(|line| line.split(' ').next());
     assert_eq!(limits.collect::<Vec<_>>(), crate::pictures::LIMITS.map(|(limit, _)| limit), "{printed}");
+}
+
+/// Errors of a start, without the backquotes around names.
+fn errors_of_a_start() -> Vec<String> {
+    let instance = || "default".to_owned();
+    let interface = || "eth0".to_owned();
+    let text = || "what to do".to_owned();
+    let errors = [
+        Error::NoPermission { what: "load BPF programs", missing: text() },
+        Error::NoInterface { name: interface(), known: text() },
+        Error::Running { instance: instance(), process: Some(7) },
+        Error::OtherInstance { interface: interface(), instance: instance() },
+        Error::Foreign { interface: interface(), program: text(), id: 7, how: text() },
+        Error::ProgramAbove { interface: interface(), above: text(), how: text() },
+        Error::Attach { interface: interface(), mode: Mode::Native, source: io::Error::other("no") },
+        Error::NoBpffs { path: "/sys/fs/bpf".into(), why: None },
+        Error::LacksFeatures { kernel: "5.4".to_owned(), missing: vec![] },
+        Error::Load(text()),
+    ];
+    errors.iter().map(|error| error.to_string().replace('`', "")).collect()
+}
+
+#[test]
+fn errors_are_those_that_troubleshooting_names() {
+    let document = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let (_, section) = document.split_once("## It does not attach").unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let rows: Vec<&str> = rows.collect();
+    let errors = errors_of_a_start();
+    for row in &rows {
+        // What stands in capitals or is left out differs each time.
+        let parts: Vec<&str> = row.split("...").flat_map(|part| part.split("NAME")).collect();
+        let is_said =
+            |error: &&String| parts.iter().all(|part| error.contains(part.trim_end_matches(" N").trim()));
+        assert!(errors.iter().any(|error| is_said(&error)), "{row}: {errors:#?}");
+    }
+    assert_eq!(rows.len(), errors.len());
 }
