@@ -19,6 +19,7 @@ use crate::{
     daemon::{Daemon, command, config, config_at, output, text},
     foreign::{self, Foreign},
     leftovers::{assert_no_files, in_kernel},
+    log::second_subscriber,
     net::{Link, SERVER, freeze, ip, isolated, mount_new, unmount_all},
     offline,
 };
@@ -293,6 +294,7 @@ fn of_a_program_that_is_refused_the_verifiers_last_words_are_shown() {
         let log = Arc::new(fs::File::create("/run/log").unwrap());
         let levels: Targets = "info,verifier=trace".parse().unwrap();
         let subscriber = tracing_subscriber::registry().with(levels).with(fmt::layer().with_writer(log));
+        let _second = second_subscriber();
         tracing::subscriber::with_default(subscriber, || offline::load_object(&object).unwrap_err());
         let logged = fs::read_to_string("/run/log").unwrap();
         assert!(logged.contains("(bf) r0 = r9") && logged.contains("R9 !read_ok"), "{logged}");

@@ -33,6 +33,8 @@ mod leftovers;
 mod lifecycle;
 mod limits;
 mod list_files;
+#[path = "../support/log.rs"]
+mod log;
 mod matching;
 mod metrics;
 mod naming;

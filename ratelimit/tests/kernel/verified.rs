@@ -10,7 +10,7 @@ use ratelimit::{compile::Compiled, config, dataplane::Generation, simulate::comp
 use ratelimit_common::time::Nanos;
 use tracing::Level;
 
-use crate::{daemon, net};
+use crate::{daemon, log, net};
 
 /// The kernel gives up after a million, and older ones follow more than newer ones.
 const MOST: u32 = 600_000;
@@ -77,8 +77,9 @@ fn load(name: &'static str, compiled: &Compiled, how: Load) -> Option<u32> {
 
 /// Does something while this thread logs at the level of debugging, which the program then does, too.
 fn debugging<T>(what: impl FnOnce() -> T) -> T {
-    let log = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_writer(io::sink);
-    tracing::subscriber::with_default(log.finish(), what)
+    let debugging = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_writer(io::sink);
+    let _second = log::second_subscriber();
+    tracing::subscriber::with_default(debugging.finish(), what)
 }
 
 /// Past the harness, which would keep it to itself when the test passes.

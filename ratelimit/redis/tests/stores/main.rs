@@ -9,6 +9,8 @@ mod daemons;
 mod differential;
 mod failures;
 mod kept;
+#[path = "../../../tests/support/log.rs"]
+mod log;
 mod policies;
 mod probe;
 mod reports;

@@ -4,13 +4,18 @@ use std::{
     fs, io,
     path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use ratelimit_policy::application::{Login, RedisSettings, Topology};
 use ratelimit_redis::{Mode, Probe, Role, probe};
 use ratelimit_redis_testing::{Cluster, Engine, Sentinels, Server, Setup};
+use tokio::time::timeout;
 
-use crate::counter::{Counter, settings};
+use crate::{
+    counter::{Counter, settings},
+    log::second_subscriber,
+};
 
 /// What people are told.
 pub fn guide() -> String {
@@ -126,18 +131,22 @@ impl io::Write for Lines {
 async fn what_people_should_know_is_logged_once_the_store_is_there() {
     let lines = Lines::default();
     let (of_log, log) = (lines.clone(), tracing_subscriber::fmt().without_time());
+    let _second = second_subscriber();
     let _log = tracing::subscriber::set_default(log.with_writer(move || of_log.clone()).finish());
     let mut server = Setup::new(Engine::Redis).max_memory(64 << 20, "allkeys-lru").start();
     server.kill();
     let counter = Counter::at(&server.url());
-    let logged = |part: &str| String::from_utf8_lossy(&lines.0.lock().unwrap()).contains(part);
-    while !logged("does not work") {
-        let _ = counter.incr("a").await;
-        tokio::task::yield_now().await;
-    }
+    let until_logged = async |parts: &[&str]| {
+        let asking = async {
+            let logged = || String::from_utf8_lossy(&lines.0.lock().unwrap()).into_owned();
+            while !parts.iter().all(|part| logged().contains(part)) {
+                let _ = counter.incr("a").await;
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(120), asking).await.expect("what is to be logged");
+    };
+    until_logged(&["does not work"]).await;
     server.start_again();
-    while !logged("forgets buckets that are in use") || !logged("works again") {
-        let _ = counter.incr("a").await;
-        tokio::task::yield_now().await;
-    }
+    until_logged(&["forgets buckets that are in use", "works again"]).await;
 }
