@@ -25,6 +25,7 @@ impl Length {
     #[must_use]
     pub const fn nanos(self) -> u64 {
         match self {
+            Self::For(Nanos(FOREVER)) => FOREVER - 1,
             Self::For(length) => length.0,
             Self::Forever => FOREVER,
         }
