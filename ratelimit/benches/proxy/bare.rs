@@ -53,10 +53,9 @@ async fn pass_on(
 ) -> Result<Response<Incoming>, Infallible> {
     let mut sender = loop {
         let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        match kept {
-            Some(mut sender) if sender.ready().await.is_ok() => break sender,
-            Some(_) => {}
-            None => break connect(behind).await,
+        let Some(mut kept) = kept else { break connect(behind).await };
+        if kept.ready().await.is_ok() {
+            break kept;
         }
     };
     if let (Some(host), false) = (request.uri().authority(), request.headers().contains_key(header::HOST)) {

@@ -5,7 +5,7 @@
 //! asked by h2load, over HTTP/1.1 and over HTTP/2; servers behind are asked over HTTP/1.1. Two figures come of separate runs:
 //! what a proxy does at most, with its processor time for a request, and how long an answer takes at a rate that all bear.
 //! All cases take turns, every other round backwards, and the median of each figure is shown.
-#![expect(clippy::expect_used, reason = "a benchmark that can not go on has nothing to say")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a benchmark that can not go on has nothing to say")]
 
 mod bare;
 mod case;
