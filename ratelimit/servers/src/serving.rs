@@ -18,9 +18,9 @@ pub use self::{
     activity::Answering,
     announced::Announcers,
     bounds::{Bounds, Times, Versions},
-    budget::{Budget, Full, Metered},
+    budget::{Budget, Full, Metered, Share},
     connection::{Bounded, Client, Endpoint, Exchange, Handler, PeerAddress, Phase, close_after},
     listen::Listener,
-    overload::{Overload, Room, client_of},
+    overload::{Overload, Room},
     routes::serve_routes,
 };

@@ -17,11 +17,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::{
     failure::Failure,
     headers,
-    places::Place,
     pool::Lease,
     stats::{InFlight, UpstreamStats},
 };
-use crate::serving::Answering;
+use crate::serving::{Answering, Share};
 
 /// Bytes of a piece: a frame of HTTP/2.
 const PIECE: usize = 16 << 10;
@@ -198,12 +197,12 @@ pub struct Download {
     timer: Option<Pin<Box<Sleep>>>,
     /// Until all has come.
     rest: Option<Rest>,
-    _place: Place,
+    _place: Arc<Share>,
 }
 
 impl Download {
     /// The body of an answer that is passed on.
-    pub fn new(body: Incoming, answering: Answering, rest: Rest, place: Place) -> Self {
+    pub fn new(body: Incoming, answering: Answering, rest: Rest, place: Arc<Share>) -> Self {
         let mut download = Self {
             body,
             piece: Bytes::new(),

@@ -12,7 +12,6 @@ use super::{
     facts::Seen,
     failure::Failure,
     headers::{self, Origin},
-    places::Place,
     request::Asked,
     stats::Turned,
     table::{Routed, Table},
@@ -23,7 +22,7 @@ use crate::{
     answers, client_address,
     judge::{self, Judged},
     offenders::Sender,
-    serving::{Answering, Client},
+    serving::{Answering, Client, Share},
     state::{State, answering as settings},
 };
 
@@ -45,7 +44,7 @@ type Own = Box<Response<Body>>;
 /// What stays with an answer until it is over.
 struct Held {
     answering: Answering,
-    place: Place,
+    place: Arc<Share>,
     upgrade: Option<OnUpgrade>,
     /// The headers about limits.
     limits: HeaderMap,
@@ -69,7 +68,7 @@ impl Passing<'_> {
         let limits = self.judge(&asked, client).await?;
         let routed =
             self.table.find(&asked.host, asked.path()).ok_or_else(|| self.turned(Turned::NoRoute))?;
-        let place = self.proxy.places.take(client).ok_or_else(|| self.turned(Turned::Busy))?;
+        let place = self.proxy.places.take_one(client).map_err(|_| self.turned(Turned::Busy))?;
         let origin = Origin {
             peer,
             client,

@@ -11,7 +11,6 @@ mod exchange;
 mod facts;
 mod failure;
 mod headers;
-mod places;
 mod pool;
 mod request;
 mod stats;
@@ -32,7 +31,6 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     exchange::Passing,
-    places::Places,
     table::{Table, Upstreams},
 };
 pub use self::{
@@ -42,7 +40,7 @@ pub use self::{
 };
 use crate::{
     policy::application::{ProxyListener, ProxyProtocol},
-    serving::{Announcers, Answering, Bounds, Client, Exchange, Times, Versions, close_after},
+    serving::{Announcers, Answering, Bounds, Budget, Client, Exchange, Times, Versions, close_after},
     state::State,
     tls::TlsError,
 };
@@ -71,7 +69,8 @@ pub struct Proxy {
     upstreams: Upstreams,
     /// What each listener does, in their order.
     tables: Vec<ArcSwap<Table>>,
-    places: Arc<Places>,
+    /// Room for the requests that are passed on at once.
+    places: Arc<Budget>,
     stats: ProxyStats,
 }
 
@@ -112,7 +111,7 @@ impl Proxy {
         Ok(Arc::new(Self {
             upstreams,
             tables: tables.into_iter().map(ArcSwap::from_pointee).collect(),
-            places: Places::new(requests),
+            places: Budget::without_reserve(requests),
             stats: ProxyStats::default(),
         }))
     }

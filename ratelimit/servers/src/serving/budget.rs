@@ -1,7 +1,8 @@
 //! One budget for what all requests and answers may hold in memory until these have been sent. A limit on each alone is none on
 //! a client, which can begin thousands of requests at once and finish none, or take no answer.
 //!
-//! A client has at most as much of it as is free then, so that some is left for others, however much one wants.
+//! A client has at most as much of it as is free then, so that some is left for others, however much one wants: alone it gets
+//! half, two get a third each. Places for requests are given out by the same rule.
 
 use std::{
     collections::HashMap,
@@ -66,8 +67,16 @@ pub struct Full;
 impl Budget {
     /// Of so many bytes.
     pub fn new(bytes: usize) -> Arc<Self> {
-        let (free, reserve) = (AtomicUsize::new(bytes), bytes / RESERVE);
-        Arc::new(Self { free, reserve, holders: Mutex::default() })
+        Self::with(bytes, bytes / RESERVE)
+    }
+
+    /// Of so many places, all of which can be taken.
+    pub fn without_reserve(places: usize) -> Arc<Self> {
+        Self::with(places, 0)
+    }
+
+    fn with(all: usize, reserve: usize) -> Arc<Self> {
+        Arc::new(Self { free: AtomicUsize::new(all), reserve, holders: Mutex::default() })
     }
 
     /// As many as there are.
@@ -88,6 +97,16 @@ impl Budget {
         let holder = Arc::<Holder>::default();
         holders.insert(client_of(address), Arc::downgrade(&holder));
         holder
+    }
+
+    /// One place for the client at this address. Clients that can't be told apart are one.
+    ///
+    /// # Errors
+    /// There is none for it.
+    pub fn take_one(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Arc<Share>, Full> {
+        let share = self.share(&self.holder(address), true);
+        share.take(1)?;
+        Ok(share)
     }
 
     /// A share for a request, and the body that counts against it.
@@ -250,6 +269,46 @@ mod tests {
         assert!(share.take_of_reserve(1).is_err());
         assert!(fill(&budget, 2, 1).len() > 10, "another client");
         drop(filled);
+    }
+
+    fn places_of(places: &Arc<Budget>, client: &str) -> Vec<Arc<Share>> {
+        let client = client.parse().ok();
+        std::iter::from_fn(|| places.take_one(client).ok()).collect()
+    }
+
+    #[test]
+    fn who_has_most_places_leaves_some_for_others() {
+        let places = Budget::without_reserve(100);
+        let one = places_of(&places, "192.0.2.1");
+        assert_eq!(one.len(), 50);
+        let other = places_of(&places, "192.0.2.2");
+        assert_eq!(other.len(), 25);
+        // It has more than its part by now.
+        assert!(places_of(&places, "192.0.2.1").is_empty());
+        let third = places_of(&places, "192.0.2.3");
+        assert!(!third.is_empty());
+        drop((one, third));
+        assert_eq!(places_of(&places, "192.0.2.2").len(), 25, "with what it has, half of all");
+        drop(other);
+        assert_eq!(places.free.load(Relaxed), 100);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client_and_so_are_all_who_are_unknown() {
+        let places = Budget::without_reserve(10);
+        let _one = places_of(&places, "2001:db8::1");
+        assert!(places_of(&places, "2001:db8::2").is_empty());
+        assert!(!places_of(&places, "2001:db8:0:1::1").is_empty());
+        assert!(!places_of(&places, "nobody").is_empty());
+    }
+
+    #[test]
+    fn the_last_place_is_somebodys() {
+        let places = Budget::without_reserve(1);
+        let one = places_of(&places, "nobody");
+        assert!(one.len() == 1 && places_of(&places, "nobody").is_empty());
+        drop(one);
+        assert_eq!(places_of(&places, "nobody").len(), 1);
     }
 
     #[test]
