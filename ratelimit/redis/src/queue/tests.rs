@@ -121,7 +121,8 @@ async fn requests_go_in_order_in_few_calls_of_bounded_size() {
     let keys: Vec<Vec<u8>> = calls.iter().flat_map(|(keys, _)| keys.clone()).collect();
     let expected: Vec<Vec<u8>> = (0..=1_000).map(|key| key.to_string().into_bytes()).collect();
     assert_eq!(keys, expected);
-    assert!(calls.len() <= 20 && gate.most_on_way.load(SeqCst) == 2, "{}", calls.len());
+    // Sixteen full ones and what came first; at the end two share what is left.
+    assert!(calls.len() <= 19 && gate.most_on_way.load(SeqCst) == 2, "{}", calls.len());
 }
 
 /// Fifty clients, each of which asks again when it is answered: their requests meet, half of them in each call.
