@@ -9,6 +9,8 @@ mod length;
 #[cfg(feature = "network")]
 mod table;
 
-pub use self::length::{Length, Record, Terms};
+pub use self::length::{BanLength, BanRecord, BanSchedule};
 #[cfg(feature = "network")]
-pub use self::table::{Lengths, Making, Order, Prefix, REASON_BYTES, SETS, TEXT_BYTES, is_banned, make};
+pub use self::table::{
+    BanPrefix, BanRequest, BanTable, Lengths, REASON_BYTES, SETS, TEXT_BYTES, is_banned, make,
+};

@@ -83,7 +83,7 @@ pub struct Rate {
 
 /// Where a limit is to be kept, which decides how much state it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StateStorage {
     /// In the XDP program: 64 bits a bucket.
     Kernel,
     /// In a process: a log, or a wide counter, has memory of its own.
@@ -128,7 +128,7 @@ impl LimitSpec {
 /// How a bucket's state is laid out; with the window, what a state means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum StateKind {
     /// A time: the theoretical arrival time of GCRA (token and leaky bucket).
     ArrivalTime = 0,
     /// The end of the interval that fills the bucket, and what is missing before it.
@@ -147,7 +147,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Limit {
-    pub(crate) kind: Kind,
+    pub(crate) kind: StateKind,
     /// Low bits of a window state that hold counts.
     pub(crate) count_bits: u8,
     count_denied: u8,
@@ -181,7 +181,7 @@ impl LimitSpec {
     ///
     /// # Errors
     /// What doesn't fit together, or doesn't fit into the state that a bucket has in `place`.
-    pub fn build(&self, place: Place) -> Result<Limit, LimitError> {
+    pub fn build(&self, place: StateStorage) -> Result<Limit, LimitError> {
         self.check(place)?;
         let kind = self.kind(place);
         let per = self.rate.per.to_ticks().0;
@@ -215,7 +215,7 @@ impl LimitSpec {
         Ok(Limit { plain_until: Now::plain_until(limit.furthest()), ..limit })
     }
 
-    fn check(&self, place: Place) -> Result<(), LimitError> {
+    fn check(&self, place: StateStorage) -> Result<(), LimitError> {
         let algorithm = self.algorithm;
         if self.burst.is_some() && !algorithm.is_bucket() {
             return Err(LimitError::BurstOnWindow(algorithm));
@@ -226,10 +226,10 @@ impl LimitSpec {
         if self.on_limit == OnLimit::Delay && algorithm != Algorithm::LeakyBucket {
             return Err(LimitError::DelayNotLeakyBucket(algorithm));
         }
-        if place == Place::Kernel && self.on_limit == OnLimit::Delay {
+        if place == StateStorage::Kernel && self.on_limit == OnLimit::Delay {
             return Err(LimitError::DelayInKernel);
         }
-        if place == Place::Kernel && algorithm == Algorithm::SlidingWindowLog {
+        if place == StateStorage::Kernel && algorithm == Algorithm::SlidingWindowLog {
             return Err(LimitError::LogInKernel);
         }
         if self.rate.per.0 == 0 || self.rate.per > Nanos::YEAR {
@@ -238,21 +238,22 @@ impl LimitSpec {
         self.check_overrun(place)
     }
 
-    fn kind(&self, place: Place) -> Kind {
+    fn kind(&self, place: StateStorage) -> StateKind {
         let per = self.rate.per.to_ticks().0;
         match self.algorithm {
-            Algorithm::TokenBucket if self.refill == Refill::Interval => Kind::Interval,
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => Kind::ArrivalTime,
+            Algorithm::TokenBucket if self.refill == Refill::Interval => StateKind::Interval,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => StateKind::ArrivalTime,
             // What a window passes on to the next is what an interval's refill leaves missing.
-            Algorithm::FixedWindow if self.overrun => Kind::Interval,
-            Algorithm::FixedWindow => Kind::Window,
-            Algorithm::SlidingWindowLog => Kind::Log,
+            Algorithm::FixedWindow if self.overrun => StateKind::Interval,
+            Algorithm::FixedWindow => StateKind::Window,
+            Algorithm::SlidingWindowLog => StateKind::Log,
             Algorithm::SlidingWindowCounter => {
-                let most = most_counted(Kind::SlidingCounter, count_bits(Kind::SlidingCounter, per));
-                if place == Place::UserSpace && self.most_units(self.rate.amount.get()) > most {
-                    Kind::WideSlidingCounter
+                let most =
+                    most_counted(StateKind::SlidingCounter, count_bits(StateKind::SlidingCounter, per));
+                if place == StateStorage::UserSpace && self.most_units(self.rate.amount.get()) > most {
+                    StateKind::WideSlidingCounter
                 } else {
-                    Kind::SlidingCounter
+                    StateKind::SlidingCounter
                 }
             }
         }
@@ -297,23 +298,23 @@ impl Limit {
     /// How its states are laid out.
     #[must_use]
     #[inline(always)]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> StateKind {
         self.kind
     }
 
     /// Whether its states depend on where windows lie. A log counts back from the present.
     #[must_use]
     pub const fn has_windows(&self) -> bool {
-        !matches!(self.kind, Kind::ArrivalTime | Kind::Log)
+        !matches!(self.kind, StateKind::ArrivalTime | StateKind::Log)
     }
 
     /// What makes two limits read each other's states: the layout, and the window where states depend on it. A sliding
     /// counter's amount decides how wide its states are, but not whose.
     #[must_use]
-    pub const fn shape(&self) -> (Kind, Nanos) {
+    pub const fn shape(&self) -> (StateKind, Nanos) {
         match self.kind {
-            Kind::ArrivalTime => (self.kind, Nanos(0)),
-            Kind::WideSlidingCounter => (Kind::SlidingCounter, self.period()),
+            StateKind::ArrivalTime => (self.kind, Nanos(0)),
+            StateKind::WideSlidingCounter => (StateKind::SlidingCounter, self.period()),
             _ => (self.kind, self.period()),
         }
     }

@@ -35,7 +35,7 @@ impl Listed {
 }
 
 /// The array that holds the trie.
-pub trait Words {
+pub trait TrieWords {
     /// The word at `index`; 0 outside.
     fn word(&self, index: u64) -> u64;
 }
@@ -43,18 +43,18 @@ pub trait Words {
 /// Where the look-up of a family's addresses begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Root {
+pub struct TrieRoot {
     /// The first step; 0 if there is no prefix.
     pub step: u64,
     /// The [`Filter`] before it; 0 if there is none.
     pub filter: u64,
 }
 
-impl Root {
+impl TrieRoot {
     /// Whether an address may be in a prefix.
     #[must_use]
     #[inline(always)]
-    pub fn may_contain<W: Words + ?Sized>(&self, words: &W, bits: [u64; 2]) -> bool {
+    pub fn may_contain<W: TrieWords + ?Sized>(&self, words: &W, bits: [u64; 2]) -> bool {
         self.step != 0 && (self.filter == 0 || Filter(self.filter).may_contain(words, bits))
     }
 }
@@ -68,13 +68,13 @@ impl Filter {
     /// Of `count` bits from `start` on, which lie in one half; the words begin at `index`.
     #[must_use]
     pub const fn new(index: u32, start: u32, count: u32) -> Self {
-        Self(Step::node(index, start, count).0)
+        Self(TrieEntry::node(index, start, count).0)
     }
 
     #[inline(always)]
-    fn may_contain<W: Words + ?Sized>(self, words: &W, bits: [u64; 2]) -> bool {
-        let place = Step(self.0).place(bits);
-        words.word(Step(self.0).index() + (place >> 6)) >> (place & 63) & 1 != 0
+    fn may_contain<W: TrieWords + ?Sized>(self, words: &W, bits: [u64; 2]) -> bool {
+        let place = TrieEntry(self.0).place(bits);
+        words.word(TrieEntry(self.0).index() + (place >> 6)) >> (place & 63) & 1 != 0
     }
 }
 
@@ -90,9 +90,9 @@ pub const MOST_STEPS: u32 = 64;
 /// A prefix: where it is kept (28 bits), its last bits, as many as there is room for (24 bits), its length less one (7 bits),
 /// and whether an address that it does not contain may be in another one, behind it (1 bit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step(pub u64);
+pub struct TrieEntry(pub u64);
 
-impl Step {
+impl TrieEntry {
     /// No prefix.
     pub const NOTHING: Self = Self(0);
     const PREFIX: u64 = 1 << 63;
@@ -134,11 +134,11 @@ impl Step {
 
     /// What it leads to.
     #[must_use]
-    pub const fn leads_to(self) -> Way {
+    pub const fn leads_to(self) -> TrieTarget {
         if self.0 & Self::NODE != 0 {
-            return Way::Node { first: self.index(), count: 1 << (64 - (self.0 >> Self::RIGHT & 63)) };
+            return TrieTarget::Node { first: self.index(), count: 1 << (64 - (self.0 >> Self::RIGHT & 63)) };
         }
-        if self.0 & Self::PREFIX != 0 { Way::Prefix(self.prefix_index()) } else { Way::Nowhere }
+        if self.0 & Self::PREFIX != 0 { TrieTarget::Prefix(self.prefix_index()) } else { TrieTarget::Nowhere }
     }
 
     #[inline(always)]
@@ -167,7 +167,7 @@ impl Step {
 
 /// What a step leads to, for those who read all of a trie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TrieTarget {
     /// Nothing.
     Nowhere,
     /// So many steps from an index on.
@@ -222,21 +222,21 @@ const fn contains(prefix: [u64; PREFIX_WORDS], bits: [u64; 2]) -> bool {
 
 /// Looks an address up. `root` is that of its family.
 #[inline(always)]
-pub fn find<W: Words + ?Sized>(words: &W, root: Root, address: &Address) -> Listed {
+pub fn find<W: TrieWords + ?Sized>(words: &W, root: TrieRoot, address: &Address) -> Listed {
     if root.may_contain(words, address.bits) { follow(words, root.step, address.bits) } else { Listed::No }
 }
 
 /// What the prefixes say about an address that may be in one of them, from a step on.
 #[inline(always)]
-pub fn follow<W: Words + ?Sized>(words: &W, step: u64, bits: [u64; 2]) -> Listed {
-    let mut step = Step(step);
+pub fn follow<W: TrieWords + ?Sized>(words: &W, step: u64, bits: [u64; 2]) -> Listed {
+    let mut step = TrieEntry(step);
     for _ in 0..MOST_STEPS {
-        if step.0 & Step::NODE == 0 {
+        if step.0 & TrieEntry::NODE == 0 {
             break;
         }
-        step = Step(words.word(step.entry(bits)));
+        step = TrieEntry(words.word(step.entry(bits)));
     }
-    if step.0 & Step::PREFIX == 0 || !step.may_contain(bits) {
+    if step.0 & TrieEntry::PREFIX == 0 || !step.may_contain(bits) {
         return Listed::No;
     }
     let index = step.prefix_index();
@@ -254,11 +254,11 @@ pub fn follow<W: Words + ?Sized>(words: &W, step: u64, bits: [u64; 2]) -> Listed
 }
 
 #[inline(always)]
-fn read<W: Words + ?Sized>(words: &W, index: u64) -> [u64; PREFIX_WORDS] {
+fn read<W: TrieWords + ?Sized>(words: &W, index: u64) -> [u64; PREFIX_WORDS] {
     [words.word(index), words.word(index + 1), words.word(index + 2)]
 }
 
-impl Words for [u64] {
+impl TrieWords for [u64] {
     #[inline]
     fn word(&self, index: u64) -> u64 {
         self.get(index as usize).copied().unwrap_or_default()
@@ -293,16 +293,16 @@ mod tests {
     #[test]
     fn steps_and_prefixes_are_read_as_they_were_made() {
         for count in 1..=16 {
-            let node = Way::Node { first: 7, count: 1 << count };
-            assert_eq!(Step::node(7, 128 - count, count).leads_to(), node);
+            let node = TrieTarget::Node { first: 7, count: 1 << count };
+            assert_eq!(TrieEntry::node(7, 128 - count, count).leads_to(), node);
         }
         for length in [1, 24, 64, 65, 128] {
-            let step = Step::prefix(9, [u64::MAX; 2], length, false);
-            assert_eq!(step.leads_to(), Way::Prefix(9));
+            let step = TrieEntry::prefix(9, [u64::MAX; 2], length, false);
+            assert_eq!(step.leads_to(), TrieTarget::Prefix(9));
             assert!(step.may_contain([u64::MAX; 2]) && !step.may_contain([0; 2]), "{length}");
-            assert!(Step::prefix(9, [u64::MAX; 2], length, true).may_contain([0; 2]), "{length}");
+            assert!(TrieEntry::prefix(9, [u64::MAX; 2], length, true).may_contain([0; 2]), "{length}");
         }
-        assert_eq!(Step::NOTHING.leads_to(), Way::Nowhere);
+        assert_eq!(TrieEntry::NOTHING.leads_to(), TrieTarget::Nowhere);
         for (length, listed) in [(1, Listed::Allowed), (128, Listed::Denied)] {
             assert_eq!(of_prefix(prefix([1 << 63, 5], length, listed, true)), ([1 << 63, 5], length, listed));
         }
@@ -310,12 +310,12 @@ mod tests {
 
     #[test]
     fn a_broken_trie_ends() {
-        let words: &[u64] = &[Step::node(0, 0, 1).0, Step::node(0, 0, 1).0];
+        let words: &[u64] = &[TrieEntry::node(0, 0, 1).0, TrieEntry::node(0, 0, 1).0];
         let address = Address { bits: [u64::MAX; 2], family: 1 };
-        let find = |step: Step, filter| find(words, Root { step: step.0, filter }, &address);
-        assert_eq!(find(Step(words[0]), 0), Listed::No);
-        assert_eq!(find(Step::prefix(100, address.bits, 9, false), 0), Listed::No);
-        assert_eq!(find(Step::node(1000, 70, 16), 0), Listed::No);
-        assert_eq!(find(Step(words[0]), Filter::new(1000, 70, 16).0), Listed::No);
+        let find = |step: TrieEntry, filter| find(words, TrieRoot { step: step.0, filter }, &address);
+        assert_eq!(find(TrieEntry(words[0]), 0), Listed::No);
+        assert_eq!(find(TrieEntry::prefix(100, address.bits, 9, false), 0), Listed::No);
+        assert_eq!(find(TrieEntry::node(1000, 70, 16), 0), Listed::No);
+        assert_eq!(find(TrieEntry(words[0]), Filter::new(1000, 70, 16).0), Listed::No);
     }
 }

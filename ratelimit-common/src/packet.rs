@@ -18,7 +18,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use self::network::{read_v4, read_v6};
 pub use self::{
-    link::{LEAST_MTU, Link, Linked, MOST_PACKETS, outer_length, packets_in, read_link},
+    link::{LEAST_MTU, LinkLayer, Linked, MOST_PACKETS, outer_length, packets_in, read_link},
     network::Chain,
     plain::parse_plain,
 };
@@ -39,8 +39,8 @@ pub trait Frame {
     }
     /// What it begins with.
     #[inline(always)]
-    fn link(&self) -> Link {
-        Link::Ethernet
+    fn link(&self) -> LinkLayer {
+        LinkLayer::Ethernet
     }
     /// Whether anybody asks for more than the source address: if not, what else there is may be left as if the packet had
     /// none of it.

@@ -1,27 +1,27 @@
 //! The stages of a packet, in their order, over whatever a host of them has for maps, clock and counters.
 //!
-//! [`short`] is the way of most packets; one about which something is unusual leaves it before anything has changed, and goes
-//! through all [`stages`].
+//! Most packets take the [`fast_path`]; one about which something is unusual leaves it before anything has changed, and goes
+//! through all [`stages`]: that is the slow path.
 
 pub mod bucket;
+mod context;
+pub mod fast_path;
 mod rules;
 pub mod several;
-pub mod short;
 pub mod stages;
-mod subject;
 
-pub use self::subject::{Found, Rest, Size, Subject};
+pub use self::context::{Evaluation, FrameSize, PacketContext, VlansAndFlags};
 use self::{
-    bucket::{Answer, Try},
+    bucket::{BucketOp, BucketResult},
     several::Settled,
 };
 use crate::{
     classify::Tables,
     lists::Listed,
     packet::{Address, Flag},
-    table::{self, Key, Known, Set},
+    table::{self, BucketRef, Key, Set},
     time::Now,
-    wire::{Globals, KeyMask, Reason, Rule},
+    wire::{CompiledRule, Globals, KeyMask, Reason},
 };
 
 /// What differs between the XDP program and a process: memory, clock, counters, loops, and which stages are functions of
@@ -39,33 +39,33 @@ pub trait Hooks: Tables + Copy {
         Self: 'h;
     /// What rules except; what they match is its own.
     fn excepts(self) -> Self::Excepts;
-    /// [`short::excepting`].
+    /// [`fast_path::excepting`].
     #[inline(always)]
-    fn excepting(self, subject: &Subject, rest: Rest) -> u64 {
-        short::excepting(self, subject, rest)
+    fn excepting(self, context: &PacketContext, rest: VlansAndFlags) -> u64 {
+        fast_path::excepting(self, context, rest)
     }
     /// The limit at `index`, which is below the number of limits.
-    fn rule<'h>(self, index: u64) -> &'h Rule
+    fn rule<'h>(self, index: u64) -> &'h CompiledRule
     where
         Self: 'h;
     /// The limit at 0.
     #[inline(always)]
-    fn first_rule<'h>(self) -> &'h Rule
+    fn first_rule<'h>(self) -> &'h CompiledRule
     where
         Self: 'h,
     {
         self.rule(0)
     }
     /// What makes the key of a rule in packets of a family.
-    fn key_mask(self, rule: &Rule, family: Flag) -> &KeyMask;
+    fn key_mask(self, rule: &CompiledRule, family: Flag) -> &KeyMask;
     /// The place of a set's only bit.
     fn index_of(self, bit: u64) -> u64;
     /// The set of the bucket table with the number in these bits; `None` only if the memory can't be reached.
     fn set(self, bits: u64) -> Option<Self::Set>;
     /// The bucket with this key, if there is one.
     #[inline(always)]
-    fn find(self, key: &Key) -> Option<Known<Self::Set>> {
-        Known::find(self.set(key.first())?, || self.set(key.second()), key)
+    fn find(self, key: &Key) -> Option<BucketRef<Self::Set>> {
+        BucketRef::find(self.set(key.first())?, || self.set(key.second()), key)
     }
     /// The time.
     fn now(self) -> Now;
@@ -82,7 +82,7 @@ pub trait Hooks: Tables + Copy {
     /// Takes a turn after the other, up to `most`, until one says that it was the last.
     fn repeat<T, F: Fn(&mut T) -> bool + Copy>(self, most: u32, carried: &mut T, turn: F);
     /// [`bucket::attempt`] at the bucket of the rule at `index`.
-    fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer;
+    fn attempt(self, what: BucketOp, context: &PacketContext, index: u64) -> BucketResult;
     /// [`table::decide`] under the limit at `index`: a call of its own in the kernel, for all but the commonest algorithms.
     #[inline(always)]
     fn decide(self, index: u64, state: u64, now: Now, cost: u32) -> (bool, u64) {
@@ -90,47 +90,47 @@ pub trait Hooks: Tables + Copy {
     }
     /// [`several::charge`].
     #[inline(always)]
-    fn charge_several(self, found: &mut Found) -> Settled {
-        several::charge::<{ several::MOST }, _>(self, found)
+    fn charge_several(self, evaluation: &mut Evaluation) -> Settled {
+        several::charge::<{ several::MOST }, _>(self, evaluation)
     }
     /// [`stages::is_one_too_many`].
     #[inline(always)]
-    fn is_one_too_many(self, subject: &Subject, index: u64) -> bool {
-        stages::is_one_too_many(self, subject, index)
+    fn is_one_too_many(self, context: &PacketContext, index: u64) -> bool {
+        stages::is_one_too_many(self, context, index)
     }
     /// Bans the source of a packet that the rule at `index` has denied.
-    fn ban(self, subject: &Subject, index: u64);
+    fn ban(self, context: &PacketContext, index: u64);
 
     /// Counts a packet under a rule's counters.
-    fn count_rule(self, rule: &Rule, dropped: bool, size: Size);
+    fn count_rule(self, rule: &CompiledRule, dropped: bool, size: FrameSize);
     /// Takes back that it passed this rule.
-    fn discount_rule(self, rule: &Rule, size: Size);
+    fn discount_rule(self, rule: &CompiledRule, size: FrameSize);
     /// Counts a packet that is denied since every try met another processor at the same slot.
     fn on_exhausted_tries(self);
     /// Notes rules that have denied it, for dry runs.
     fn note_denied(self, rules: u64);
 }
 
-/// Which way packets of a generation go first. The numbers are those of [`Globals::way`].
+/// The fast path that packets of a generation try first. The numbers are those of [`Globals::fast_path`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Way {
-    /// The long way: nobody could go the short one.
-    Long = 0,
-    /// All are under the only rule, or there is none, and nobody asks for more than the source: see [`short::judge_simple`].
+pub enum FastPath {
+    /// None of them: all packets take the slow path.
+    None = 0,
+    /// All are under the only rule, or there is none, and nobody asks for more than the source: see [`fast_path::judge_simple`].
     Simple = 1,
-    /// Rules of all sorts: see [`short::judge`].
+    /// Rules of all sorts: see [`fast_path::judge`].
     Any = 2,
 }
 
-/// What a way through the stages came to: a reason, with the first rule that denied the packet, or that the long way has to
+/// What the stages came to: a reason, with the first rule that denied the packet, or that the slow path has to
 /// be gone. One number, because functions that the kernel verifies once return nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Outcome(u64);
+pub struct StageOutcome(u64);
 
-impl Outcome {
-    /// Nothing has changed, and the long way has to be gone.
+impl StageOutcome {
+    /// Nothing has changed, and the slow path has to be taken.
     pub const UNUSUAL: Self = Self(u64::MAX);
     const REASON: u64 = 0xff;
     /// In the place of a reason: what the rules say is next.
@@ -198,7 +198,7 @@ impl Outcome {
         self.0 & Self::REASON == Self::ASK_RULES
     }
 
-    /// The reason; `None` if what the rules say is next, or if the long way has to be gone.
+    /// The reason; `None` if what the rules say is next, or if the slow path has to be taken.
     #[must_use]
     #[inline(always)]
     pub const fn reason(self) -> Option<Reason> {

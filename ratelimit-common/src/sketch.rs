@@ -23,7 +23,7 @@ pub const WINDOW: u64 = 1_000_000_000;
 /// What was sampled of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Slot {
+pub struct SketchSlot {
     /// Its window and [`Group`]; see [`stamp`].
     pub stamp: u64,
     /// The address, as in [`crate::packet::Address`].
@@ -43,7 +43,7 @@ pub struct Slot {
 /// A set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Set(pub [Slot; WAYS]);
+pub struct SketchSet(pub [SketchSlot; WAYS]);
 
 /// What a slot is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub struct Sample {
 /// was packets.
 pub const PACKET: u64 = 256;
 
-impl Set {
+impl SketchSet {
     /// Counts a sample.
     #[inline(always)]
     pub fn count(&mut self, sample: &Sample) {
@@ -137,7 +137,7 @@ impl Set {
     }
 }
 
-impl Slot {
+impl SketchSlot {
     #[inline(always)]
     const fn difference(&self, sample: &Sample) -> u64 {
         (self.source[0] ^ sample.source[0]) | (self.source[1] ^ sample.source[1])
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_a_slot_has_and_what_was_missed_bound_what_came() {
-        let (mut set, mut came, mut random) = (Set::default(), HashMap::<u64, [u64; 2]>::new(), 1_u64);
+        let (mut set, mut came, mut random) = (SketchSet::default(), HashMap::<u64, [u64; 2]>::new(), 1_u64);
         for _ in 0..100_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let source = if random >> 62 == 0 { 7 } else { random >> 44 };
@@ -209,11 +209,11 @@ mod tests {
 
     #[test]
     fn few_sources_are_counted_exactly_and_a_new_window_begins_at_nothing() {
-        let mut set = Set::default();
+        let mut set = SketchSet::default();
         for _ in 0..10 {
             (0..8).for_each(|source| set.count(&sample(source, 1, 100 + source)));
         }
-        let mut slots: Vec<Slot> = set.0.to_vec();
+        let mut slots: Vec<SketchSlot> = set.0.to_vec();
         slots.sort_by_key(|slot| slot.source);
         for (source, slot) in (0..).zip(&slots) {
             let found = (slot.source[0], slot.packets, slot.bytes, slot.missed, slot.variance);
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn who_sends_many_bytes_in_few_packets_keeps_a_slot() {
-        let mut set = Set::default();
+        let mut set = SketchSet::default();
         for turn in 0..20_000_u64 {
             set.count(&sample(1_000 + turn, 1, 60));
             if turn % 100 == 0 {

@@ -7,11 +7,11 @@ mod reason;
 
 pub use self::{key_mask::KeyMask, reason::Reason};
 use crate::{
-    bans::{Record, Terms},
+    bans::{BanRecord, BanSchedule},
     limit::Limit,
-    lists::Root,
-    packet::{Flag, Link, Packet, Ports},
-    pipeline::Way,
+    lists::TrieRoot,
+    packet::{Flag, LinkLayer, Packet, Ports},
+    pipeline::FastPath,
     sample::Sampler,
     sketch,
     table::{SLOTS, Secret, Tag},
@@ -78,7 +78,7 @@ pub struct TableCounters {
 /// A packet that was dropped, or that a rule that observes would have dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Event {
+pub struct DropEvent {
     /// CLOCK_MONOTONIC in nanoseconds.
     pub time: u64,
     /// Its addresses, as in [`crate::packet::Address`].
@@ -159,7 +159,7 @@ pub struct Globals {
     /// The bits of those that drop and count denied packets.
     pub counts_denied: u64,
     /// Where the lists of IPv4 and of IPv6 sources begin: see [`crate::lists::find`].
-    pub listed: [Root; 2],
+    pub listed: [TrieRoot; 2],
     /// 1 if packets with broken headers are dropped.
     pub drop_malformed: u32,
     /// 1 if an observing rule has several parts.
@@ -176,12 +176,12 @@ pub struct Globals {
     pub is_on_trial: u32,
     /// 1 if packets are sampled, for events and for the heaviest sources.
     pub samples: u32,
-    /// What the packets of this instance's interfaces begin with: see [`crate::packet::Link`].
+    /// What the packets of this instance's interfaces begin with: see [`crate::packet::LinkLayer`].
     pub link: u32,
     /// 1 if a frame may stand for several packets: see [`crate::packet::packets_in`].
     pub joins: u32,
-    /// The way that packets go first: see [`crate::pipeline::Way`].
-    pub way: u32,
+    /// The fast path that packets try first: see [`crate::pipeline::FastPath`].
+    pub fast_path: u32,
     /// 1 if anything is on a list.
     pub has_lists: u32,
 }
@@ -194,15 +194,15 @@ impl Globals {
         self.matches.is_asked != 0 || self.excepts.is_asked != 0
     }
 
-    /// The same, with what follows from the others about the ways that packets go.
+    /// The same, with what follows from the others about the paths that packets take.
     #[must_use]
-    pub const fn with_ways(mut self) -> Self {
-        let is_unusual = self.link != Link::Ethernet as u32 || self.joins != 0 || self.is_on_trial != 0;
+    pub const fn with_fast_path(mut self) -> Self {
+        let is_unusual = self.link != LinkLayer::Ethernet as u32 || self.joins != 0 || self.is_on_trial != 0;
         let is_simple = self.matches.rules <= 1 && !self.classifies() && self.reads_whole == 0;
-        self.way = match (is_unusual || self.dry_run == DRY_RUN, is_simple) {
-            (true, _) => Way::Long,
-            (false, true) => Way::Simple,
-            (false, false) => Way::Any,
+        self.fast_path = match (is_unusual || self.dry_run == DRY_RUN, is_simple) {
+            (true, _) => FastPath::None,
+            (false, true) => FastPath::Simple,
+            (false, false) => FastPath::Any,
         } as u32;
         self
     }
@@ -217,7 +217,7 @@ pub const TEST_CLOCK: u32 = 2;
 /// One limit, compiled: that of a rule, of one of a rule's prefix lengths, or of a rule's new sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Rule {
+pub struct CompiledRule {
     /// The limit.
     pub limit: Limit,
     /// What makes the key, for IPv4 and IPv6.
@@ -237,8 +237,8 @@ pub struct Rule {
     /// Where the limit of denied packets is whose excess bans, or 0: then each denied packet bans.
     pub ban: u32,
     /// How long a source is banned, if any is.
-    pub ban_terms: Terms,
-    /// Who bans: what [`crate::bans::Record::maker`] has of this rule.
+    pub ban_terms: BanSchedule,
+    /// Who bans: what [`crate::bans::BanRecord::maker`] has of this rule.
     pub ban_maker: u64,
     /// How many bits of an IPv4 and of an IPv6 source a ban has.
     pub ban_bits: [u64; 2],
@@ -251,7 +251,7 @@ pub const TAKES_BYTES: u32 = 1;
 /// Every frame costs one.
 pub const TAKES_ONE: u32 = 2;
 
-impl Rule {
+impl CompiledRule {
     /// The tag of the buckets of the rule with this number.
     #[must_use]
     #[inline(always)]
@@ -290,18 +290,18 @@ pub struct DryRun {
 const _: () = {
     assert!(size_of::<Counter>() == 16);
     assert!(size_of::<Sampled>() == 40);
-    assert!(size_of::<Event>() == 72);
+    assert!(size_of::<DropEvent>() == 72);
     assert!(size_of::<EventCounters>() == 24);
-    assert!(size_of::<sketch::Set>() == 512);
+    assert!(size_of::<sketch::SketchSet>() == 512);
     assert!(size_of::<RuleCounters>() == 32);
     assert!(size_of::<TableCounters>() == 32);
     assert!(size_of::<SetWords>() == 128);
-    assert!(size_of::<Record>() == 32);
-    assert!(size_of::<Terms>() == 40);
+    assert!(size_of::<BanRecord>() == 32);
+    assert!(size_of::<BanSchedule>() == 40);
     assert!(size_of::<Secret>() == 32);
     assert!(size_of::<Conditions>() == 48);
     assert!(size_of::<Globals>() == 96 + 2 * 48 + 12 * 4);
     assert!(size_of::<KeyMask>() == 64);
-    assert!(size_of::<Rule>() == 88 + 2 * 64 + 48 + 48);
+    assert!(size_of::<CompiledRule>() == 88 + 2 * 64 + 48 + 48);
     assert!(size_of::<DryRun>() == 48 + size_of::<Packet>());
 };

@@ -14,7 +14,7 @@ use bucket::Bucket;
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use ratelimit_common::{
     algorithm::realign::{ClockStep, realign},
-    limit::{Algorithm, Kind, Limit, LimitSpec, Place, Rate, Refill},
+    limit::{Algorithm, Limit, LimitSpec, Rate, Refill, StateKind, StateStorage},
     time::{Nanos, Now},
 };
 
@@ -60,7 +60,7 @@ impl Table {
         self.kept = self.wall;
         let limit = aligned(&self.spec, self.kept);
         // A full bucket does not know that it owes it to a step forward.
-        let is_bucket = self.limit.kind() == Kind::Interval;
+        let is_bucket = self.limit.kind() == StateKind::Interval;
         let comes_after = is_bucket && !self.forward.is_empty();
         if matches!(step, ClockStep::Forward(_)) || comes_after {
             self.forward.push(self.now);
@@ -138,7 +138,7 @@ impl Table {
 }
 
 fn aligned(spec: &LimitSpec, epoch: i128) -> Limit {
-    let limit = spec.build(Place::UserSpace).expect("a limit");
+    let limit = spec.build(StateStorage::UserSpace).expect("a limit");
     limit.aligned(Nanos(epoch.rem_euclid(i128::from(spec.rate.per.0)) as u64))
 }
 
@@ -211,7 +211,7 @@ fn spec() -> impl Strategy<Value = LimitSpec> {
             }
             // Not where a debt could last longer than a year.
             let owing = LimitSpec { overrun, ..spec };
-            if owing.build(Place::UserSpace).is_ok() { owing } else { spec }
+            if owing.build(StateStorage::UserSpace).is_ok() { owing } else { spec }
         },
     )
 }

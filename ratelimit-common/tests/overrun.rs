@@ -31,7 +31,7 @@ use limits::Made;
 use model::Model;
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use ratelimit_common::{
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::Nanos,
 };
 use specs::owing;
@@ -92,7 +92,7 @@ fn promises(limit: &Limit, bucket: &Bucket, now: Nanos, answer: &Answer) -> Resu
         ensure(!after(wait - 1).allowed, "allowed before the time to try again")?;
         ensure(after(wait).allowed, "denied at the time to try again")?;
         // What a sliding counter has counted weighs on the next window, too.
-        let slides = matches!(limit.kind(), Kind::SlidingCounter | Kind::WideSlidingCounter);
+        let slides = matches!(limit.kind(), StateKind::SlidingCounter | StateKind::WideSlidingCounter);
         ensure(slides || wait <= reset, "to be tried again after its reset")?;
     }
     Ok(())

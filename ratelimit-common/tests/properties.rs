@@ -22,7 +22,7 @@ use limits::Made;
 use model::{Admitted, Model, Numbers, Queue, Verdict};
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use ratelimit_common::{
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::Nanos,
 };
 use walk::{Range, Step, Walk};
@@ -116,7 +116,8 @@ fn comes_true(
     if answer.retry_after.is_none_or(|wait| walk.covers(wait)) {
         agreement::check(limit, bucket, now, cost, answer)?;
     }
-    if matches!(limit.kind(), Kind::ArrivalTime | Kind::Interval) && walk.covers(answer.reset_after) {
+    if matches!(limit.kind(), StateKind::ArrivalTime | StateKind::Interval) && walk.covers(answer.reset_after)
+    {
         agreement::check_reset(limit, bucket, now, answer.reset_after)?;
     }
     Ok(())
@@ -186,12 +187,12 @@ macro_rules! decides_as_the_model {
 }
 
 decides_as_the_model! {
-    token_bucket: Kind::ArrivalTime, 60;
-    token_bucket_interval: Kind::Interval, 60;
-    fixed_window: Kind::Window, 60;
-    sliding_window_counter: Kind::SlidingCounter, 60;
-    wide_sliding_window_counter: Kind::WideSlidingCounter, 60;
-    sliding_window_log: Kind::Log, 30;
+    token_bucket: StateKind::ArrivalTime, 60;
+    token_bucket_interval: StateKind::Interval, 60;
+    fixed_window: StateKind::Window, 60;
+    sliding_window_counter: StateKind::SlidingCounter, 60;
+    wide_sliding_window_counter: StateKind::WideSlidingCounter, 60;
+    sliding_window_log: StateKind::Log, 30;
 }
 
 proptest! {

@@ -13,7 +13,7 @@ mod vectors;
 use bucket::{Answer, Bucket};
 use ratelimit_common::{
     algorithm::sliding_window_counter::WideState,
-    limit::{Algorithm, Kind, Limit, LimitError, LimitSpec, OnLimit, Place},
+    limit::{Algorithm, Limit, LimitError, LimitSpec, OnLimit, StateKind, StateStorage},
     time::Nanos,
 };
 use vectors::{Event, Vector};
@@ -31,7 +31,7 @@ fn every_vector_holds_wherever_its_limit_can_be_kept() -> Result<(), String> {
     let vectors = vectors::all()?;
     assert!(vectors.len() >= 20, "only {} vectors", vectors.len());
     for vector in &vectors {
-        for place in [Place::Kernel, Place::UserSpace] {
+        for place in [StateStorage::Kernel, StateStorage::UserSpace] {
             match vector.spec.build(place) {
                 Ok(limit) => run_at_all_ages(vector, &limit, Bucket::fresh)?,
                 Err(error) => assert_eq!(Some(error), refusal(&vector.spec, place), "{}", vector.name),
@@ -46,17 +46,17 @@ fn the_wide_sliding_counter_decides_as_the_narrow_one() -> Result<(), String> {
     let vectors = vectors::all()?;
     let sliding = |vector: &&Vector| vector.spec.algorithm == Algorithm::SlidingWindowCounter;
     for vector in vectors.iter().filter(sliding) {
-        let limit = vector.spec.build(Place::UserSpace).map_err(|error| error.to_string())?;
+        let limit = vector.spec.build(StateStorage::UserSpace).map_err(|error| error.to_string())?;
         run_at_all_ages(vector, &limit, |_, _| Bucket::Wide(WideState::default()))?;
     }
     Ok(())
 }
 
 /// Why a place may refuse a vector's limit.
-fn refusal(spec: &LimitSpec, place: Place) -> Option<LimitError> {
+fn refusal(spec: &LimitSpec, place: StateStorage) -> Option<LimitError> {
     match (place, spec.algorithm, spec.on_limit) {
-        (Place::Kernel, Algorithm::SlidingWindowLog, _) => Some(LimitError::LogInKernel),
-        (Place::Kernel, _, OnLimit::Delay) => Some(LimitError::DelayInKernel),
+        (StateStorage::Kernel, Algorithm::SlidingWindowLog, _) => Some(LimitError::LogInKernel),
+        (StateStorage::Kernel, _, OnLimit::Delay) => Some(LimitError::DelayInKernel),
         _ => None,
     }
 }
@@ -93,7 +93,7 @@ fn run(limit: &Limit, bucket: &mut Bucket, now: Nanos, event: &Event) -> Result<
 
 /// Whether `reset_after` is the end of a window, and not the time at which a bucket is full.
 fn is_window(limit: &Limit) -> bool {
-    matches!(limit.kind(), Kind::Window | Kind::SlidingCounter | Kind::WideSlidingCounter)
+    matches!(limit.kind(), StateKind::Window | StateKind::SlidingCounter | StateKind::WideSlidingCounter)
 }
 
 fn compare(event: &Event, answer: &Answer) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use ratelimit_common::{
     algorithm,
-    limit::{Algorithm, Limit, LimitSpec, OnLimit, Place, Rate, Refill},
+    limit::{Algorithm, Limit, LimitSpec, OnLimit, Rate, Refill, StateStorage},
     time::{Nanos, Now},
 };
 
@@ -18,7 +18,7 @@ fn spec(algorithm: Algorithm, amount: u64, seconds: u64, burst: u64) -> LimitSpe
 }
 
 fn limit(spec: LimitSpec) -> Limit {
-    spec.build(Place::Kernel).unwrap()
+    spec.build(StateStorage::Kernel).unwrap()
 }
 
 /// A bucket that is made at its first request.
@@ -89,7 +89,7 @@ fn every_limit_admits_its_capacity_and_no_more_at_any_time() {
 #[test]
 fn what_is_held_back_leaves_in_order_across_the_wrap() {
     let queue = LimitSpec { on_limit: OnLimit::Delay, ..spec(Algorithm::LeakyBucket, 1, DAY, 300) };
-    let limit = queue.build(Place::UserSpace).unwrap();
+    let limit = queue.build(StateStorage::UserSpace).unwrap();
     let at = Nanos::from_secs(141_900_000);
     let mut bucket = Bucket { limit: &limit, state: None };
     assert!(bucket.take(at, 300));

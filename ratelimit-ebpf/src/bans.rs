@@ -8,10 +8,10 @@ use aya_ebpf::{
     maps::{Array, HashMap},
 };
 use ratelimit_common::{
-    bans::{self, Lengths, Making, Order, Prefix, Record},
+    bans::{self, BanPrefix, BanRecord, BanRequest, BanTable, Lengths},
     limit::Limit,
     packet::Address,
-    pipeline::Subject,
+    pipeline::PacketContext,
     table::{self, Home, Key, Position, SLOTS, Tag},
     time::{Nanos, Now},
     verifier::opaque,
@@ -22,10 +22,9 @@ use crate::{
     clock,
     globals::{self, globals},
     look_up::{FIRST, look_up},
-    stats,
-    table::Set,
+    loops, stats,
+    table::MapSet,
     verified::verified_once,
-    walk,
 };
 
 #[map]
@@ -37,7 +36,7 @@ static BAN_PREFIXES: Array<[u64; SLOTS]> = Array::with_max_entries(bans::SETS, B
 
 /// What is known of the ban of each slot.
 #[map]
-static BAN_RECORDS: Array<[Record; SLOTS]> = Array::with_max_entries(bans::SETS, BPF_F_MMAPABLE);
+static BAN_RECORDS: Array<[BanRecord; SLOTS]> = Array::with_max_entries(bans::SETS, BPF_F_MMAPABLE);
 
 /// What people have said of bans, by their slots. The program does not read it.
 #[map]
@@ -48,32 +47,33 @@ static BAN_TEXTS: HashMap<u32, [u8; bans::TEXT_BYTES]> =
 static BAN_LENGTHS: Array<Lengths> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// The table. With the first 64 bits of the prefix that a new slot is for, and the record of its ban.
-struct Bans {
+struct BanMap {
     high: u64,
-    first: Record,
+    first: BanRecord,
 }
 
 /// The table, to look at.
-const BANS_THAT_ARE: Bans = Bans { high: 0, first: Record { state: 0, made: 0, maker: 0, multiple: 0 } };
+const BANS_THAT_ARE: BanMap =
+    BanMap { high: 0, first: BanRecord { state: 0, made: 0, maker: 0, multiple: 0 } };
 
 #[inline(always)]
-fn set(number: u64) -> Option<Set> {
+fn set(number: u64) -> Option<MapSet> {
     // SAFETY: a value of the map.
-    BANS.get_ptr_mut(number as u32 % bans::SETS).map(|words| unsafe { Set::new(words) })
+    BANS.get_ptr_mut(number as u32 % bans::SETS).map(|words| unsafe { MapSet::new(words) })
 }
 
 /// Two sets by their numbers; the stamp carries these along.
 #[inline(always)]
-fn home(first: u64, second: u64) -> Option<Home<Set>> {
+fn home(first: u64, second: u64) -> Option<Home<MapSet>> {
     let stamp = first << 32 | second & 0xffff_ffff;
     Some(Home { first: set(first)?, second: set(second)?, stamp })
 }
 
-impl table::Table for Bans {
-    type Set = Set;
+impl table::Table for BanMap {
+    type Set = MapSet;
 
     #[inline(always)]
-    fn home(&self, key: &Key) -> Option<Home<Set>> {
+    fn home(&self, key: &Key) -> Option<Home<MapSet>> {
         home(key.first(), key.second())
     }
 
@@ -84,7 +84,7 @@ impl table::Table for Bans {
     }
 
     #[inline(always)]
-    fn on_place(&self, home: &Home<Set>, place: Position) {
+    fn on_place(&self, home: &Home<MapSet>, place: Position) {
         let (set, index) = slot_of(home, place);
         if let Some(prefixes) = BAN_PREFIXES.get_ptr_mut(set) {
             // SAFETY: the index is inside, and the slot is being taken by this processor alone.
@@ -94,7 +94,7 @@ impl table::Table for Bans {
     }
 
     #[inline(always)]
-    fn nearest_to_fresh(&self, home: &Home<Set>, now: Now) -> Option<Position> {
+    fn nearest_to_fresh(&self, home: &Home<MapSet>, now: Now) -> Option<Position> {
         match soonest_to_end(home.stamp, now.0.0) {
             NOBODY => None,
             rank => Some(Position::of_rank(rank as usize)),
@@ -102,7 +102,7 @@ impl table::Table for Bans {
     }
 
     #[inline(always)]
-    fn is_elsewhere(&self, home: &Home<Set>, word: u64, mine: Position) -> bool {
+    fn is_elsewhere(&self, home: &Home<MapSet>, word: u64, mine: Position) -> bool {
         is_ban_elsewhere(home.stamp, word, mine.rank() as u64)
     }
 
@@ -112,9 +112,9 @@ impl table::Table for Bans {
     }
 }
 
-impl Making for Bans {
+impl BanTable for BanMap {
     #[inline(always)]
-    fn record(&self, home: &Home<Set>, place: Position) -> Record {
+    fn record(&self, home: &Home<MapSet>, place: Position) -> BanRecord {
         match record_at(home, place) {
             // SAFETY: a value of the map, of which any bytes are one.
             Some(record) => unsafe { record.read() },
@@ -123,7 +123,7 @@ impl Making for Bans {
     }
 
     #[inline(always)]
-    fn note(&self, home: &Home<Set>, place: Position, record: &Record) {
+    fn note(&self, home: &Home<MapSet>, place: Position, record: &BanRecord) {
         if let Some(there) = record_at(home, place) {
             // SAFETY: as above, and the slot is busy by this processor alone.
             unsafe { there.write(*record) };
@@ -133,17 +133,17 @@ impl Making for Bans {
 
 /// The number of a slot's set, and which of its slots it is.
 #[inline(always)]
-fn slot_of(home: &Home<Set>, place: Position) -> (u32, usize) {
+fn slot_of(home: &Home<MapSet>, place: Position) -> (u32, usize) {
     let rank = place.rank();
     let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp };
     (set as u32 % bans::SETS, opaque(rank as u64) as usize % SLOTS)
 }
 
 #[inline(always)]
-fn record_at(home: &Home<Set>, place: Position) -> Option<*mut Record> {
+fn record_at(home: &Home<MapSet>, place: Position) -> Option<*mut BanRecord> {
     let (set, index) = slot_of(home, place);
     // SAFETY: the index is inside.
-    BAN_RECORDS.get_ptr_mut(set).map(|records| unsafe { records.cast::<Record>().add(index) })
+    BAN_RECORDS.get_ptr_mut(set).map(|records| unsafe { records.cast::<BanRecord>().add(index) })
 }
 
 const NOBODY: u64 = u64::MAX;
@@ -204,7 +204,7 @@ verified_once! {
         if lengths & lengths.wrapping_sub(1) == 0 {
             search_turn(&mut search);
         } else {
-            walk::repeat(u64::BITS, &mut search, search_turn);
+            loops::repeat(u64::BITS, &mut search, search_turn);
         }
         search.kind == FOUND
     } else false;
@@ -216,7 +216,7 @@ fn search_turn(search: &mut Search) -> bool {
     search.left ^= bit;
     let source = Address { bits: search.bits, family: (search.kind != 0).into() };
     let base = if search.kind == LONGER { 65 } else { 1 };
-    let prefix = Prefix::of(&source, base + walk::index_of(bit));
+    let prefix = BanPrefix::of(&source, base + loops::index_of(bit));
     if bans::is_banned(&BANS_THAT_ARE, &prefix.key(&globals().secret), clock::now) {
         search.kind = FOUND;
         return false;
@@ -225,15 +225,15 @@ fn search_turn(search: &mut Search) -> bool {
 }
 
 verified_once! {
-    pub fn ban(subject: &Subject, index: u64) -> () {
+    pub fn ban(context: &PacketContext, index: u64) -> () {
         let rule = globals::rule(index);
-        let source = subject.address();
+        let source = context.address();
         let bits = if source.family == 0 { rule.ban_bits[0] } else { rule.ban_bits[1] };
-        let Prefix { address, length } = Prefix::of_banned(&source, bits);
+        let BanPrefix { address, length } = BanPrefix::of_banned(&source, bits);
         let [high, low] = address.bits;
         // No loop of the kernel's, which would take a place in the chain of calls.
         for _ in 0..TRIES {
-            if make(high, low, length << 1 | address.family, subject.now.0.0, index) {
+            if make(high, low, length << 1 | address.family, context.now.0.0, index) {
                 break;
             }
         }
@@ -256,12 +256,12 @@ verified_once! {
         let rule = globals::rule(index);
         let now = Now(Nanos(now));
         let family = length_and_family & 1;
-        let prefix = Prefix { address: Address { bits: [high, low], family }, length: length_and_family >> 1 };
+        let prefix = BanPrefix { address: Address { bits: [high, low], family }, length: length_and_family >> 1 };
         let key = prefix.key(&globals().secret);
         let (terms, maker) = (&rule.ban_terms, rule.ban_maker);
-        let table = Bans { high, first: Record::first(terms, maker, now) };
+        let table = BanMap { high, first: BanRecord::first(terms, maker, now) };
         // Somebody may have banned it for longer while this packet was judged.
-        let order = Order { terms, maker, now, replaces: false };
+        let order = BanRequest { terms, maker, now, replaces: false };
         if !bans::make(&table, &key, &order, &table.first) {
             return false;
         }

@@ -1,43 +1,43 @@
 //! Tries at a rule's bucket, as functions of their own: see [`ratelimit_common::pipeline::bucket`].
 
 use ratelimit_common::pipeline::{
-    Subject,
-    bucket::{self, Answer, Try},
+    PacketContext,
+    bucket::{self, BucketOp, BucketResult},
 };
 
-use crate::{program::Program, table::Buckets, verified::verified_once};
+use crate::{program::Program, table::BucketMap, verified::verified_once};
 
 /// One try.
 #[inline(always)]
-pub fn attempt(what: Try, subject: &Subject, index: u64) -> Answer {
+pub fn attempt(what: BucketOp, context: &PacketContext, index: u64) -> BucketResult {
     match what {
-        Try::Charge => try_charge(subject, index),
-        Try::ChargeKnown => try_charge_known(subject, index),
-        Try::Ask => try_ask(subject, index),
-        Try::GiveBack => try_undo(subject, index),
+        BucketOp::Charge => try_charge(context, index),
+        BucketOp::ChargeKnown => try_charge_known(context, index),
+        BucketOp::Ask => try_ask(context, index),
+        BucketOp::GiveBack => try_undo(context, index),
     }
 }
 
 verified_once! {
-    fn try_charge(subject: &Subject, index: u64) -> Answer {
-        bucket::attempt(Program, &Buckets(index), Try::Charge, subject, index)
-    } else Answer::DISTURBED;
+    fn try_charge(context: &PacketContext, index: u64) -> BucketResult {
+        bucket::attempt(Program, &BucketMap(index), BucketOp::Charge, context, index)
+    } else BucketResult::DISTURBED;
 }
 
 verified_once! {
-    fn try_charge_known(subject: &Subject, index: u64) -> Answer {
-        bucket::attempt(Program, &Buckets(index), Try::ChargeKnown, subject, index)
-    } else Answer::DISTURBED;
+    fn try_charge_known(context: &PacketContext, index: u64) -> BucketResult {
+        bucket::attempt(Program, &BucketMap(index), BucketOp::ChargeKnown, context, index)
+    } else BucketResult::DISTURBED;
 }
 
 verified_once! {
-    fn try_ask(subject: &Subject, index: u64) -> Answer {
-        bucket::attempt(Program, &Buckets(index), Try::Ask, subject, index)
-    } else Answer::DISTURBED;
+    fn try_ask(context: &PacketContext, index: u64) -> BucketResult {
+        bucket::attempt(Program, &BucketMap(index), BucketOp::Ask, context, index)
+    } else BucketResult::DISTURBED;
 }
 
 verified_once! {
-    fn try_undo(subject: &Subject, index: u64) -> Answer {
-        bucket::attempt(Program, &Buckets(index), Try::GiveBack, subject, index)
-    } else Answer::DISTURBED;
+    fn try_undo(context: &PacketContext, index: u64) -> BucketResult {
+        bucket::attempt(Program, &BucketMap(index), BucketOp::GiveBack, context, index)
+    } else BucketResult::DISTURBED;
 }

@@ -4,7 +4,7 @@
 use aya_ebpf::{macros::map, maps::Array};
 use ratelimit_common::{
     packet::{self, Packet},
-    pipeline::Size,
+    pipeline::FrameSize,
     wire::{self, DryRun, Reason},
 };
 
@@ -32,7 +32,7 @@ pub fn clock() -> Option<u64> {
 #[inline(always)]
 pub fn wire_length() -> Option<u64> {
     // SAFETY: as above.
-    value().map(|value| unsafe { (*value).wire_length } & Size::BYTES).filter(|&length| length != 0)
+    value().map(|value| unsafe { (*value).wire_length } & FrameSize::BYTES).filter(|&length| length != 0)
 }
 
 /// Notes what the parser found, the rules that match, and those that would if they did not except it.

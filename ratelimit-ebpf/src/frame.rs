@@ -9,7 +9,7 @@ use aya_ebpf::{
     programs::XdpContext,
 };
 use ratelimit_common::{
-    packet::{self, Chain, Flag, Frame, Link, Packet},
+    packet::{self, Chain, Flag, Frame, LinkLayer, Packet},
     verifier::opaque,
 };
 
@@ -48,8 +48,8 @@ impl<const WHOLE: bool, const ANY_LINK: bool> Frame for XdpFrame<WHOLE, ANY_LINK
     const IS_READ_WHOLE: bool = WHOLE;
 
     #[inline(always)]
-    fn link(&self) -> Link {
-        if ANY_LINK { Link::of(globals().link) } else { Link::Ethernet }
+    fn link(&self) -> LinkLayer {
+        if ANY_LINK { LinkLayer::of(globals().link) } else { LinkLayer::Ethernet }
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use core::arch::asm;
 
 use ratelimit_common::{
     verifier::opaque,
-    wire::{Globals, KeyMask, MOST_LIMITS, RULE_NUMBERS, Rule},
+    wire::{CompiledRule, Globals, KeyMask, MOST_LIMITS, RULE_NUMBERS},
 };
 
 /// Memory for a constant, of which the compiler must not know that it is zero here.
@@ -16,7 +16,7 @@ struct Constant<const N: usize>([u8; N]);
 static GLOBALS: Constant<{ size_of::<Globals>() }> = Constant([0; _]);
 
 #[unsafe(no_mangle)]
-static RULES: Constant<{ MOST_LIMITS * size_of::<Rule>() }> = Constant([0; _]);
+static RULES: Constant<{ MOST_LIMITS * size_of::<CompiledRule>() }> = Constant([0; _]);
 
 /// For each rule number, where in `RULES` the rule is, plus one; zero if this generation has none of that number.
 #[unsafe(no_mangle)]
@@ -43,22 +43,22 @@ pub fn globals() -> &'static Globals {
 
 /// The limit at `index`, which must be below the number of limits.
 #[inline(always)]
-pub fn rule(index: u64) -> &'static Rule {
+pub fn rule(index: u64) -> &'static CompiledRule {
     let index = opaque(index) as usize % MOST_LIMITS;
     // SAFETY: the index is inside, and the daemon has written rules up to it.
-    unsafe { &*address_of!(RULES).cast::<Rule>().add(index) }
+    unsafe { &*address_of!(RULES).cast::<CompiledRule>().add(index) }
 }
 
 /// The limit at 0.
 #[inline(always)]
-pub fn first_rule() -> &'static Rule {
+pub fn first_rule() -> &'static CompiledRule {
     // SAFETY: as above.
-    unsafe { &*address_of!(RULES).cast::<Rule>() }
+    unsafe { &*address_of!(RULES).cast::<CompiledRule>() }
 }
 
 /// What of a source makes the key of a rule. `family` is 0 or 1.
 #[inline(always)]
-pub fn key_mask(rule: &Rule, family: u64) -> &KeyMask {
+pub fn key_mask(rule: &CompiledRule, family: u64) -> &KeyMask {
     let family = opaque(family) as usize % 2;
     // SAFETY: the index is inside.
     unsafe { rule.masks.get_unchecked(family) }
@@ -66,7 +66,7 @@ pub fn key_mask(rule: &Rule, family: u64) -> &KeyMask {
 
 /// The rule with a number, if this generation has it.
 #[inline(always)]
-pub fn rule_numbered(number: u64) -> Option<&'static Rule> {
+pub fn rule_numbered(number: u64) -> Option<&'static CompiledRule> {
     let number = opaque(number) as usize % RULE_NUMBERS;
     // SAFETY: the index is inside.
     match unsafe { *address_of!(RULE_INDEX).add(number) } {

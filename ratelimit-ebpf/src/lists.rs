@@ -2,7 +2,7 @@
 
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 use ratelimit_common::{
-    lists::{self, Listed, Words},
+    lists::{self, Listed, TrieWords},
     packet::Address,
 };
 
@@ -11,9 +11,9 @@ use crate::{globals::globals, verified::verified_once};
 #[map]
 static LISTS: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-struct Map;
+struct ListMap;
 
-impl Words for Map {
+impl TrieWords for ListMap {
     #[inline(always)]
     fn word(&self, index: u64) -> u64 {
         LISTS.get(index as u32).copied().unwrap_or_default()
@@ -28,7 +28,7 @@ pub fn find(source: &Address) -> Listed {
     }
     let [v4, v6] = &globals().listed;
     let root = if source.family == 0 { v4 } else { v6 };
-    if !root.may_contain(&Map, source.bits) {
+    if !root.may_contain(&ListMap, source.bits) {
         return Listed::No;
     }
     let [high, low] = source.bits;
@@ -37,6 +37,6 @@ pub fn find(source: &Address) -> Listed {
 
 verified_once! {
     fn follow_list(step: u64, high: u64, low: u64) -> u64 {
-        lists::follow(&Map, step, [high, low]) as u64
+        lists::follow(&ListMap, step, [high, low]) as u64
     } else 0;
 }

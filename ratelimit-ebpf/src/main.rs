@@ -13,23 +13,23 @@ mod bucket;
 mod classify;
 mod clock;
 mod dry_run;
+mod fast_path;
 mod frame;
 mod globals;
 mod lists;
 mod look_up;
+mod loops;
 mod meta;
 mod pipeline;
 mod program;
 mod routes;
-mod short;
-mod sight;
+mod sampling;
 mod size;
 mod sketch;
 mod stats;
 mod table;
 mod trial;
 mod verified;
-mod walk;
 
 use aya_ebpf::{
     bindings::xdp_action::{XDP_DROP, XDP_PASS},
@@ -44,7 +44,7 @@ pub fn ratelimit(ctx: XdpContext) -> u32 {
     let size = size::of(ctx.ctx);
     let (reason, outcome) = pipeline::judge(&ctx, size);
     let is_sample = stats::count(reason, size);
-    sight::look(&ctx, outcome, size, is_sample);
+    sampling::sample(&ctx, outcome, size, is_sample);
     dry_run::note_reason(reason);
     debug!(&ctx, "{} bytes: {}", size.bytes(), reason.name());
     // Without a branch.

@@ -5,65 +5,65 @@ use core::mem::MaybeUninit;
 use aya_ebpf::{bindings::xdp_md, programs::XdpContext};
 use ratelimit_common::{
     classify::{judging, judging_source, matching},
-    packet::{self, Address, Link, Packet},
-    pipeline::{Found, Outcome, Size, stages},
+    packet::{self, Address, LinkLayer, Packet},
+    pipeline::{Evaluation, FrameSize, StageOutcome, stages},
     wire::{DRY_RUN, Reason},
 };
 
 use crate::{
     classify::{EXCEPTS, MATCHES},
-    dry_run,
+    dry_run, fast_path,
     frame::{self, XdpFrame},
     globals::globals,
     program::Program,
-    routes, short, trial,
+    routes, trial,
     verified::verified_once,
 };
 
 /// Judges a packet. The reason is that of the outcome.
 #[inline(always)]
-pub fn judge(ctx: &XdpContext, size: Size) -> (Reason, Outcome) {
-    let mut found = MaybeUninit::uninit();
-    let mut early = short::judge(ctx, size, &mut found);
+pub fn judge(ctx: &XdpContext, size: FrameSize) -> (Reason, StageOutcome) {
+    let mut evaluation = MaybeUninit::uninit();
+    let mut early = fast_path::judge(ctx, size, &mut evaluation);
     if let Some(reason) = early.reason() {
         return (reason, early);
     }
-    // SAFETY: the short way has written it, since it came to no reason.
-    let found = unsafe { found.assume_init_mut() };
+    // SAFETY: the fast path has written it, since it came to no reason.
+    let evaluation = unsafe { evaluation.assume_init_mut() };
     if !early.asks_rules() {
-        early = examine_any(ctx.ctx, found);
+        early = examine_any(ctx.ctx, evaluation);
         if let Some(reason) = early.reason() {
             return (reason, early);
         }
     }
-    let outcome = stages::judge(Program, early, found);
+    let outcome = stages::judge(Program, early, evaluation);
     (outcome.reason().unwrap_or(Reason::Limited), outcome)
 }
 
 /// All stages before the rules.
 #[inline(always)]
-fn examine_any(context: *mut xdp_md, found: &mut Found) -> Outcome {
-    let reads_source = globals().reads_whole == 0 && globals().link == Link::Ethernet as u32;
+fn examine_any(context: *mut xdp_md, evaluation: &mut Evaluation) -> StageOutcome {
+    let reads_source = globals().reads_whole == 0 && globals().link == LinkLayer::Ethernet as u32;
     // Two functions side by side, so that neither has the other's stack.
     if reads_source && globals().dry_run != DRY_RUN {
-        let outcome = examine_source(context, found);
+        let outcome = examine_source(context, evaluation);
         // Whether it is asks for its destination, too.
-        if outcome != Outcome::of(Reason::NeighbourDiscovery) {
+        if outcome != StageOutcome::of(Reason::NeighbourDiscovery) {
             return outcome;
         }
     }
-    examine(context, found)
+    examine(context, evaluation)
 }
 
 // All stages before the rules. Functions of their own, so that the rules have their stack, and so that what comes after them
 // is not verified again for each way through the headers.
 
-const NOT_IP: Outcome = Outcome::of(Reason::NotIp);
+const NOT_IP: StageOutcome = StageOutcome::of(Reason::NotIp);
 
 verified_once! {
-    fn examine(context: *mut xdp_md, found: &mut Found) -> Outcome {
+    fn examine(context: *mut xdp_md, evaluation: &mut Evaluation) -> StageOutcome {
         if trial::has_failed() {
-            return Outcome::of(Reason::Reverted);
+            return StageOutcome::of(Reason::Reverted);
         }
         let mut packet = Packet::EMPTY;
         match frame::parse_whole(context, &mut packet) {
@@ -73,11 +73,11 @@ verified_once! {
                 if packet.is_neighbour_discovery != 0 && globals().dry_run != DRY_RUN {
                     packet.is_neighbour_discovery = u32::from(!routes::forwards(context, &packet));
                 }
-                examine_packet(&packet, found)
+                examine_packet(&packet, evaluation)
             }
             Err(hides) => {
                 dry_run::note_not_ip(&packet);
-                Outcome::of(Reason::of_not_ip(hides))
+                StageOutcome::of(Reason::of_not_ip(hides))
             }
         }
     } else NOT_IP;
@@ -85,27 +85,27 @@ verified_once! {
 
 verified_once! {
     /// Of a packet of which nobody wants more than the source.
-    fn examine_source(context: *mut xdp_md, found: &mut Found) -> Outcome {
+    fn examine_source(context: *mut xdp_md, evaluation: &mut Evaluation) -> StageOutcome {
         if trial::has_failed() {
-            return Outcome::of(Reason::Reverted);
+            return StageOutcome::of(Reason::Reverted);
         }
-        let bytes = found.subject.size.bytes();
+        let bytes = evaluation.context.size.bytes();
         match packet::parse(&XdpFrame::<false>::new(&XdpContext::new(context))) {
             Ok(packet) => {
                 let matching = || match packet.source {
                     _ if !globals().classifies() => globals().matches.rules,
                     Address { bits: [high, low], family } => classify_source(high, low, family, bytes),
                 };
-                stages::examine(Program, &packet, found, matching)
+                stages::examine(Program, &packet, evaluation, matching)
             }
-            Err(not_ip) => Outcome::of(Reason::of_not_ip(not_ip.hides)),
+            Err(not_ip) => StageOutcome::of(Reason::of_not_ip(not_ip.hides)),
         }
     } else NOT_IP;
 }
 
 verified_once! {
-    fn examine_packet(packet: &Packet, found: &mut Found) -> Outcome {
-        let bytes = found.subject.size.bytes();
+    fn examine_packet(packet: &Packet, evaluation: &mut Evaluation) -> StageOutcome {
+        let bytes = evaluation.context.size.bytes();
         let matching = || match globals().classifies() {
             false => globals().matches.rules,
             true => classify(packet, bytes),
@@ -115,7 +115,7 @@ verified_once! {
             let excepted = if globals().excepts.rules == 0 { 0 } else { classify_all(packet, bytes) & !judging };
             dry_run::note_packet(packet, judging, excepted);
         }
-        stages::examine(Program, packet, found, matching)
+        stages::examine(Program, packet, evaluation, matching)
     } else NOT_IP;
 }
 

@@ -5,13 +5,14 @@ use ratelimit_common::{
     lists::Listed,
     packet::{Address, Flag},
     pipeline::{
-        Found, Hooks, Rest, Size, Subject,
-        bucket::{Answer, Try},
+        Evaluation, FrameSize, Hooks, PacketContext, VlansAndFlags,
+        bucket::{BucketOp, BucketResult},
+        fast_path,
         several::{self, Settled},
-        short, stages,
+        stages,
     },
     time::Now,
-    wire::{Globals, KeyMask, Rule},
+    wire::{CompiledRule, Globals, KeyMask},
 };
 
 use crate::{
@@ -19,10 +20,9 @@ use crate::{
     classify::{self, EXCEPTS, MATCHES, Maps},
     clock, dry_run,
     globals::{self, globals},
-    lists, stats,
-    table::{self, Set, set},
+    lists, loops, stats,
+    table::{self, MapSet, set},
     verified::verified_once,
-    walk,
 };
 
 /// The maps, the clock and the counters of the program.
@@ -58,7 +58,7 @@ impl Tables for Program {
 }
 
 impl Hooks for Program {
-    type Set = Set;
+    type Set = MapSet;
     type Excepts = Maps<true>;
 
     #[inline(always)]
@@ -72,32 +72,32 @@ impl Hooks for Program {
     }
 
     #[inline(always)]
-    fn excepting(self, subject: &Subject, rest: Rest) -> u64 {
-        excepting(subject, rest.0)
+    fn excepting(self, context: &PacketContext, rest: VlansAndFlags) -> u64 {
+        excepting(context, rest.0)
     }
 
     #[inline(always)]
-    fn rule<'h>(self, index: u64) -> &'h Rule {
+    fn rule<'h>(self, index: u64) -> &'h CompiledRule {
         globals::rule(index)
     }
 
     #[inline(always)]
-    fn first_rule<'h>(self) -> &'h Rule {
+    fn first_rule<'h>(self) -> &'h CompiledRule {
         globals::first_rule()
     }
 
     #[inline(always)]
-    fn key_mask(self, rule: &Rule, family: Flag) -> &KeyMask {
+    fn key_mask(self, rule: &CompiledRule, family: Flag) -> &KeyMask {
         globals::key_mask(rule, family)
     }
 
     #[inline(always)]
     fn index_of(self, bit: u64) -> u64 {
-        walk::index_of(bit)
+        loops::index_of(bit)
     }
 
     #[inline(always)]
-    fn set(self, bits: u64) -> Option<Set> {
+    fn set(self, bits: u64) -> Option<MapSet> {
         set(bits & globals().set_mask)
     }
 
@@ -123,12 +123,12 @@ impl Hooks for Program {
 
     #[inline(always)]
     fn repeat<T, F: Fn(&mut T) -> bool + Copy>(self, most: u32, carried: &mut T, turn: F) {
-        walk::repeat(most, carried, turn);
+        loops::repeat(most, carried, turn);
     }
 
     #[inline(always)]
-    fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer {
-        bucket::attempt(what, subject, index)
+    fn attempt(self, what: BucketOp, context: &PacketContext, index: u64) -> BucketResult {
+        bucket::attempt(what, context, index)
     }
 
     #[inline(always)]
@@ -137,29 +137,29 @@ impl Hooks for Program {
     }
 
     #[inline(always)]
-    fn charge_several(self, found: &mut Found) -> Settled {
+    fn charge_several(self, evaluation: &mut Evaluation) -> Settled {
         // The second lowest bit, and those above it.
-        let more = found.left & found.left.wrapping_sub(1);
-        if more & more.wrapping_sub(1) == 0 { charge_two(found) } else { charge_several(found) }
+        let more = evaluation.left & evaluation.left.wrapping_sub(1);
+        if more & more.wrapping_sub(1) == 0 { charge_two(evaluation) } else { charge_several(evaluation) }
     }
 
     #[inline(always)]
-    fn is_one_too_many(self, subject: &Subject, index: u64) -> bool {
-        is_one_too_many(subject, index)
+    fn is_one_too_many(self, context: &PacketContext, index: u64) -> bool {
+        is_one_too_many(context, index)
     }
 
     #[inline(always)]
-    fn ban(self, subject: &Subject, index: u64) {
-        bans::ban(subject, index);
+    fn ban(self, context: &PacketContext, index: u64) {
+        bans::ban(context, index);
     }
 
     #[inline(always)]
-    fn count_rule(self, rule: &Rule, dropped: bool, size: Size) {
+    fn count_rule(self, rule: &CompiledRule, dropped: bool, size: FrameSize) {
         stats::count_rule(rule, dropped, size);
     }
 
     #[inline(always)]
-    fn discount_rule(self, rule: &Rule, size: Size) {
+    fn discount_rule(self, rule: &CompiledRule, size: FrameSize) {
         stats::discount_rule(rule, size);
     }
 
@@ -175,26 +175,26 @@ impl Hooks for Program {
 }
 
 verified_once! {
-    fn charge_several(found: &mut Found) -> Settled {
-        several::charge::<{ several::MOST }, _>(Program, found)
+    fn charge_several(evaluation: &mut Evaluation) -> Settled {
+        several::charge::<{ several::MOST }, _>(Program, evaluation)
     } else Settled::UNUSUAL;
 }
 
 verified_once! {
     /// The same of at most two: then what is decided of them fits registers.
-    fn charge_two(found: &mut Found) -> Settled {
-        several::charge::<2, _>(Program, found)
+    fn charge_two(evaluation: &mut Evaluation) -> Settled {
+        several::charge::<2, _>(Program, evaluation)
     } else Settled::UNUSUAL;
 }
 
 verified_once! {
-    fn excepting(subject: &Subject, rest: u64) -> u64 {
-        short::excepting(Program, subject, Rest(rest))
+    fn excepting(context: &PacketContext, rest: u64) -> u64 {
+        fast_path::excepting(Program, context, VlansAndFlags(rest))
     } else 0;
 }
 
 verified_once! {
-    fn is_one_too_many(subject: &Subject, index: u64) -> bool {
-        stages::is_one_too_many(Program, subject, index)
+    fn is_one_too_many(context: &PacketContext, index: u64) -> bool {
+        stages::is_one_too_many(Program, context, index)
     } else false;
 }

@@ -7,7 +7,7 @@ use aya_ebpf::{
     },
     helpers::generated,
 };
-use ratelimit_common::packet::{Link, Packet};
+use ratelimit_common::packet::{LinkLayer, Packet};
 
 use crate::{globals::globals, verified::verified_once};
 
@@ -22,7 +22,7 @@ verified_once! {
     /// In a tunnel with many others a router sends on what is for a link-local address of one of these. There nobody's address
     /// has to be found, so what is for one may have to wait.
     pub fn forwards(context: *mut xdp_md, packet: &Packet) -> bool {
-        if globals().link != Link::Ethernet as u32 && packet.destination.bits[0] >> 54 == LINK_LOCAL {
+        if globals().link != LinkLayer::Ethernet as u32 && packet.destination.bits[0] >> 54 == LINK_LOCAL {
             return true;
         }
         // SAFETY: all of it are numbers.

@@ -2,8 +2,8 @@
 
 use aya_ebpf::{bindings::xdp_md, helpers::generated::bpf_check_mtu, programs::XdpContext};
 use ratelimit_common::{
-    packet::{LEAST_MTU, Link, packets_in},
-    pipeline::Size,
+    packet::{LEAST_MTU, LinkLayer, packets_in},
+    pipeline::FrameSize,
     verifier,
 };
 
@@ -11,14 +11,14 @@ use crate::{frame::XdpFrame, globals::globals, verified::verified_once};
 
 /// A frame's size.
 #[inline(always)]
-pub fn of(context: *mut xdp_md) -> Size {
-    Size(if joins() { measure(context) } else { wire_length::<false>(context) })
+pub fn of(context: *mut xdp_md) -> FrameSize {
+    FrameSize(if joins() { measure(context) } else { wire_length::<false>(context) })
 }
 
 /// The same, taken apart only here.
 #[inline(always)]
-pub fn in_order(size: Size) -> Size {
-    Size(verifier::in_order(size.0))
+pub fn in_order(size: FrameSize) -> FrameSize {
+    FrameSize(verifier::in_order(size.0))
 }
 
 /// Whether a frame may stand for several packets.
@@ -29,21 +29,21 @@ fn joins() -> bool {
 
 /// Packets and bytes.
 #[inline(always)]
-pub fn parts(size: Size) -> (u64, u64) {
+pub fn parts(size: FrameSize) -> (u64, u64) {
     // Where frames stand for one packet each there is nothing to take apart.
     if joins() { (size.joined(), size.bytes()) } else { (1, size.0) }
 }
 
 /// As how many packets it counts.
 #[inline(always)]
-pub fn packets(size: Size) -> u64 {
+pub fn packets(size: FrameSize) -> u64 {
     // So the verifier knows the number where frames stand for one packet each.
     if joins() { size.joined() } else { 1 }
 }
 
 /// The bytes of one of its packets.
 #[inline(always)]
-pub fn bytes_each(size: Size) -> u64 {
+pub fn bytes_each(size: FrameSize) -> u64 {
     size.bytes() / packets(size).max(1)
 }
 
@@ -56,8 +56,8 @@ verified_once! {
     /// Of a frame that several packets may have been joined to, by the MTU that its interface has now. A function of its own,
     /// so that its stack is free again.
     fn measure(context: *mut xdp_md) -> u64 {
-        let link = Link::of(globals().link);
-        let bytes = wire_length::<true>(context) & Size::BYTES;
+        let link = LinkLayer::of(globals().link);
+        let bytes = wire_length::<true>(context) & FrameSize::BYTES;
         let mut mtu = 0;
         if bytes <= LEAST_MTU {
             return bytes | 1 << 32;

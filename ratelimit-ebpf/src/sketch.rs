@@ -5,14 +5,14 @@ use aya_ebpf::{
 };
 use ratelimit_common::{
     packet::Packet,
-    sketch::{Group, SETS, Sample, Set, first_set, stamp},
+    sketch::{Group, SETS, Sample, SketchSet, first_set, stamp},
     table::Tag,
 };
 
 use crate::{bench, globals::globals, verified::verified_once};
 
 #[map]
-static SKETCH: Array<Set> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+static SKETCH: Array<SketchSet> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Counts a sample under its source, and in the sum of all; an IPv6 source also under its network of 64 bits, in which one
 /// sender can have as many addresses as it likes.

@@ -4,8 +4,8 @@ use core::ptr;
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use ratelimit_common::{
-    pipeline::Size,
-    wire::{Counter, RULE_NUMBERS, Reason, Rule, RuleCounters, Sampled, TableCounters},
+    pipeline::FrameSize,
+    wire::{CompiledRule, Counter, RULE_NUMBERS, Reason, RuleCounters, Sampled, TableCounters},
 };
 
 use crate::{look_up::look_up, size};
@@ -21,7 +21,7 @@ static TABLE_COUNTERS: PerCpuArray<TableCounters> = PerCpuArray::with_max_entrie
 
 /// Counts packets that came as one under the reason for their verdict; returns whether one is a sample.
 #[inline(always)]
-pub fn count(reason: Reason, size: Size) -> bool {
+pub fn count(reason: Reason, size: FrameSize) -> bool {
     let Some(counters) = with_reason(reason) else { return false };
     add(&mut counters.count, size);
     counters.sampler.is_due(counters.count.packets)
@@ -36,7 +36,7 @@ pub fn with_reason(reason: Reason) -> Option<&'static mut Sampled> {
 
 /// Counts packets that a rule allowed and that passed, or that it denied.
 #[inline(always)]
-pub fn count_rule(rule: &Rule, dropped: bool, size: Size) {
+pub fn count_rule(rule: &CompiledRule, dropped: bool, size: FrameSize) {
     if let Some(counters) = of_rule(rule) {
         add(if dropped { &mut counters.dropped } else { &mut counters.passed }, size);
     }
@@ -44,7 +44,7 @@ pub fn count_rule(rule: &Rule, dropped: bool, size: Size) {
 
 /// Takes back [`count_rule`] of packets that passed this rule, but not a later one.
 #[inline(always)]
-pub fn discount_rule(rule: &Rule, size: Size) {
+pub fn discount_rule(rule: &CompiledRule, size: FrameSize) {
     if let Some(counters) = of_rule(rule) {
         let (packets, bytes) = size::parts(size);
         counters.passed.packets -= packets;
@@ -54,7 +54,7 @@ pub fn discount_rule(rule: &Rule, size: Size) {
 
 /// The counters of a rule.
 #[inline(always)]
-fn of_rule(rule: &Rule) -> Option<&'static mut RuleCounters> {
+fn of_rule(rule: &CompiledRule) -> Option<&'static mut RuleCounters> {
     // SAFETY: the map has such values, and this is its own memory, which only this processor writes.
     unsafe {
         look_up::<RuleCounters>(ptr::from_ref(&RULE_COUNTERS).cast(), &rule.counters)
@@ -63,7 +63,7 @@ fn of_rule(rule: &Rule) -> Option<&'static mut RuleCounters> {
 }
 
 #[inline(always)]
-fn add(counter: &mut Counter, size: Size) {
+fn add(counter: &mut Counter, size: FrameSize) {
     // Taken apart here, so that it is one word until the counters are found.
     let size = size::in_order(size);
     let (packets, bytes) = size::parts(size);

@@ -6,10 +6,10 @@ use core::{arch::asm, ptr};
 use aya_ebpf::{bindings::BPF_F_MMAPABLE, macros::map, maps::Array};
 use ratelimit_common::{
     algorithm::decide_by_arrival,
-    limit::{Kind, Limit},
-    table::{self, Home, Key, Position, Request, Tag},
+    limit::{Limit, StateKind},
+    table::{self, BucketRequest, Home, Key, Position, Tag},
     time::{Nanos, Now},
-    wire::{Rule, SetWords},
+    wire::{CompiledRule, SetWords},
 };
 
 use crate::{
@@ -21,33 +21,33 @@ use crate::{
 static BUCKETS: Array<SetWords> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// The table, for the rule at an index.
-pub struct Buckets(pub u64);
+pub struct BucketMap(pub u64);
 
 /// The set with this number.
 #[inline(always)]
-pub fn set(number: u64) -> Option<Set> {
+pub fn set(number: u64) -> Option<MapSet> {
     // SAFETY: a value of the map.
-    BUCKETS.get_ptr_mut(number as u32).map(|words| unsafe { Set::new(words) })
+    BUCKETS.get_ptr_mut(number as u32).map(|words| unsafe { MapSet::new(words) })
 }
 
 /// Two sets by their numbers; the stamp carries these along.
 #[inline(always)]
-fn home(first: u64, second: u64) -> Option<Home<Set>> {
+fn home(first: u64, second: u64) -> Option<Home<MapSet>> {
     Some(Home { first: set(first)?, second: set(second)?, stamp: first << 32 | second })
 }
 
-impl table::Table for Buckets {
-    type Set = Set;
+impl table::Table for BucketMap {
+    type Set = MapSet;
 
     #[inline(always)]
-    fn home(&self, key: &Key) -> Option<Home<Set>> {
+    fn home(&self, key: &Key) -> Option<Home<MapSet>> {
         let mask = globals::globals().set_mask;
         home(key.first() & mask, key.second() & mask)
     }
 
     #[inline(always)]
     fn limit(&self, tag: Tag) -> Option<&Limit> {
-        globals::rule_numbered(Rule::number_of(tag)).map(|rule| &rule.limit)
+        globals::rule_numbered(CompiledRule::number_of(tag)).map(|rule| &rule.limit)
     }
 
     #[inline(always)]
@@ -56,7 +56,7 @@ impl table::Table for Buckets {
     }
 
     #[inline(always)]
-    fn nearest_to_fresh(&self, home: &Home<Set>, now: Now) -> Option<Position> {
+    fn nearest_to_fresh(&self, home: &Home<MapSet>, now: Now) -> Option<Position> {
         match nearest_to_fresh(home.stamp, now.0.0) {
             NOBODY => None,
             rank => Some(Position::of_rank(rank as usize)),
@@ -64,9 +64,9 @@ impl table::Table for Buckets {
     }
 
     #[inline(always)]
-    fn decide(&self, request: &Request<'_>, state: u64) -> (bool, u64) {
+    fn decide(&self, request: &BucketRequest<'_>, state: u64) -> (bool, u64) {
         match request.limit.kind() {
-            Kind::ArrivalTime => decide_by_arrival(request.limit, state, request.now, request.cost),
+            StateKind::ArrivalTime => decide_by_arrival(request.limit, state, request.now, request.cost),
             _ => decide_under(self.0, state, request.now, request.cost),
         }
     }
@@ -77,7 +77,7 @@ impl table::Table for Buckets {
     }
 
     #[inline(always)]
-    fn is_elsewhere(&self, home: &Home<Set>, word: u64, mine: Position) -> bool {
+    fn is_elsewhere(&self, home: &Home<MapSet>, word: u64, mine: Position) -> bool {
         is_elsewhere(home.stamp, word, mine.rank() as u64)
     }
 }
@@ -87,7 +87,7 @@ const NOBODY: u64 = u64::MAX;
 verified_once! {
     fn nearest_to_fresh(stamp: u64, now: u64) -> u64 {
         let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return NOBODY };
-        match table::nearest_to_fresh(&Buckets(0), &home, Now(Nanos(now))) {
+        match table::nearest_to_fresh(&BucketMap(0), &home, Now(Nanos(now))) {
             Some(position) => position.rank() as u64,
             None => NOBODY,
         }
@@ -114,7 +114,7 @@ verified_once! {
 
 verified_once! {
     fn share_used(tag: u64, state: u64, now: u64) -> u64 {
-        table::share_used(&Buckets(0), Tag::new(tag as u16), state, Now(Nanos(now)))
+        table::share_used(&BucketMap(0), Tag::new(tag as u16), state, Now(Nanos(now)))
     } else 0;
 }
 
@@ -127,9 +127,9 @@ verified_once! {
 
 /// A set in the map's memory.
 #[derive(Clone, Copy)]
-pub struct Set(*mut SetWords);
+pub struct MapSet(*mut SetWords);
 
-impl Set {
+impl MapSet {
     /// The set that lies there.
     ///
     /// # Safety
@@ -141,7 +141,7 @@ impl Set {
 }
 
 /// Not as a reference: other processors write to it.
-impl Argument for Set {
+impl Argument for MapSet {
     type Raw = *mut SetWords;
 
     #[inline(always)]
@@ -155,13 +155,13 @@ impl Argument for Set {
     }
 }
 
-impl table::Set for Set {
-    type Slot = Slot;
+impl table::Set for MapSet {
+    type Slot = MapSlot;
 
     #[inline(always)]
-    fn slot(self, index: usize) -> Slot {
+    fn slot(self, index: usize) -> MapSlot {
         // SAFETY: a set has SLOTS slots, and the table asks for no others.
-        Slot(unsafe { self.0.cast::<[u64; 2]>().add(index) })
+        MapSlot(unsafe { self.0.cast::<[u64; 2]>().add(index) })
     }
 
     #[inline(always)]
@@ -176,22 +176,22 @@ impl table::Set for Set {
 }
 
 verified_once! {
-    fn survey(set: Set, base: u64, present: u64) -> u64 {
+    fn survey(set: MapSet, base: u64, present: u64) -> u64 {
         table::survey(set, base, present)
     } else 0;
 }
 
 verified_once! {
-    fn holders(set: Set, word: u64) -> u64 {
+    fn holders(set: MapSet, word: u64) -> u64 {
         table::holders_in(set, word)
     } else 0;
 }
 
 /// A slot in the map's memory.
 #[derive(Clone, Copy)]
-pub struct Slot(*mut [u64; 2]);
+pub struct MapSlot(*mut [u64; 2]);
 
-impl Slot {
+impl MapSlot {
     #[inline(always)]
     const fn key_word(self) -> *mut u64 {
         self.0.cast()
@@ -204,7 +204,7 @@ impl Slot {
     }
 }
 
-impl table::Slot for Slot {
+impl table::Slot for MapSlot {
     #[inline(always)]
     fn key(self) -> u64 {
         // SAFETY: an aligned word of the map; volatile, so it is one load.

@@ -2,7 +2,7 @@
 //! there. They take and return numbers, and pointers to memory whose size its type says.
 
 use aya_ebpf::bindings::xdp_md;
-use ratelimit_common::pipeline::{Outcome, bucket::Answer as Tried, several::Settled};
+use ratelimit_common::pipeline::{StageOutcome, bucket::BucketResult, several::Settled};
 
 /// What such a function takes. A reference goes over as a pointer, and the verifier wants that to be looked at before it is
 /// used, although it is never null.
@@ -77,14 +77,14 @@ impl<T> Argument for &mut T {
 }
 
 /// What such a function returns: a number, of which the verifier knows nothing.
-pub trait Answer {
+pub trait ReturnValue {
     fn number(self) -> u64;
     fn of(number: u64) -> Self;
 }
 
 macro_rules! answers {
     ($($type:ty: |$answer:ident| $number:expr, |$read:ident| $of:expr;)*) => {$(
-        impl Answer for $type {
+        impl ReturnValue for $type {
             #[inline(always)]
             fn number(self) -> u64 {
                 let $answer = self;
@@ -103,8 +103,8 @@ answers! {
     u64: |answer| answer, |number| number;
     bool: |answer| answer.into(), |number| number != 0;
     (): |_answer| 0, |_number| ();
-    Outcome: |answer| Outcome::number(answer), |number| Outcome::from_number(number);
-    Tried: |answer| Tried::number(answer), |number| Tried::from_number(number);
+    StageOutcome: |answer| StageOutcome::number(answer), |number| StageOutcome::from_number(number);
+    BucketResult: |answer| BucketResult::number(answer), |number| BucketResult::from_number(number);
     Settled: |answer| Settled::number(answer), |number| Settled::from_number(number);
 }
 
@@ -122,13 +122,13 @@ macro_rules! verified_once {
                     // SAFETY: the caller below has just made it, and uses nothing of it before this returns.
                     let $argument = match unsafe { <$type as $crate::verified::Argument>::from_raw($argument) } {
                         Some(argument) => argument,
-                        None => return $crate::verified::Answer::number($null),
+                        None => return $crate::verified::ReturnValue::number($null),
                     };
                 )*
                 let answer: $answer = (|| $body)();
-                $crate::verified::Answer::number(answer)
+                $crate::verified::ReturnValue::number(answer)
             }
-            $crate::verified::Answer::of($name($($crate::verified::Argument::raw($argument)),*))
+            $crate::verified::ReturnValue::of($name($($crate::verified::Argument::raw($argument)),*))
         }
     )*};
 }

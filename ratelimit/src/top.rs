@@ -11,7 +11,7 @@ use std::{
 
 use ratelimit_common::{
     packet::Address,
-    sketch::{Group, PACKET, SETS, Slot, WINDOW},
+    sketch::{Group, PACKET, SETS, SketchSlot, WINDOW},
 };
 use serde::Serialize;
 
@@ -101,7 +101,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, slot: &Slot) {
+    fn add(&mut self, slot: &SketchSlot) {
         self.packets = self.packets.saturating_add(slot.packets);
         self.bytes = self.bytes.saturating_add(slot.bytes);
         self.missed = self.missed.saturating_add(slot.missed);
@@ -110,13 +110,13 @@ impl Sum {
     }
 
     fn and(mut self, other: Self) -> Self {
-        self.add(&Slot {
+        self.add(&SketchSlot {
             packets: other.packets,
             bytes: other.bytes,
             missed: other.missed,
             variance: other.variance,
             variance_bytes: other.variance_bytes,
-            ..Slot::default()
+            ..SketchSlot::default()
         });
         self
     }

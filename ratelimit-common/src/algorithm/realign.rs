@@ -15,7 +15,7 @@ use super::{
     window::{self, Window},
 };
 use crate::{
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::{Nanos, Now, Ticks},
 };
 
@@ -65,7 +65,7 @@ pub fn realign(from: &Limit, to: &Limit, step: ClockStep, state: u64, now: Now) 
         _ if is_idle && (end > 0 || !is_plausible(from, counts)) => new.idle(),
         ClockStep::Back => new.state(new.first_from(end), counts),
         ClockStep::Forward(_) if is_idle => new.idle(),
-        ClockStep::Forward(by) if to.overruns() && to.kind == Kind::SlidingCounter => {
+        ClockStep::Forward(by) if to.overruns() && to.kind == StateKind::SlidingCounter => {
             let times = (old.left.0.into(), end, by.0.into());
             let first_from = |time| new.first_from(time);
             let (end, counts) = sliding_window_counter::forward(to, times, counts, (new.slack(), first_from));
@@ -97,16 +97,16 @@ pub fn can_return(limit: &Limit, state: u64, now: Now) -> bool {
 /// Whether a refill can have brought this; a bucket that was made full by hand has any bits there. A window's capacity says
 /// nothing, because limits that share buckets differ in it.
 fn is_plausible(limit: &Limit, counts: u64) -> bool {
-    limit.kind != Kind::Interval || counts <= limit.amount.get()
+    limit.kind != StateKind::Interval || counts <= limit.amount.get()
 }
 
 /// A state in use that ended at `end` and ends at `moved` by the clock that was set forward.
 fn forward(new: &Windows<'_>, old_left: i128, end: i128, moved: i128, counts: u64) -> u64 {
     let limit = new.limit;
     match limit.kind {
-        Kind::Interval => forward_interval(new, old_left, end, moved, counts),
-        Kind::Window if moved > 0 => new.state(moved, counts),
-        Kind::Window => new.state(new.first_from(end - new.slack()), 0),
+        StateKind::Interval => forward_interval(new, old_left, end, moved, counts),
+        StateKind::Window if moved > 0 => new.state(moved, counts),
+        StateKind::Window => new.state(new.first_from(end - new.slack()), 0),
         // What is stored is the end of the window after the current one.
         _ if moved > new.window() || end <= new.window() => new.state(moved, counts),
         _ => {

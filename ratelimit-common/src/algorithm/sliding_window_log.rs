@@ -7,7 +7,7 @@
 
 mod overrun;
 
-use super::{Decision, Units, asked, reported};
+use super::{LimitDecision, Units, asked, reported};
 use crate::{
     limit::Limit,
     time::{Nanos, Now},
@@ -61,7 +61,7 @@ fn append(limit: &Limit, entries: &mut impl Entries, now: Now, count: u64) -> us
 }
 
 /// Decides and charges, as [`super::decide`] does.
-pub fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: u32) -> Decision<'l> {
+pub fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: u32) -> LimitDecision<'l> {
     if limit.overruns() {
         return overrun::decide(limit, entries, now, cost);
     }
@@ -82,11 +82,11 @@ pub fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: 
     let wait = until_leaves(limit, entries, now, (expired + short).wrapping_sub(1));
     let next = until_leaves(limit, entries, now, expired);
     let units = Units { remaining: limit.capacity.saturating_sub(used), owed: 0, cut: 0 };
-    Decision::known(limit, (allowed, cost, now), units, [wait, reset, next])
+    LimitDecision::known(limit, (allowed, cost, now), units, [wait, reset, next])
 }
 
 /// Charges as far as there is room, and denies nothing; see [`super::report`].
-pub fn report<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: u32) -> Decision<'l> {
+pub fn report<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: u32) -> LimitDecision<'l> {
     let left = decide(limit, entries, now, 0).remaining();
     decide(limit, entries, now, reported(limit, left, cost))
 }

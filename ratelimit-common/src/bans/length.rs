@@ -7,7 +7,7 @@ use crate::{
 
 /// For how long somebody is banned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Length {
+pub enum BanLength {
     /// For so long.
     For(Nanos),
     /// Until somebody ends it, or the table is gone.
@@ -20,8 +20,8 @@ const FOREVER: u64 = u64::MAX;
 /// The state of a ban without an end: the last time that a state can keep.
 const NEVER: u64 = Ticks(u64::MAX).as_state();
 
-impl Length {
-    /// As [`Terms`] have it.
+impl BanLength {
+    /// As a [`BanSchedule`] has it.
     #[must_use]
     pub const fn nanos(self) -> u64 {
         match self {
@@ -59,7 +59,7 @@ const fn end(nanos: u64, now: Now) -> u64 {
 /// How long bans last, and how they lengthen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Terms {
+pub struct BanSchedule {
     /// Nanoseconds of the first ban; 0 if there are none.
     pub length: u64,
     /// How many times as long the next one is.
@@ -72,13 +72,13 @@ pub struct Terms {
     pub forget: u64,
 }
 
-impl Terms {
+impl BanSchedule {
     /// For how long after their end bans are remembered where nobody says.
     pub const FORGET: Nanos = Nanos::from_secs(86_400);
 
     /// All bans last for so long.
     #[must_use]
-    pub const fn constant(length: Length) -> Self {
+    pub const fn constant(length: BanLength) -> Self {
         let length = length.nanos();
         Self { length, factor: 1, most: 1, up_to: length, forget: Self::FORGET.to_ticks().0 }
     }
@@ -98,8 +98,8 @@ impl Terms {
 
     /// The first ban's length.
     #[must_use]
-    pub const fn shortest(&self) -> Length {
-        if self.length == FOREVER { Length::Forever } else { Length::For(Nanos(self.length)) }
+    pub const fn shortest(&self) -> BanLength {
+        if self.length == FOREVER { BanLength::Forever } else { BanLength::For(Nanos(self.length)) }
     }
 
     /// The nanoseconds of a ban that is so many times as long as the first one.
@@ -112,7 +112,7 @@ impl Terms {
 /// What is known of a ban, kept beside its slot until another takes that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Record {
+pub struct BanRecord {
     /// The slot's state: of a ban with another one this says nothing.
     pub state: u64,
     /// When it was made: nanoseconds since the table was.
@@ -123,7 +123,7 @@ pub struct Record {
     pub multiple: u64,
 }
 
-impl Record {
+impl BanRecord {
     /// Its words.
     pub const WORDS: usize = size_of::<Self>() / size_of::<u64>();
 
@@ -133,12 +133,12 @@ impl Record {
     /// Of the first ban of a prefix.
     #[must_use]
     #[inline(always)]
-    pub const fn first(terms: &Terms, maker: u64, now: Now) -> Self {
+    pub const fn first(terms: &BanSchedule, maker: u64, now: Now) -> Self {
         Self::new(terms, maker, now, 1)
     }
 
     #[inline(always)]
-    const fn new(terms: &Terms, maker: u64, now: Now, multiple: u64) -> Self {
+    const fn new(terms: &BanSchedule, maker: u64, now: Now, multiple: u64) -> Self {
         Self { state: end(terms.length_of(multiple), now), made: now.0.0, maker, multiple }
     }
 
@@ -154,7 +154,7 @@ impl Record {
     #[inline(always)]
     pub const fn next(
         &self,
-        terms: &Terms,
+        terms: &BanSchedule,
         maker: u64,
         state: u64,
         now: Now,
@@ -189,23 +189,23 @@ mod tests {
     const MINUTE: u64 = 60 * Nanos::SECOND.0;
     const DAY: u64 = 1_440 * MINUTE;
 
-    fn lengthening() -> Terms {
-        Terms::lengthening(Nanos(10 * MINUTE), 4, Nanos(7 * DAY), Nanos(DAY))
+    fn lengthening() -> BanSchedule {
+        BanSchedule::lengthening(Nanos(10 * MINUTE), 4, Nanos(7 * DAY), Nanos(DAY))
     }
 
     /// The next ban so long after the end of this one.
-    fn after(record: Record, terms: &Terms, nanos: u64, ended: Now) -> (Record, Now) {
+    fn after(record: BanRecord, terms: &BanSchedule, nanos: u64, ended: Now) -> (BanRecord, Now) {
         let now = Now(Nanos(ended.0.0 + nanos));
         let next = record.next(terms, 7, record.state, now, false).unwrap();
         (next, now)
     }
 
-    fn minutes(record: &Record, now: Now) -> u64 {
-        let Some(Length::For(left)) = Length::left(record.state, now) else { panic!("no end") };
+    fn minutes(record: &BanRecord, now: Now) -> u64 {
+        let Some(BanLength::For(left)) = BanLength::left(record.state, now) else { panic!("no end") };
         left.0 / MINUTE
     }
 
-    fn ended(record: &Record, now: Now) -> Now {
+    fn ended(record: &BanRecord, now: Now) -> Now {
         Now(Nanos(now.0.0 + minutes(record, now) * MINUTE))
     }
 
@@ -215,7 +215,7 @@ mod tests {
         for age in [0, DAY, 1_900 * DAY] {
             let terms = lengthening();
             let mut now = Now(Nanos(age));
-            let mut record = Record::first(&terms, 7, now);
+            let mut record = BanRecord::first(&terms, 7, now);
             for expected in [10, 40, 160, 640, 2_560, 10_080, 10_080, 10_080] {
                 assert_eq!(minutes(&record, now), expected);
                 (record, now) = after(record, &terms, DAY, ended(&record, now));
@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn a_rule_with_constant_bans_neither_lengthens_nor_forgets() {
-        let (terms, constant) = (lengthening(), Terms::constant(Length::For(Nanos(MINUTE))));
+        let (terms, constant) = (lengthening(), BanSchedule::constant(BanLength::For(Nanos(MINUTE))));
         let now = Now(Nanos(5));
-        let first = Record::first(&terms, 7, now);
+        let first = BanRecord::first(&terms, 7, now);
         let (second, now) = after(first, &terms, 0, ended(&first, now));
         let (other, now) = after(second, &constant, 0, ended(&second, now));
         assert_eq!(minutes(&other, now), 1);
@@ -242,7 +242,7 @@ mod tests {
     fn packets_on_their_way_do_not_lengthen_a_ban() {
         let terms = lengthening();
         let now = Now(Nanos(5));
-        let first = Record::first(&terms, 7, now);
+        let first = BanRecord::first(&terms, 7, now);
         let (second, now) = after(first, &terms, 0, ended(&first, now));
         let later = Now(Nanos(now.0.0 + 1_000));
         let again = second.next(&terms, 7, second.state, later, false).unwrap();
@@ -253,41 +253,41 @@ mod tests {
     fn who_is_let_go_is_forgotten() {
         let terms = lengthening();
         let now = Now(Nanos(5));
-        let first = Record::first(&terms, 7, now);
+        let first = BanRecord::first(&terms, 7, now);
         let next = first.next(&terms, 7, algorithm::fresh(now), now, false).unwrap();
         assert_eq!(next.multiple, 1);
     }
 
     #[test]
     fn forever_outlasts_every_other_ban() {
-        let forever = Terms::constant(Length::Forever);
+        let forever = BanSchedule::constant(BanLength::Forever);
         for age in [0, 1_000 * DAY, 1_300 * DAY] {
             let now = Now(Nanos(age));
-            let record = Record::first(&forever, 1, now);
-            assert_eq!(Length::left(record.state, now), Some(Length::Forever));
-            let year = Terms::constant(Length::For(Nanos::YEAR));
+            let record = BanRecord::first(&forever, 1, now);
+            assert_eq!(BanLength::left(record.state, now), Some(BanLength::Forever));
+            let year = BanSchedule::constant(BanLength::For(Nanos::YEAR));
             assert_eq!(record.next(&year, 1, record.state, now, false), None, "the longer one stays");
             let shortened = record.next(&year, 1, record.state, now, true).unwrap();
-            assert_eq!(Length::left(shortened.state, now), Some(Length::For(Nanos::YEAR)));
+            assert_eq!(BanLength::left(shortened.state, now), Some(BanLength::For(Nanos::YEAR)));
             let lengthened = shortened.next(&forever, 1, shortened.state, now, false).unwrap();
             assert_eq!(lengthened.state, record.state);
             let years_later = Now(Nanos(1_650 * DAY));
-            assert_eq!(Length::left(record.state, years_later), Some(Length::Forever));
+            assert_eq!(BanLength::left(record.state, years_later), Some(BanLength::Forever));
         }
     }
 
     #[test]
     fn bans_hold_around_the_wrap_of_ticks() {
         for (age, length, expected) in [
-            (1_400, Length::Forever, Length::Forever),
-            (1_900, Length::Forever, Length::For(Nanos::YEAR)),
-            (1_660, Length::For(Nanos::YEAR), Length::Forever),
-            (1_660, Length::For(Nanos(DAY)), Length::For(Nanos(DAY))),
-            (1_900, Length::For(Nanos(DAY)), Length::For(Nanos(DAY))),
+            (1_400, BanLength::Forever, BanLength::Forever),
+            (1_900, BanLength::Forever, BanLength::For(Nanos::YEAR)),
+            (1_660, BanLength::For(Nanos::YEAR), BanLength::Forever),
+            (1_660, BanLength::For(Nanos(DAY)), BanLength::For(Nanos(DAY))),
+            (1_900, BanLength::For(Nanos(DAY)), BanLength::For(Nanos(DAY))),
         ] {
             let now = Now(Nanos(age * DAY));
-            let record = Record::first(&Terms::constant(length), 1, now);
-            assert_eq!(Length::left(record.state, now), Some(expected), "{age}");
+            let record = BanRecord::first(&BanSchedule::constant(length), 1, now);
+            assert_eq!(BanLength::left(record.state, now), Some(expected), "{age}");
         }
     }
 
@@ -309,13 +309,13 @@ mod tests {
 
     #[test]
     fn nothing_overflows() {
-        let terms = Terms::lengthening(Nanos::YEAR, u32::MAX, Nanos::YEAR, Nanos::YEAR);
+        let terms = BanSchedule::lengthening(Nanos::YEAR, u32::MAX, Nanos::YEAR, Nanos::YEAR);
         let now = Now(Nanos(0));
-        let mut record = Record { state: 1, made: 0, maker: 0, multiple: u64::MAX };
+        let mut record = BanRecord { state: 1, made: 0, maker: 0, multiple: u64::MAX };
         for _ in 0..3 {
             record = record.next(&terms, 0, record.state, ended(&record, now), false).unwrap_or(record);
-            assert_eq!(record.multiple, Record::MOST);
+            assert_eq!(record.multiple, BanRecord::MOST);
         }
-        assert_eq!(Terms::lengthening(Nanos(0), 2, Nanos(0), Nanos(0)).length_of(9), 0);
+        assert_eq!(BanSchedule::lengthening(Nanos(0), 2, Nanos(0), Nanos(0)).length_of(9), 0);
     }
 }

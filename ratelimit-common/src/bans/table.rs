@@ -1,6 +1,6 @@
 //! The table of bans: what a key is, and how a ban is made.
 
-use super::{Record, Terms};
+use super::{BanRecord, BanSchedule};
 use crate::{
     algorithm,
     packet::Address,
@@ -22,14 +22,14 @@ pub type Lengths = [u64; 3];
 
 /// A banned prefix: 1 to 32 or 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
+pub struct BanPrefix {
     /// The address; the bits behind the prefix are zero.
     pub address: Address,
     /// How many bits.
     pub length: u64,
 }
 
-impl Prefix {
+impl BanPrefix {
     /// The prefix of `length` bits that an address is in.
     #[must_use]
     #[inline(always)]
@@ -91,18 +91,18 @@ pub fn is_banned<T: Table>(table: &T, key: &Key, now: impl Fn() -> Now) -> bool 
 }
 
 /// A table of bans while one is made.
-pub trait Making: Table {
+pub trait BanTable: Table {
     /// The record beside a slot.
-    fn record(&self, home: &Home<Self::Set>, place: Position) -> Record;
+    fn record(&self, home: &Home<Self::Set>, place: Position) -> BanRecord;
     /// Replaces it. The slot is busy.
-    fn note(&self, home: &Home<Self::Set>, place: Position, record: &Record);
+    fn note(&self, home: &Home<Self::Set>, place: Position, record: &BanRecord);
 }
 
 /// Whom a ban is made by, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Order<'t> {
+pub struct BanRequest<'t> {
     /// For how long.
-    pub terms: &'t Terms,
+    pub terms: &'t BanSchedule,
     /// By whom.
     pub maker: u64,
     /// When.
@@ -113,7 +113,7 @@ pub struct Order<'t> {
 
 /// Tries to make a ban. `first` is the record of a prefix that has no slot, which [`Table::on_place`] notes.
 #[inline(always)]
-pub fn make<T: Making>(table: &T, key: &Key, order: &Order<'_>, first: &Record) -> bool {
+pub fn make<T: BanTable>(table: &T, key: &Key, order: &BanRequest<'_>, first: &BanRecord) -> bool {
     let change = |home: &Home<T::Set>, place, state| {
         let last = table.record(home, place);
         let Some(next) = last.next(order.terms, order.maker, state, order.now, order.replaces) else {
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn of_neighbours_only_the_one_is_banned() {
         let neighbour = Address { bits: [0xfe80 << 48, 7], family: 1 };
-        assert_eq!(Prefix::of_banned(&neighbour, 64), Prefix { address: neighbour, length: 128 });
+        assert_eq!(BanPrefix::of_banned(&neighbour, 64), BanPrefix { address: neighbour, length: 128 });
         let v4 = Address { bits: [0xfe80 << 48, 0], family: 0 };
-        assert_eq!(Prefix::of_banned(&v4, 24).length, 24);
-        assert_eq!(Prefix::of_banned(&Address { bits: [0xfec0 << 48, 7], family: 1 }, 64).length, 64);
+        assert_eq!(BanPrefix::of_banned(&v4, 24).length, 24);
+        assert_eq!(BanPrefix::of_banned(&Address { bits: [0xfec0 << 48, 7], family: 1 }, 64).length, 64);
     }
 
     #[test]
@@ -144,10 +144,10 @@ mod tests {
         let bits = [0x2001_0db8_1234_5678, 0x9abc_def0_1234_5679];
         for (family, most) in [(0, 32), (1, 128)] {
             for length in 1..=most {
-                let prefix = Prefix::of(&Address { bits, family }, length);
-                let read = Prefix::of_key(&prefix.key(&secret), &secret, prefix.address.bits[0]);
+                let prefix = BanPrefix::of(&Address { bits, family }, length);
+                let read = BanPrefix::of_key(&prefix.key(&secret), &secret, prefix.address.bits[0]);
                 assert_eq!(read, prefix);
-                let again = Prefix::of(&prefix.address, length);
+                let again = BanPrefix::of(&prefix.address, length);
                 assert_eq!(again, prefix, "nothing is left behind the prefix");
                 let (word, bit) = prefix.place();
                 let base = if word == 2 { 64 } else { 0 };

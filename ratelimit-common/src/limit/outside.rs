@@ -1,6 +1,6 @@
 //! A limit's numbers for a store that decides elsewhere, in another language: times of costs, and how far states count.
 
-use super::{Kind, Limit, time_of_many};
+use super::{Limit, StateKind, time_of_many};
 use crate::{algorithm::low_bits, time::Ticks};
 
 impl Limit {
@@ -27,9 +27,9 @@ impl Limit {
     #[must_use]
     pub const fn counts_up_to(&self) -> u64 {
         match self.kind {
-            Kind::SlidingCounter => low_bits(self.count_bits / 2),
-            Kind::Interval | Kind::Window => low_bits(self.count_bits),
-            Kind::ArrivalTime | Kind::Log | Kind::WideSlidingCounter => u64::MAX,
+            StateKind::SlidingCounter => low_bits(self.count_bits / 2),
+            StateKind::Interval | StateKind::Window => low_bits(self.count_bits),
+            StateKind::ArrivalTime | StateKind::Log | StateKind::WideSlidingCounter => u64::MAX,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Limits that can be overrun, because costs are known only afterwards: how much can be owed, and which limits can't.
 
-use super::{Algorithm, Limit, LimitError, LimitSpec, OnLimit, Place, Refill, time_of_many};
+use super::{Algorithm, Limit, LimitError, LimitSpec, OnLimit, Refill, StateStorage, time_of_many};
 use crate::time::{Nanos, Ticks};
 
 /// What can be used of a limit that can be overrun, in capacities: its own, and ten that are owed.
@@ -11,9 +11,9 @@ const LONGEST: Nanos = Nanos::from_secs(33 * 86_400);
 
 impl LimitSpec {
     /// Whether the rest of the limit goes with `overrun`.
-    pub(super) fn check_overrun(&self, place: Place) -> Result<(), LimitError> {
+    pub(super) fn check_overrun(&self, place: StateStorage) -> Result<(), LimitError> {
         match self.overrun {
-            true if place == Place::Kernel => Err(LimitError::OverrunInKernel),
+            true if place == StateStorage::Kernel => Err(LimitError::OverrunInKernel),
             true if self.count_denied => Err(LimitError::OverrunCountsDenied),
             true if self.on_limit == OnLimit::Delay => Err(LimitError::OverrunDelays),
             _ => Ok(()),

@@ -1,6 +1,6 @@
 //! How far ahead of the present the times in a limit's states can lie, and what is later.
 
-use super::{Kind, Limit};
+use super::{Limit, StateKind};
 use crate::time::{Nanos, Now, Ticks};
 
 /// By how much a clock may step back without admitting anything extra, at any time.
@@ -29,9 +29,11 @@ impl Limit {
     /// How far ahead any time in a state of this limit can lie.
     pub(super) const fn furthest(&self) -> Ticks {
         match self.kind {
-            Kind::ArrivalTime | Kind::Log => self.far(),
-            Kind::Interval => self.far_of_intervals(),
-            Kind::Window | Kind::SlidingCounter | Kind::WideSlidingCounter => self.far_of_windows(),
+            StateKind::ArrivalTime | StateKind::Log => self.far(),
+            StateKind::Interval => self.far_of_intervals(),
+            StateKind::Window | StateKind::SlidingCounter | StateKind::WideSlidingCounter => {
+                self.far_of_windows()
+            }
         }
     }
 

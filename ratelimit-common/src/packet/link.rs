@@ -11,7 +11,7 @@ use crate::verifier::be16;
 /// What the packets of an interface begin with. The numbers are those of [`crate::wire::Globals::link`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Link {
+pub enum LinkLayer {
     /// An Ethernet header.
     #[default]
     Ethernet = 0,
@@ -21,7 +21,7 @@ pub enum Link {
     OuterGre = 2,
 }
 
-impl Link {
+impl LinkLayer {
     /// The one with a number; Ethernet if there is none.
     #[must_use]
     #[inline(always)]
@@ -36,7 +36,7 @@ impl Link {
 
 /// Bytes as an interface of this kind hands them over.
 #[derive(Clone, Copy, Debug)]
-pub struct Linked<'b>(pub Link, pub &'b [u8]);
+pub struct Linked<'b>(pub LinkLayer, pub &'b [u8]);
 
 impl Frame for Linked<'_> {
     #[inline]
@@ -55,7 +55,7 @@ impl Frame for Linked<'_> {
     }
 
     #[inline]
-    fn link(&self) -> Link {
+    fn link(&self) -> LinkLayer {
         self.0
     }
 }
@@ -67,9 +67,9 @@ impl Frame for Linked<'_> {
 #[inline(always)]
 pub fn read_link<F: Frame + ?Sized>(frame: &F, vlans: &mut [u32; 2]) -> Result<(u16, usize), Flag> {
     match frame.link() {
-        Link::Ethernet => ethernet(frame, vlans),
-        Link::RawIp => raw(frame, 0),
-        Link::OuterGre => raw(frame, gre(frame)),
+        LinkLayer::Ethernet => ethernet(frame, vlans),
+        LinkLayer::RawIp => raw(frame, 0),
+        LinkLayer::OuterGre => raw(frame, gre(frame)),
     }
 }
 
@@ -112,8 +112,8 @@ fn vlan_id(tag: &[u8; VlanHdr::LEN]) -> u64 {
 #[inline(always)]
 pub fn outer_length<F: Frame + ?Sized>(frame: &F) -> u64 {
     match frame.link() {
-        Link::OuterGre => gre(frame) as u64,
-        Link::Ethernet | Link::RawIp => 0,
+        LinkLayer::OuterGre => gre(frame) as u64,
+        LinkLayer::Ethernet | LinkLayer::RawIp => 0,
     }
 }
 
@@ -178,10 +178,10 @@ const WCCP: u16 = 0x883e;
 const WCCP_LENGTH: usize = 4;
 
 /// Bytes that the headers of the link may have, beside the interface's MTU: Ethernet with two VLAN tags, or nothing.
-const fn most_headers(link: Link) -> u64 {
+const fn most_headers(link: LinkLayer) -> u64 {
     match link {
-        Link::Ethernet => 14 + 2 * 4,
-        Link::RawIp | Link::OuterGre => 0,
+        LinkLayer::Ethernet => 14 + 2 * 4,
+        LinkLayer::RawIp | LinkLayer::OuterGre => 0,
     }
 }
 
@@ -192,7 +192,7 @@ pub const LEAST_MTU: u64 = 68;
 /// flow to one, of up to the interface's MTU each. Between 1 and [`MOST_PACKETS`].
 #[must_use]
 #[inline(always)]
-pub fn packets_in(bytes: u64, mtu: u64, link: Link) -> u64 {
+pub fn packets_in(bytes: u64, mtu: u64, link: LinkLayer) -> u64 {
     let payload = bytes.saturating_sub(most_headers(link));
     match payload.checked_div(mtu) {
         Some(whole) if payload > mtu => (whole + u64::from(whole * mtu < payload)).min(MOST_PACKETS),

@@ -6,13 +6,17 @@ use network_types::ip::{Ipv4Hdr, Ipv6Hdr};
 
 use super::{
     Address, FIRST, Flag, Frame, LATER, Packet, UNKNOWN_PROTOCOL, WHOLE, less, number,
-    transport::{TRANSPORT_NEEDED, Transport},
+    transport::{TRANSPORT_NEEDED, TransportSpan},
 };
 use crate::verifier::{be16, be32, be64, opaque};
 
 /// `None` if it is no such header.
 #[inline(always)]
-pub(super) fn read_v4<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut Packet) -> Option<Transport> {
+pub(super) fn read_v4<F: Frame + ?Sized>(
+    frame: &F,
+    offset: usize,
+    packet: &mut Packet,
+) -> Option<TransportSpan> {
     let header: &[u8; Ipv4Hdr::LEN] = frame.read(offset)?;
     if header[0] >> 4 != 4 {
         return None;
@@ -22,7 +26,7 @@ pub(super) fn read_v4<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut 
     let total = u64::from(be16::<{ offset_of!(Ipv4Hdr, tot_len) }, _>(header));
     let there = (frame.length() - offset as u64).min(total);
     if !F::IS_READ_WHOLE && header[0] == 0x45 && there >= (Ipv4Hdr::LEN + TRANSPORT_NEEDED) as u64 {
-        return Some(Transport::unread(packet));
+        return Some(TransportSpan::unread(packet));
     }
     let length = u64::from(header[0] & 0xf) * 4;
     // A total length of zero is how the kernel marks packets too large for the field.
@@ -35,12 +39,16 @@ pub(super) fn read_v4<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut 
     packet.fragment = fragment(position & 0x1fff, position >> 13 & 1);
     packet.malformed = malformed as u32;
     let end = end(frame, offset as u64, total);
-    Some(Transport { at: offset + length as usize, end: end & malformed.wrapping_sub(1) })
+    Some(TransportSpan { at: offset + length as usize, end: end & malformed.wrapping_sub(1) })
 }
 
 /// `None` if it is no such header.
 #[inline(always)]
-pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut Packet) -> Option<Transport> {
+pub(super) fn read_v6<F: Frame + ?Sized>(
+    frame: &F,
+    offset: usize,
+    packet: &mut Packet,
+) -> Option<TransportSpan> {
     let header: &[u8; Ipv6Hdr::LEN] = frame.read(offset)?;
     if header[0] >> 4 != 6 {
         return None;
@@ -59,7 +67,7 @@ pub(super) fn read_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut 
         return Some(follow_all(frame, Chain::new(next, at, end), packet));
     }
     packet.protocol = next.into();
-    Some(Transport { at, end })
+    Some(TransportSpan { at, end })
 }
 
 /// The addresses of an IPv6 header.
@@ -77,7 +85,7 @@ pub(super) fn flow_v6<F: Frame + ?Sized>(header: &[u8; Ipv6Hdr::LEN], packet: &m
 
 /// What is behind extension headers.
 #[inline(always)]
-fn follow_all<F: Frame + ?Sized>(frame: &F, mut chain: Chain, packet: &mut Packet) -> Transport {
+fn follow_all<F: Frame + ?Sized>(frame: &F, mut chain: Chain, packet: &mut Packet) -> TransportSpan {
     for _ in 0..MOST_EXTENSIONS {
         if !frame.follow(&mut chain) {
             break;
@@ -88,7 +96,7 @@ fn follow_all<F: Frame + ?Sized>(frame: &F, mut chain: Chain, packet: &mut Packe
     // A later fragment says what it is of, but the host goes by the first one.
     packet.protocol =
         if chain.is_lost == 0 && chain.fragment != LATER { chain.next } else { UNKNOWN_PROTOCOL };
-    Transport { at: chain.offset(), end: if chain.is_lost == 0 { chain.end } else { 0 } }
+    TransportSpan { at: chain.offset(), end: if chain.is_lost == 0 { chain.end } else { 0 } }
 }
 
 /// The most extension headers that are followed.

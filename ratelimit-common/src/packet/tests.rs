@@ -240,7 +240,7 @@ fn vlan_ids_come_without_their_priority() {
 }
 
 /// A packet as an interface of a kind hands it over.
-fn linked(link: Link, bytes: &[u8]) -> Result<Packet, NotIp> {
+fn linked(link: LinkLayer, bytes: &[u8]) -> Result<Packet, NotIp> {
     parse(&Linked(link, bytes))
 }
 
@@ -252,16 +252,16 @@ fn without_an_ethernet_header_the_first_bits_tell_the_version() {
     let mut six = ipv6(17, 64, &datagram);
     six[5] = 8;
     for (bytes, kind) in [(four, [8, 0]), (six, [0x86, 0xdd])] {
-        let raw = linked(Link::RawIp, &bytes).unwrap();
-        assert_eq!(Ok(raw), linked(Link::Ethernet, &frame(&kind, &bytes)));
+        let raw = linked(LinkLayer::RawIp, &bytes).unwrap();
+        assert_eq!(Ok(raw), linked(LinkLayer::Ethernet, &frame(&kind, &bytes)));
         assert_eq!((raw.source_port, raw.destination_port, raw.malformed), (0x1000, 0x2000, 0));
         for length in 0..bytes.len() {
-            let cut = linked(Link::RawIp, &bytes[..length]).map(|packet| packet.source);
+            let cut = linked(LinkLayer::RawIp, &bytes[..length]).map(|packet| packet.source);
             assert!(cut.is_err() || cut == Ok(raw.source), "{length}");
         }
     }
     for first in [0x00, 0x15, 0x55, 0x75, 0xf5] {
-        let not_ip = linked(Link::RawIp, &ipv4(first, 20)).unwrap_err();
+        let not_ip = linked(LinkLayer::RawIp, &ipv4(first, 20)).unwrap_err();
         assert_eq!(not_ip.hides, 0, "{first:#x}");
     }
 }
@@ -281,13 +281,13 @@ fn a_tag_without_an_id_hides_a_packet_where_no_tag_belongs() {
         ([0x00, 0, 0x08, 0x06], &four, false),
         ([0x00, 0, 0x08, 0x00], &six, false),
     ] {
-        let not_ip = linked(Link::RawIp, &[&start[..], packet].concat());
+        let not_ip = linked(LinkLayer::RawIp, &[&start[..], packet].concat());
         assert_eq!(not_ip.map_err(|not_ip| not_ip.hides).err(), Some(u64::from(hides)), "{start:02x?}");
     }
     // A flow label that looks like a type, before a length that does not look like an IPv4 header.
     let mut six = six;
     six[1..4].copy_from_slice(&[0, 8, 0]);
-    assert!(linked(Link::RawIp, &six).is_ok());
+    assert!(linked(LinkLayer::RawIp, &six).is_ok());
 }
 
 #[test]
@@ -308,16 +308,16 @@ fn the_outer_headers_of_a_gre_tunnel_are_stepped_over() {
         (outer[9], outer[15]) = (47, 9);
         outer.resize(usize::from(words) * 4, 1);
         let bytes = [&outer, header, &packet].concat();
-        let found = linked(Link::OuterGre, &bytes);
+        let found = linked(LinkLayer::OuterGre, &bytes);
         assert_eq!(found.is_ok(), ok, "{header:02x?}");
         let Ok(found) = found else {
             assert_eq!(found.unwrap_err().hides, 1);
             continue;
         };
         assert_eq!(addresses(&found), expected(), "{header:02x?}");
-        assert_eq!(outer_length(&Linked(Link::OuterGre, &bytes)), bytes.len() as u64 - 20);
+        assert_eq!(outer_length(&Linked(LinkLayer::OuterGre, &bytes)), bytes.len() as u64 - 20);
         for length in outer.len() + 4..bytes.len() {
-            let cut = linked(Link::OuterGre, &bytes[..length]);
+            let cut = linked(LinkLayer::OuterGre, &bytes[..length]);
             assert!(cut.is_err_and(|not_ip| not_ip.hides == 0), "{length}");
         }
     }
@@ -326,19 +326,19 @@ fn the_outer_headers_of_a_gre_tunnel_are_stepped_over() {
 #[test]
 fn a_frame_counts_as_many_packets_as_its_bytes_make() {
     for (bytes, mtu, link, expected) in [
-        (0, 1_500, Link::Ethernet, 1),
-        (1_514, 1_500, Link::Ethernet, 1),
+        (0, 1_500, LinkLayer::Ethernet, 1),
+        (1_514, 1_500, LinkLayer::Ethernet, 1),
         // Two VLAN tags.
-        (1_522, 1_500, Link::Ethernet, 1),
-        (1_523, 1_500, Link::Ethernet, 2),
-        (65_226, 1_500, Link::Ethernet, 44),
-        (1_500, 1_500, Link::RawIp, 1),
-        (1_501, 1_500, Link::RawIp, 2),
-        (3_000, 1_500, Link::OuterGre, 2),
-        (65_226, 9_000, Link::Ethernet, 8),
+        (1_522, 1_500, LinkLayer::Ethernet, 1),
+        (1_523, 1_500, LinkLayer::Ethernet, 2),
+        (65_226, 1_500, LinkLayer::Ethernet, 44),
+        (1_500, 1_500, LinkLayer::RawIp, 1),
+        (1_501, 1_500, LinkLayer::RawIp, 2),
+        (3_000, 1_500, LinkLayer::OuterGre, 2),
+        (65_226, 9_000, LinkLayer::Ethernet, 8),
         // The interface is gone.
-        (65_226, 0, Link::Ethernet, 1),
-        (u64::MAX, 1, Link::RawIp, MOST_PACKETS),
+        (65_226, 0, LinkLayer::Ethernet, 1),
+        (u64::MAX, 1, LinkLayer::RawIp, MOST_PACKETS),
     ] {
         assert_eq!(packets_in(bytes, mtu, link), expected, "{bytes} at {mtu}, {link:?}");
     }

@@ -9,12 +9,12 @@ use super::{
 use crate::verifier::opaque;
 
 /// Where the transport begins, and where the bytes of the packet end; 0 if the transport can't be reached.
-pub(super) struct Transport {
+pub(super) struct TransportSpan {
     pub at: usize,
     pub end: u64,
 }
 
-impl Transport {
+impl TransportSpan {
     /// Of a packet of which nobody asks for more than its source, and in which nothing is broken.
     #[inline(always)]
     pub(super) fn unread(packet: &mut Packet) -> Self {

@@ -1,17 +1,17 @@
 //! One packet against one rule's bucket: asking, charging, giving back, with a bounded number of tries.
 
-use super::{Hooks, Subject};
+use super::{Hooks, PacketContext};
 use crate::{
-    table::{self, Attempt, Request, Table},
+    table::{self, Attempt, BucketRequest, Table},
     verifier::opaque,
 };
 
 /// What one try came to. A number, because functions that the kernel verifies once return nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Answer(u64);
+pub struct BucketResult(u64);
 
-impl Answer {
+impl BucketResult {
     /// Somebody else was at the bucket: no answer yet.
     pub const DISTURBED: Self = Self(0);
     /// The rule allows the packet.
@@ -46,7 +46,7 @@ impl Answer {
 
 /// What may be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Try {
+pub enum BucketOp {
     /// Charge it; one that is not there is made.
     Charge,
     /// Charge it if it is there.
@@ -62,32 +62,32 @@ const TRIES: u64 = 8;
 
 /// Charges the bucket of the rule at `index`.
 #[inline(always)]
-pub fn charge<H: Hooks>(hooks: H, subject: &Subject, index: u64) -> bool {
-    repeat(hooks, index, |answer| charge_once(hooks, subject, index, answer)) == Answer::ALLOWED
+pub fn charge<H: Hooks>(hooks: H, context: &PacketContext, index: u64) -> bool {
+    repeat(hooks, index, |answer| charge_once(hooks, context, index, answer)) == BucketResult::ALLOWED
 }
 
 /// Asks it without charging.
 #[inline(always)]
-pub(super) fn ask<H: Hooks>(hooks: H, subject: &Subject, index: u64) -> bool {
-    repeat(hooks, index, |answer| ask_once(hooks, subject, index, answer)) == Answer::ALLOWED
+pub(super) fn ask<H: Hooks>(hooks: H, context: &PacketContext, index: u64) -> bool {
+    repeat(hooks, index, |answer| ask_once(hooks, context, index, answer)) == BucketResult::ALLOWED
 }
 
 /// Gives back what [`charge`] took.
 #[inline(always)]
-pub(super) fn give_back<H: Hooks>(hooks: H, subject: &Subject, index: u64) {
-    repeat(hooks, index, |_| hooks.attempt(Try::GiveBack, subject, index));
+pub(super) fn give_back<H: Hooks>(hooks: H, context: &PacketContext, index: u64) {
+    repeat(hooks, index, |_| hooks.attempt(BucketOp::GiveBack, context, index));
 }
 
 /// Tries until there is an answer. Each try is told what the one before came to.
 #[inline(always)]
-fn repeat<H: Hooks>(hooks: H, index: u64, attempt: impl Fn(Answer) -> Answer) -> Answer {
+fn repeat<H: Hooks>(hooks: H, index: u64, attempt: impl Fn(BucketResult) -> BucketResult) -> BucketResult {
     let is_capped = hooks.rule(index).new_sources != 0;
-    let mut answer = if is_capped { Answer::UNPAID } else { Answer::DISTURBED };
+    let mut answer = if is_capped { BucketResult::UNPAID } else { BucketResult::DISTURBED };
     // Hidden, so that it stays a loop.
     let mut left = opaque(TRIES);
     while left != 0 {
         answer = attempt(answer);
-        if !answer.is(Answer::DISTURBED) && !answer.is(Answer::UNPAID) {
+        if !answer.is(BucketResult::DISTURBED) && !answer.is(BucketResult::UNPAID) {
             return answer;
         }
         left -= 1;
@@ -97,68 +97,79 @@ fn repeat<H: Hooks>(hooks: H, index: u64, attempt: impl Fn(Answer) -> Answer) ->
 }
 
 #[inline(always)]
-fn charge_once<H: Hooks>(hooks: H, subject: &Subject, index: u64, before: Answer) -> Answer {
-    if !before.is(Answer::UNPAID) {
-        return hooks.attempt(Try::Charge, subject, index);
+fn charge_once<H: Hooks>(
+    hooks: H,
+    context: &PacketContext,
+    index: u64,
+    before: BucketResult,
+) -> BucketResult {
+    if !before.is(BucketResult::UNPAID) {
+        return hooks.attempt(BucketOp::Charge, context, index);
     }
-    let answer = hooks.attempt(Try::ChargeKnown, subject, index);
-    if answer.is(Answer::DISTURBED) {
-        return Answer::UNPAID;
+    let answer = hooks.attempt(BucketOp::ChargeKnown, context, index);
+    if answer.is(BucketResult::DISTURBED) {
+        return BucketResult::UNPAID;
     }
-    if !answer.is(Answer::ALLOWED_NEW) {
+    if !answer.is(BucketResult::ALLOWED_NEW) {
         return answer;
     }
     let rule = hooks.rule(index);
     // What even a new bucket denies makes none, unless it counts.
-    if !rule.limit.counts_denied() && !rule.limit.can_hold(subject.cost(hooks, rule)) {
-        return Answer::DENIED;
+    if !rule.limit.counts_denied() && !rule.limit.can_hold(context.cost(hooks, rule)) {
+        return BucketResult::DENIED;
     }
     // Paid for once, however often the bucket itself takes.
-    match hooks.attempt(Try::Charge, subject, rule.new_sources as u64) {
-        Answer::ALLOWED => Answer::DISTURBED,
-        Answer::DISTURBED => Answer::UNPAID,
+    match hooks.attempt(BucketOp::Charge, context, rule.new_sources as u64) {
+        BucketResult::ALLOWED => BucketResult::DISTURBED,
+        BucketResult::DISTURBED => BucketResult::UNPAID,
         answer => answer,
     }
 }
 
 #[inline(always)]
-fn ask_once<H: Hooks>(hooks: H, subject: &Subject, index: u64, before: Answer) -> Answer {
-    let mut answer = hooks.attempt(Try::Ask, subject, index);
-    if answer.is(Answer::ALLOWED_NEW) && before.is(Answer::UNPAID) {
-        answer = hooks.attempt(Try::Ask, subject, hooks.rule(index).new_sources as u64);
+fn ask_once<H: Hooks>(hooks: H, context: &PacketContext, index: u64, before: BucketResult) -> BucketResult {
+    let mut answer = hooks.attempt(BucketOp::Ask, context, index);
+    if answer.is(BucketResult::ALLOWED_NEW) && before.is(BucketResult::UNPAID) {
+        answer = hooks.attempt(BucketOp::Ask, context, hooks.rule(index).new_sources as u64);
     }
-    if answer.is(Answer::DISTURBED) {
+    if answer.is(BucketResult::DISTURBED) {
         return before;
     }
     // The bucket of all new sources may itself be new.
-    if answer.is(Answer::ALLOWED_NEW) { Answer::ALLOWED } else { answer }
+    if answer.is(BucketResult::ALLOWED_NEW) { BucketResult::ALLOWED } else { answer }
 }
 
 /// One try at the bucket of the rule at `index`, in a table.
 #[inline(always)]
-pub fn attempt<H: Hooks, T: Table>(hooks: H, table: &T, what: Try, subject: &Subject, index: u64) -> Answer {
-    let request = subject.request(hooks, hooks.rule(index));
+pub fn attempt<H: Hooks, T: Table>(
+    hooks: H,
+    table: &T,
+    what: BucketOp,
+    context: &PacketContext,
+    index: u64,
+) -> BucketResult {
+    let request = context.request(hooks, hooks.rule(index));
     match what {
-        Try::Charge => answer(Some(table::charge(table, &request)), Answer::ALLOWED),
-        Try::ChargeKnown => answer(table::charge_known(table, &request), Answer::ALLOWED),
-        Try::Ask => answer(Some(table::peek(table, &request)), Answer::ALLOWED_NEW),
-        Try::GiveBack => give_back_once(hooks, table, &request),
+        BucketOp::Charge => answer(Some(table::charge(table, &request)), BucketResult::ALLOWED),
+        BucketOp::ChargeKnown => answer(table::charge_known(table, &request), BucketResult::ALLOWED),
+        BucketOp::Ask => answer(Some(table::peek(table, &request)), BucketResult::ALLOWED_NEW),
+        BucketOp::GiveBack => give_back_once(hooks, table, &request),
     }
 }
 
 #[inline(always)]
-fn give_back_once<H: Hooks, T: Table>(hooks: H, table: &T, request: &Request<'_>) -> Answer {
-    if table::undo(table, request, hooks.now()) { Answer::ALLOWED } else { Answer::DISTURBED }
+fn give_back_once<H: Hooks, T: Table>(hooks: H, table: &T, request: &BucketRequest<'_>) -> BucketResult {
+    if table::undo(table, request, hooks.now()) { BucketResult::ALLOWED } else { BucketResult::DISTURBED }
 }
 
 /// `new` is the answer if the key had no bucket.
 #[inline(always)]
-fn answer(attempt: Option<Attempt>, new: Answer) -> Answer {
+fn answer(attempt: Option<Attempt>, new: BucketResult) -> BucketResult {
     match attempt {
-        Some(Attempt::Done { allowed: true, is_new: false, .. }) => Answer::ALLOWED,
+        Some(Attempt::Done { allowed: true, is_new: false, .. }) => BucketResult::ALLOWED,
         Some(Attempt::Done { allowed: true, is_new: true, .. }) => new,
-        Some(Attempt::Done { allowed: false, .. }) => Answer::DENIED,
-        Some(Attempt::Again) => Answer::DISTURBED,
-        None => Answer::ALLOWED_NEW,
+        Some(Attempt::Done { allowed: false, .. }) => BucketResult::DENIED,
+        Some(Attempt::Again) => BucketResult::DISTURBED,
+        None => BucketResult::ALLOWED_NEW,
     }
 }

@@ -4,8 +4,8 @@
 //! That is for limits that keep arrival times, and for buckets that are there and that nobody else is at; all others are
 //! asked one by one.
 
-use super::{Found, Hooks};
-use crate::{algorithm::decide_by_arrival, limit::Kind, table::Place, wire::Rule};
+use super::{Evaluation, Hooks};
+use crate::{algorithm::decide_by_arrival, limit::StateKind, table::SlotAddress, wire::CompiledRule};
 
 /// The most rules for which there is room.
 pub const MOST: usize = 8;
@@ -41,74 +41,84 @@ impl Settled {
 }
 
 /// What was decided about buckets, and where they lie.
-struct Decided<const N: usize> {
-    places: [Place; N],
+struct DecidedBuckets<const N: usize> {
+    addresses: [SlotAddress; N],
     states: [(u64, u64); N],
 }
 
 /// Asks the rules that are left, and charges them if all of them allow the packet. `N`: for how many there is room.
 #[inline(always)]
-pub fn charge<const N: usize, H: Hooks>(hooks: H, found: &mut Found) -> Settled {
-    let rules = found.left;
-    let mut decided = Decided { places: [Place::default(); N], states: [(0, 0); N] };
+pub fn charge<const N: usize, H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> Settled {
+    let rules = evaluation.left;
+    let mut decided = DecidedBuckets { addresses: [SlotAddress::default(); N], states: [(0, 0); N] };
     let mut count = 0;
-    while let (Some(place), Some(states)) = (decided.places.get_mut(count), decided.states.get_mut(count)) {
-        match ask(hooks, found, next(hooks, found)) {
-            Ok(what) => (*place, *states) = what,
+    while let (Some(address), Some(states)) =
+        (decided.addresses.get_mut(count), decided.states.get_mut(count))
+    {
+        match ask(hooks, evaluation, next(hooks, evaluation)) {
+            Ok(what) => (*address, *states) = what,
             Err(settled) => {
                 if settled == Settled::UNUSUAL {
-                    found.left = rules;
+                    evaluation.left = rules;
                 }
                 return settled;
             }
         }
         count += 1;
-        found.left &= found.left.wrapping_sub(1);
-        if found.left == 0 {
+        evaluation.left &= evaluation.left.wrapping_sub(1);
+        if evaluation.left == 0 {
             break;
         }
     }
-    let are_all = found.left == 0;
-    found.left = rules;
-    if are_all { take_all(hooks, found, &decided) } else { Settled::UNUSUAL }
+    let are_all = evaluation.left == 0;
+    evaluation.left = rules;
+    if are_all { take_all(hooks, evaluation, &decided) } else { Settled::UNUSUAL }
 }
 
 /// The first rule that is left.
 #[inline(always)]
-fn next<'h, H: Hooks + 'h>(hooks: H, found: &Found) -> &'h Rule {
-    hooks.rule(hooks.index_of(found.left & found.left.wrapping_neg()))
+fn next<'h, H: Hooks + 'h>(hooks: H, evaluation: &Evaluation) -> &'h CompiledRule {
+    hooks.rule(hooks.index_of(evaluation.left & evaluation.left.wrapping_neg()))
 }
 
 /// Where a rule's bucket lies, and its states before and after the packet.
 #[inline(always)]
-fn ask<H: Hooks>(hooks: H, found: &Found, rule: &Rule) -> Result<(Place, (u64, u64)), Settled> {
-    if rule.limit.kind() != Kind::ArrivalTime {
+fn ask<H: Hooks>(
+    hooks: H,
+    evaluation: &Evaluation,
+    rule: &CompiledRule,
+) -> Result<(SlotAddress, (u64, u64)), Settled> {
+    if rule.limit.kind() != StateKind::ArrivalTime {
         return Err(Settled::UNUSUAL);
     }
-    let request = found.subject.request(hooks, rule);
+    let request = evaluation.context.request(hooks, rule);
     let Some(known) = hooks.find(&request.key) else { return Err(Settled::UNUSUAL) };
     let Some(before) = known.state() else { return Err(Settled::UNUSUAL) };
     match decide_by_arrival(&rule.limit, before, request.now, request.cost) {
-        (true, after) => Ok((known.place(), (before, after))),
+        (true, after) => Ok((known.address(), (before, after))),
         (false, _) => Err(Settled::DENIED),
     }
 }
 
 /// Puts what was decided in force.
 #[inline(always)]
-fn take_all<const N: usize, H: Hooks>(hooks: H, found: &mut Found, decided: &Decided<N>) -> Settled {
-    let rules = found.left;
-    for (place, &(before, after)) in decided.places.iter().zip(&decided.states) {
-        let is_taken = hooks.set(place.bits()).is_some_and(|set| place.replace(set, before, after));
+fn take_all<const N: usize, H: Hooks>(
+    hooks: H,
+    evaluation: &mut Evaluation,
+    decided: &DecidedBuckets<N>,
+) -> Settled {
+    let rules = evaluation.left;
+    for (address, &(before, after)) in decided.addresses.iter().zip(&decided.states) {
+        let is_taken = hooks.set(address.bits()).is_some_and(|set| address.replace(set, before, after));
         if !is_taken {
-            return if found.left == rules { Settled::UNUSUAL } else { Settled::DISTURBED };
+            return if evaluation.left == rules { Settled::UNUSUAL } else { Settled::DISTURBED };
         }
-        let rule = next(hooks, found);
+        let rule = next(hooks, evaluation);
         if rule.is_first != 0 {
-            hooks.count_rule(rule, false, found.subject.size);
+            hooks.count_rule(rule, false, evaluation.context.size);
         }
-        found.left &= found.left.wrapping_sub(1);
-        if found.left == 0 {
+        evaluation.left &= evaluation.left.wrapping_sub(1);
+        if evaluation.left == 0 {
             break;
         }
     }

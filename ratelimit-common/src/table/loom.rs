@@ -7,10 +7,10 @@
 //!
 //! Not modelled: the algorithms (their tests are beside them), speed, and clocks that differ.
 
+mod bucket_ref;
 mod claims;
 mod evictions;
 mod growth;
-mod known;
 mod memory;
 mod scene;
 mod world;

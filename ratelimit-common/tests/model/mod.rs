@@ -14,7 +14,7 @@ mod token_bucket;
 
 use num_rational::BigRational;
 use ratelimit_common::{
-    limit::{Algorithm, LimitSpec, Place, Refill},
+    limit::{Algorithm, LimitSpec, Refill, StateStorage},
     time::Nanos,
 };
 
@@ -81,7 +81,7 @@ impl Numbers {
 }
 
 /// The model of a limit that is kept in `place`, for a bucket that is fresh at `start`.
-pub fn of(spec: &LimitSpec, place: Place, epoch: Nanos, start: Nanos) -> Box<dyn Model> {
+pub fn of(spec: &LimitSpec, place: StateStorage, epoch: Nanos, start: Nanos) -> Box<dyn Model> {
     let numbers = Numbers::of(spec, epoch);
     match spec.algorithm {
         Algorithm::TokenBucket if spec.refill == Refill::Interval => {

@@ -2,7 +2,7 @@
 //! of it, and the product is rounded down.
 
 use num_rational::BigRational;
-use ratelimit_common::{limit::Place, time::Nanos};
+use ratelimit_common::{limit::StateStorage, time::Nanos};
 
 use super::{Model, Numbers, Verdict, floor, verdict, whole};
 
@@ -16,9 +16,9 @@ pub struct SlidingCounter {
 }
 
 impl SlidingCounter {
-    pub fn new(numbers: Numbers, place: Place) -> Self {
+    pub fn new(numbers: Numbers, place: StateStorage) -> Self {
         let narrow = narrow_most(numbers.per);
-        let wide = place == Place::UserSpace && numbers.amount > narrow;
+        let wide = place == StateStorage::UserSpace && numbers.amount > narrow;
         Self { numbers, most: if wide { u64::MAX } else { narrow }, window: 0, previous: 0, current: 0 }
     }
 

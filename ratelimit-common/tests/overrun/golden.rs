@@ -1,6 +1,6 @@
 //! The golden decisions of `overrun.yaml`, for tables of several ages.
 
-use ratelimit_common::{limit::Place, time::Nanos};
+use ratelimit_common::{limit::StateStorage, time::Nanos};
 
 use super::{
     bucket::Bucket,
@@ -22,7 +22,7 @@ fn every_vector_holds() -> Result<(), String> {
 }
 
 fn run(vector: &Vector, age: Nanos) -> Result<(), String> {
-    let limit = vector.spec.build(Place::UserSpace).map_err(|error| error.to_string())?;
+    let limit = vector.spec.build(StateStorage::UserSpace).map_err(|error| error.to_string())?;
     let window = limit.period().0;
     let limit = limit.aligned(Nanos(window - age.0 % window));
     let mut bucket = Bucket::fresh(&limit, age);

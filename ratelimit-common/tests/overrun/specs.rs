@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use proptest::prelude::*;
 use ratelimit_common::{
-    limit::{Algorithm, Kind, LimitError, LimitSpec, OnLimit, Place, Refill},
+    limit::{Algorithm, LimitError, LimitSpec, OnLimit, Refill, StateKind, StateStorage},
     time::Nanos,
 };
 
@@ -20,14 +20,16 @@ const EXACT: u64 = 1 << 28;
 const LOG_MOST: u64 = 200;
 
 /// Limits of all kinds, made of those that `of` gives.
-pub fn owing<S: Strategy<Value = Made>>(of: impl Fn(Kind) -> S + 'static) -> impl Strategy<Value = Made> {
+pub fn owing<S: Strategy<Value = Made>>(
+    of: impl Fn(StateKind) -> S + 'static,
+) -> impl Strategy<Value = Made> {
     let kinds = vec![
-        Kind::ArrivalTime,
-        Kind::Interval,
-        Kind::Window,
-        Kind::SlidingCounter,
-        Kind::WideSlidingCounter,
-        Kind::Log,
+        StateKind::ArrivalTime,
+        StateKind::Interval,
+        StateKind::Window,
+        StateKind::SlidingCounter,
+        StateKind::WideSlidingCounter,
+        StateKind::Log,
     ];
     prop::sample::select(kinds).prop_flat_map(of).prop_map(fitted)
 }
@@ -43,8 +45,8 @@ pub fn fitted(made: Made) -> Made {
         spec.rate.amount = spec.rate.amount.min(at_least_one(LOG_MOST));
     }
     loop {
-        match spec.build(Place::UserSpace) {
-            Ok(_) => return Made { spec, place: Place::UserSpace, ..made },
+        match spec.build(StateStorage::UserSpace) {
+            Ok(_) => return Made { spec, place: StateStorage::UserSpace, ..made },
             Err(LimitError::OverrunTooLong { most: 0 } | LimitError::OverrunWindowTooLong) => {
                 spec.rate.per = spec.rate.per.min(LONGEST);
             }

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use ratelimit_common::{
     algorithm::{self, sliding_window_counter::WideState, sliding_window_log},
-    limit::{Algorithm, LimitError, LimitSpec, OnLimit, Place, Rate, Refill},
+    limit::{Algorithm, LimitError, LimitSpec, OnLimit, Rate, Refill, StateStorage},
     table::BUSY,
     time::Now,
 };
@@ -56,7 +56,7 @@ fn refunded(made: &Made, range: Range, steps: &[Step], parts: u32) -> TestCaseRe
     refund(&mut bucket, &limit, now, units);
     let after = bucket.ask(&limit, now, 0);
     // The time of units is rounded down.
-    let slack = u64::from(limit.kind() == Kind::ArrivalTime);
+    let slack = u64::from(limit.kind() == StateKind::ArrivalTime);
     let expected = before.owed - u64::from(units);
     prop_assert!((expected..=expected + slack).contains(&after.owed), "{units}: {before:?}, {after:?}");
     promises(&limit, &bucket, now, &after).map_err(TestCaseError::fail)
@@ -107,7 +107,7 @@ fn does_not_panic(limit: &Limit, state: u64, [now, later]: [u64; 2], cost: u32) 
     prop_assert!(algorithm::clamp(limit, state, now) < BUSY);
     prop_assert!(algorithm::report(limit, state, now, cost).1 < BUSY);
     prop_assert!(algorithm::share_used(limit, state, now) <= 1 << 16);
-    if limit.kind() == Kind::SlidingCounter {
+    if limit.kind() == StateKind::SlidingCounter {
         let _ = WideState::of_word(limit, state, now).decide(limit, later, cost);
     }
     Ok(())
@@ -121,7 +121,7 @@ fn goes_on(made: &Made, range: Range, steps: &[Step]) -> TestCaseResult {
     for &step in steps {
         let (now, cost) = walk.next(step);
         let Bucket::Word(word) = bucket else { break };
-        if limit.kind() != Kind::SlidingCounter {
+        if limit.kind() != StateKind::SlidingCounter {
             break;
         }
         let wide = Bucket::Wide(WideState::of_word(&limit, word, Now(now)));
@@ -162,7 +162,7 @@ proptest! {
 
     #[test]
     fn a_wide_counter_goes_on_as_the_word_it_is_made_of(
-        made in owing(|_| limits::of(Kind::SlidingCounter)), start in start(), steps in walk::in_order(56, 40),
+        made in owing(|_| limits::of(StateKind::SlidingCounter)), start in start(), steps in walk::in_order(56, 40),
     ) {
         goes_on(&made, young(start), &steps)?;
     }
@@ -171,7 +171,7 @@ proptest! {
     fn no_state_no_time_and_no_cost_panics(
         made in owing(limits::of), state in 0..BUSY, now in any_time(), later in any_time(), cost in any::<u32>(),
     ) {
-        if !matches!(made.limit().kind(), Kind::Log | Kind::WideSlidingCounter) {
+        if !matches!(made.limit().kind(), StateKind::Log | StateKind::WideSlidingCounter) {
             does_not_panic(&made.limit(), state, [now, later], cost)?;
         }
     }
@@ -188,9 +188,9 @@ fn a_limit_that_can_not_be_overrun_says_why() {
         ..LimitSpec::new(algorithm, Rate { amount: number(amount), per })
     };
     let bucket = of(Algorithm::TokenBucket, 10, day(1));
-    let user = Place::UserSpace;
+    let user = StateStorage::UserSpace;
     let cases = [
-        (bucket, Place::Kernel, Some(OverrunInKernel)),
+        (bucket, StateStorage::Kernel, Some(OverrunInKernel)),
         (LimitSpec { count_denied: true, ..bucket }, user, Some(OverrunCountsDenied)),
         (
             LimitSpec { on_limit: OnLimit::Delay, ..of(Algorithm::LeakyBucket, 10, day(1)) },
@@ -218,10 +218,10 @@ fn a_limit_that_can_not_be_overrun_says_why() {
 /// A word counts what can be owed, too, so a counter is wide from an eleventh of what it could count.
 #[test]
 fn a_sliding_counter_is_a_word_up_to_an_eleventh() -> Result<(), String> {
-    for (amount, kind) in [(23_831, Kind::SlidingCounter), (23_832, Kind::WideSlidingCounter)] {
+    for (amount, kind) in [(23_831, StateKind::SlidingCounter), (23_832, StateKind::WideSlidingCounter)] {
         let rate = Rate { amount: number(amount), per: Nanos::SECOND };
         let spec = LimitSpec { overrun: true, ..LimitSpec::new(Algorithm::SlidingWindowCounter, rate) };
-        assert_eq!(spec.build(Place::UserSpace).map_err(|error| error.to_string())?.kind(), kind);
+        assert_eq!(spec.build(StateStorage::UserSpace).map_err(|error| error.to_string())?.kind(), kind);
     }
     Ok(())
 }
@@ -266,7 +266,7 @@ fn a_report_takes_what_there_is() -> Result<(), String> {
         for (overrun, owed) in [(false, 0), (true, 3)] {
             let rate = Rate { amount: number(10), per: Nanos::from_secs(60) };
             let spec = LimitSpec { overrun, ..LimitSpec::new(algorithm, rate) };
-            let limit = spec.build(Place::UserSpace).map_err(|error| error.to_string())?;
+            let limit = spec.build(StateStorage::UserSpace).map_err(|error| error.to_string())?;
             let mut bucket = Bucket::fresh(&limit, Nanos(0));
             let first = report(&mut bucket, &limit, 6);
             let second = report(&mut bucket, &limit, 7);

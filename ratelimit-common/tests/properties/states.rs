@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use ratelimit_common::{
     algorithm::{self, sliding_window_counter::WideState},
-    limit::{Algorithm, LimitSpec, Place, Rate, Refill},
+    limit::{Algorithm, LimitSpec, Rate, Refill, StateStorage},
     table::BUSY,
     time::Now,
 };
@@ -83,14 +83,14 @@ fn kept(old: &Limit, made: &Made, walk: &Walk<'_>, before: &Bucket, after: &Buck
     comes_true(new, after, walk, 0, &is).map_err(TestCaseError::fail)?;
     let used = old.capacity() - was.remaining;
     match new.kind() {
-        Kind::ArrivalTime => {
+        StateKind::ArrivalTime => {
             let expected = time_to_fill(made, now).map(|longest| was.reset_after.min(longest));
             prop_assert!(expected.is_none_or(|expected| is.reset_after == expected), "{expected:?}, {is:?}");
         }
-        Kind::Interval if old.amount() == new.amount() => {
+        StateKind::Interval if old.amount() == new.amount() => {
             prop_assert_eq!(is.remaining, new.capacity().saturating_sub(used), "{:?}", after);
         }
-        Kind::Interval => prop_assert!(Some(is.reset_after) <= time_to_fill(made, now), "{is:?}"),
+        StateKind::Interval => prop_assert!(Some(is.reset_after) <= time_to_fill(made, now), "{is:?}"),
         _ if was.remaining > 0 => {
             prop_assert_eq!(is.remaining, new.capacity().saturating_sub(used), "{:?}", after);
         }
@@ -124,13 +124,14 @@ fn time_to_fill(made: &Made, now: Nanos) -> Option<Nanos> {
 
 /// Limits with the same states: other numbers, and for all but continuous refill the same window.
 fn pair() -> impl Strategy<Value = (Made, Made)> {
-    let kinds = vec![Kind::ArrivalTime, Kind::Interval, Kind::Window, Kind::SlidingCounter];
+    let kinds =
+        vec![StateKind::ArrivalTime, StateKind::Interval, StateKind::Window, StateKind::SlidingCounter];
     prop::sample::select(kinds).prop_flat_map(|kind| {
         // In eighths of the amount before; 0 stands for any other.
         let share = prop::sample::select(vec![0, 4, 7, 8, 12]);
         (limits::of(kind), limits::of(kind), share).prop_map(move |(before, other, share)| {
             let mut spec = other.spec;
-            if kind != Kind::ArrivalTime {
+            if kind != StateKind::ArrivalTime {
                 let amount = (u128::from(before.spec.rate.amount.get()) * share / 8) as u64;
                 spec.rate.amount = NonZeroU64::new(amount).unwrap_or(spec.rate.amount);
                 spec.rate.per = before.spec.rate.per;
@@ -152,7 +153,7 @@ fn does_not_panic(limit: &Limit, state: u64, times: [u64; 2], cost: u32) -> Test
     prop_assert!(algorithm::clamp(limit, state, now) < BUSY);
     prop_assert!(algorithm::fresh(now) < BUSY);
     prop_assert!(algorithm::share_used(limit, state, now) <= 1 << 16);
-    if limit.kind() == Kind::SlidingCounter {
+    if limit.kind() == StateKind::SlidingCounter {
         WideState::of_word(limit, state, now).decide(limit, later, cost);
     }
     Ok(())
@@ -168,14 +169,14 @@ fn any_time() -> impl Strategy<Value = u64> {
 }
 
 /// All kinds of state.
-pub fn kind() -> impl Strategy<Value = Kind> {
+pub fn kind() -> impl Strategy<Value = StateKind> {
     prop::sample::select(vec![
-        Kind::ArrivalTime,
-        Kind::Interval,
-        Kind::Window,
-        Kind::SlidingCounter,
-        Kind::WideSlidingCounter,
-        Kind::Log,
+        StateKind::ArrivalTime,
+        StateKind::Interval,
+        StateKind::Window,
+        StateKind::SlidingCounter,
+        StateKind::WideSlidingCounter,
+        StateKind::Log,
     ])
 }
 
@@ -186,7 +187,7 @@ fn a_refill_to_come_brings_no_more_than_a_smaller_amount() -> Result<(), String>
         let per = Nanos::SECOND;
         let mut spec = LimitSpec::new(Algorithm::TokenBucket, Rate { amount, per });
         (spec.refill, spec.burst) = (Refill::Interval, Some(burst));
-        spec.build(Place::Kernel).map_err(|error| error.to_string())
+        spec.build(StateStorage::Kernel).map_err(|error| error.to_string())
     };
     let [two, three, five] = [2, 3, 5].map(|number| NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN));
     let (before, after) = (limit(three, three)?, limit(two, five)?);
@@ -204,20 +205,25 @@ fn a_wide_counters_limit_tells_what_share_of_it_a_word_has_used() -> Result<(), 
     let limit = |amount| {
         let rate = Rate { amount, per: Nanos::from_secs(86_400) };
         let spec = LimitSpec::new(Algorithm::SlidingWindowCounter, rate);
-        spec.build(Place::UserSpace).map_err(|error| error.to_string())
+        spec.build(StateStorage::UserSpace).map_err(|error| error.to_string())
     };
     let [few, many] =
         [60_000_000, 4_000_000_000].map(|number| NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN));
     let (narrow, wide) = (limit(few)?, limit(many)?);
-    assert_eq!((narrow.kind(), wide.kind()), (Kind::SlidingCounter, Kind::WideSlidingCounter));
+    assert_eq!((narrow.kind(), wide.kind()), (StateKind::SlidingCounter, StateKind::WideSlidingCounter));
     let now = Now(Nanos(0));
     let (_, word) = algorithm::decide(&narrow, algorithm::fresh(now), now, 60_000_000);
     assert_eq!([&narrow, &wide].map(|limit| algorithm::share_used(limit, word, now)), [65_536, 983]);
     Ok(())
 }
 
-fn word_kind() -> impl Strategy<Value = Kind> {
-    prop::sample::select(vec![Kind::ArrivalTime, Kind::Interval, Kind::Window, Kind::SlidingCounter])
+fn word_kind() -> impl Strategy<Value = StateKind> {
+    prop::sample::select(vec![
+        StateKind::ArrivalTime,
+        StateKind::Interval,
+        StateKind::Window,
+        StateKind::SlidingCounter,
+    ])
 }
 
 proptest! {
@@ -250,7 +256,7 @@ proptest! {
 
     #[test]
     fn a_wide_counter_goes_on_as_the_word_it_is_made_of(
-        made in limits::of(Kind::SlidingCounter), start in start(), steps in walk::any_order(58, 40),
+        made in limits::of(StateKind::SlidingCounter), start in start(), steps in walk::any_order(58, 40),
     ) {
         goes_on(&made, plain(&made, start), &steps)?;
     }

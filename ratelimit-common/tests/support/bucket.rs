@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use ratelimit_common::{
-    algorithm::{self, Decision, sliding_window_counter::WideState, sliding_window_log},
-    limit::{Kind, Limit},
+    algorithm::{self, LimitDecision, sliding_window_counter::WideState, sliding_window_log},
+    limit::{Limit, StateKind},
     time::{Nanos, Now},
 };
 
@@ -34,8 +34,8 @@ impl Bucket {
     /// A bucket that nobody has used, made at `now`.
     pub fn fresh(limit: &Limit, now: Nanos) -> Self {
         match limit.kind() {
-            Kind::Log => Self::Log(Log::default()),
-            Kind::WideSlidingCounter => Self::Wide(WideState::default()),
+            StateKind::Log => Self::Log(Log::default()),
+            StateKind::WideSlidingCounter => Self::Wide(WideState::default()),
             _ => Self::Word(algorithm::fresh(Now(now))),
         }
     }
@@ -91,7 +91,7 @@ impl Bucket {
 }
 
 impl Answer {
-    pub fn of(decision: &Decision<'_>) -> Self {
+    pub fn of(decision: &LimitDecision<'_>) -> Self {
         Self {
             allowed: decision.allowed,
             never: decision.never(),

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use proptest::prelude::*;
 use ratelimit_common::{
-    limit::{Algorithm, Kind, Limit, LimitError, LimitSpec, OnLimit, Place, Rate, Refill},
+    limit::{Algorithm, Limit, LimitError, LimitSpec, OnLimit, Rate, Refill, StateKind, StateStorage},
     time::Nanos,
 };
 
@@ -12,7 +12,7 @@ use ratelimit_common::{
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
     pub spec: LimitSpec,
-    pub place: Place,
+    pub place: StateStorage,
     pub epoch: Nanos,
 }
 
@@ -28,8 +28,8 @@ impl Made {
         let capacity = self.spec.burst.unwrap_or(rate.amount).get();
         let full = u128::from(rate.per.0) * u128::from(capacity) / u128::from(rate.amount.get()) + 2;
         Nanos(match self.limit().kind() {
-            Kind::ArrivalTime => full as u64,
-            Kind::SlidingCounter => full as u64 + 3 * rate.per.0,
+            StateKind::ArrivalTime => full as u64,
+            StateKind::SlidingCounter => full as u64 + 3 * rate.per.0,
             _ => full as u64 + 2 * rate.per.0,
         })
     }
@@ -80,12 +80,12 @@ fn epoch() -> impl Strategy<Value = Nanos> {
 }
 
 /// Limits whose states are of `kind`.
-pub fn of(kind: Kind) -> impl Strategy<Value = Made> {
+pub fn of(kind: StateKind) -> impl Strategy<Value = Made> {
     made(kind, rate(), |spec| spec)
 }
 
 /// The same with windows, and times to fill, of an hour at most.
-pub fn short(kind: Kind) -> impl Strategy<Value = Made> {
+pub fn short(kind: StateKind) -> impl Strategy<Value = Made> {
     made(kind, short_rate(), |mut spec| {
         let most = spec.rate.amount.get() * (Nanos::from_secs(3_600).0 / spec.rate.per.0);
         spec.burst = spec.burst.map(|burst| burst.min(at_least_one(most)));
@@ -104,12 +104,12 @@ pub fn queue() -> impl Strategy<Value = Made> {
         let mut spec = LimitSpec::new(Algorithm::LeakyBucket, rate);
         (spec.burst, spec.count_denied, spec.on_limit) =
             (Some(at_least_one(burst)), count_denied, OnLimit::Delay);
-        fitted(Kind::ArrivalTime, spec, Place::UserSpace, Nanos(0))
+        fitted(StateKind::ArrivalTime, spec, StateStorage::UserSpace, Nanos(0))
     })
 }
 
 fn made(
-    kind: Kind,
+    kind: StateKind,
     rate: impl Strategy<Value = (u64, Nanos)>,
     narrow: impl Fn(LimitSpec) -> LimitSpec,
 ) -> impl Strategy<Value = Made> {
@@ -118,39 +118,39 @@ fn made(
         let mut spec = LimitSpec::new(algorithm(kind, delay), Rate { amount: at_least_one(amount), per });
         spec.count_denied = denied;
         match kind {
-            Kind::ArrivalTime => spec.burst = burst.map(at_least_one),
-            Kind::Interval => (spec.refill, spec.burst) = (Refill::Interval, burst.map(at_least_one)),
+            StateKind::ArrivalTime => spec.burst = burst.map(at_least_one),
+            StateKind::Interval => (spec.refill, spec.burst) = (Refill::Interval, burst.map(at_least_one)),
             _ => {}
         }
         if spec.algorithm == Algorithm::LeakyBucket {
             spec.on_limit = OnLimit::Delay;
         }
-        let place = if kernel { Place::Kernel } else { Place::UserSpace };
+        let place = if kernel { StateStorage::Kernel } else { StateStorage::UserSpace };
         fitted(kind, narrow(spec), place, epoch)
     })
 }
 
-fn algorithm(kind: Kind, delay: bool) -> Algorithm {
+fn algorithm(kind: StateKind, delay: bool) -> Algorithm {
     match kind {
-        Kind::ArrivalTime if delay => Algorithm::LeakyBucket,
-        Kind::ArrivalTime | Kind::Interval => Algorithm::TokenBucket,
-        Kind::Window => Algorithm::FixedWindow,
-        Kind::Log => Algorithm::SlidingWindowLog,
-        Kind::SlidingCounter | Kind::WideSlidingCounter => Algorithm::SlidingWindowCounter,
+        StateKind::ArrivalTime if delay => Algorithm::LeakyBucket,
+        StateKind::ArrivalTime | StateKind::Interval => Algorithm::TokenBucket,
+        StateKind::Window => Algorithm::FixedWindow,
+        StateKind::Log => Algorithm::SlidingWindowLog,
+        StateKind::SlidingCounter | StateKind::WideSlidingCounter => Algorithm::SlidingWindowCounter,
     }
 }
 
 /// The limit with the numbers nearest to those given that the configuration accepts, and that give states of `kind`.
-pub fn fitted(kind: Kind, mut spec: LimitSpec, place: Place, epoch: Nanos) -> Made {
+pub fn fitted(kind: StateKind, mut spec: LimitSpec, place: StateStorage, epoch: Nanos) -> Made {
     let place = match kind {
-        Kind::SlidingCounter => Place::Kernel,
-        Kind::Log | Kind::WideSlidingCounter => Place::UserSpace,
-        _ if spec.on_limit == OnLimit::Delay => Place::UserSpace,
+        StateKind::SlidingCounter => StateStorage::Kernel,
+        StateKind::Log | StateKind::WideSlidingCounter => StateStorage::UserSpace,
+        _ if spec.on_limit == OnLimit::Delay => StateStorage::UserSpace,
         _ => place,
     };
     loop {
         let most = match spec.build(place) {
-            Ok(limit) if kind == Kind::WideSlidingCounter && limit.kind() != kind => {
+            Ok(limit) if kind == StateKind::WideSlidingCounter && limit.kind() != kind => {
                 // Just too large for half a word.
                 spec.rate.amount = at_least_one((spec.rate.amount.get() + 1).next_power_of_two());
                 continue;

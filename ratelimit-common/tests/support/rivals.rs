@@ -10,7 +10,7 @@ use ratelimit_common::{
         self,
         sliding_window_log::{self, Entries as _},
     },
-    limit::{Algorithm, Limit, LimitError, LimitSpec, Place, Rate},
+    limit::{Algorithm, Limit, LimitError, LimitSpec, Rate, StateStorage},
     time::{Nanos, Now},
 };
 
@@ -90,7 +90,7 @@ impl Pair {
     pub fn new(amount: NonZeroU64, per: Nanos, count_denied: bool) -> Result<Self, LimitError> {
         let limit = |algorithm| {
             let rate = Rate { amount, per };
-            LimitSpec { count_denied, ..LimitSpec::new(algorithm, rate) }.build(Place::UserSpace)
+            LimitSpec { count_denied, ..LimitSpec::new(algorithm, rate) }.build(StateStorage::UserSpace)
         };
         Ok(Self {
             counter: limit(Algorithm::SlidingWindowCounter)?,

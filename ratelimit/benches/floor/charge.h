@@ -81,7 +81,7 @@ INLINE int prepare(u64 index, const struct packet *packet, u64 now, u64 cost, st
 	return charge(rule, taken->before, now, cost, &taken->after) ? ALLOWED : LIMITED;
 }
 
-// The long way: a rule by itself, as it makes no difference once every bucket is there.
+// The slow path: a rule by itself, as it makes no difference once every bucket is there.
 INLINE int charge_each(const struct packet *packet, u64 now, u64 cost)
 {
 	int is_denied = 0;

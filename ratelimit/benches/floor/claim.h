@@ -1,4 +1,4 @@
-// The long way of a key that is not in its first set, or that another processor is at: in its second set, or in a slot
+// The slow path of a key that is not in its first set, or that another processor is at: in its second set, or in a slot
 // that it takes from another key.
 
 // Takes a slot: BUSY first, so that nobody charges it; then the key; the search tells whether another processor has

@@ -1,5 +1,5 @@
 // The floor: what a packet must cost in an XDP rate limiter with this project's guarantees. It does what the product
-// does for the commonest packets and nothing else; of the long way for all others only what benchmarks meet is there.
+// does for the commonest packets and nothing else; of the slow path for all others only what benchmarks meet is there.
 //
 // A rung is the program up to one stage, with all before it: -DRUNG=n. With -DSOURCES=n the source of each packet is
 // drawn at random from as many. The other definitions make the floor of one configuration: DENIED, BYTES, WINDOW,

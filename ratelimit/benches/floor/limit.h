@@ -27,7 +27,7 @@ struct rule {
 #endif
 
 // Until when ticks do not wrap, whatever a bucket holds: set beforehand, as it is a constant of the limit. After that
-// the long way would be taken.
+// the slow path would be taken.
 #define PLAIN_UNTIL (1ull << 56)
 
 #ifdef WINDOW

@@ -16,7 +16,7 @@ use std::{
 use aya::maps::Map;
 use ratelimit_common::{
     algorithm,
-    bans::{self, Length, Lengths, Order, Record, Terms},
+    bans::{self, BanLength, BanRecord, BanRequest, BanSchedule, Lengths},
     packet::Address,
     table::{self, SLOTS, Secret},
     time::{Nanos, Now},
@@ -62,7 +62,7 @@ pub struct BanInForce {
     /// Who.
     pub prefix: Prefix,
     /// For how long still.
-    pub left: Length,
+    pub left: BanLength,
     /// Who has made it.
     pub maker: Maker,
     /// Why.
@@ -77,7 +77,7 @@ pub struct BanInForce {
 #[derive(Clone, Debug)]
 pub struct NewBan {
     /// For how long.
-    pub terms: Terms,
+    pub terms: BanSchedule,
     /// By whom.
     pub maker: Maker,
     /// Why.
@@ -89,8 +89,8 @@ pub struct NewBan {
 impl NewBan {
     /// What somebody asks for.
     #[must_use]
-    pub const fn asked(length: Length) -> Self {
-        Self { terms: Terms::constant(length), maker: Maker::Command, reason: None, replaces: false }
+    pub const fn asked(length: BanLength) -> Self {
+        Self { terms: BanSchedule::constant(length), maker: Maker::Command, reason: None, replaces: false }
     }
 }
 
@@ -142,7 +142,7 @@ impl Bans {
             prefixes: Words::map(&map("BAN_PREFIXES")?, bans::SETS as usize * SLOTS)?,
             lengths: Words::map(&map("BAN_LENGTHS")?, size_of::<Lengths>() / size_of::<u64>())?,
             records: if has(RECORDS) {
-                let count = bans::SETS as usize * SLOTS * Record::WORDS;
+                let count = bans::SETS as usize * SLOTS * BanRecord::WORDS;
                 Some(Words::map(&map(RECORDS)?, count)?)
             } else {
                 None
@@ -165,11 +165,11 @@ impl Bans {
         let banned = banned(prefix)?;
         let now = self.now()?;
         let maker = new.maker.number(new.reason.is_some());
-        let first = Record::first(&new.terms, maker, now);
+        let first = BanRecord::first(&new.terms, maker, now);
         let noted = Cell::new(None);
         let table = Placing { bans: self, high: banned.address.bits[0], first, noted: &noted };
         let key = banned.key(&self.secret);
-        let order = Order { terms: &new.terms, maker, now, replaces: new.replaces };
+        let order = BanRequest { terms: &new.terms, maker, now, replaces: new.replaces };
         if !(0..TRIES).any(|_| bans::make(&table, &key, &order, &first)) {
             return Err(BanError::Busy);
         }
@@ -189,7 +189,7 @@ impl Bans {
             Some(ban) => ban,
             // It has ended already.
             None => {
-                self.described(Found { prefix, left: Length::For(Nanos(0)), slot: 0, record: first }, now)?
+                self.described(Found { prefix, left: BanLength::For(Nanos(0)), slot: 0, record: first }, now)?
             }
         };
         Ok(Banned { ban, is_longer })
@@ -199,8 +199,8 @@ impl Bans {
     ///
     /// # Errors
     /// The prefix or the length can't be.
-    pub fn check(&self, prefix: Prefix, length: Length) -> Result<(), BanError> {
-        if let Length::For(length) = length
+    pub fn check(&self, prefix: Prefix, length: BanLength) -> Result<(), BanError> {
+        if let BanLength::For(length) = length
             && (length == Nanos(0) || length > Ban::LONGEST)
         {
             return Err(BanError::Length);
@@ -302,9 +302,9 @@ const TRIES: u32 = 1_000;
 const RECORDS: &str = "BAN_RECORDS";
 const TEXTS: &str = "BAN_TEXTS";
 
-fn banned(prefix: Prefix) -> Result<bans::Prefix, BanError> {
+fn banned(prefix: Prefix) -> Result<bans::BanPrefix, BanError> {
     if prefix.len() == 0 {
         return Err(BanError::Everybody(prefix));
     }
-    Ok(bans::Prefix { address: Address::from(prefix.address()), length: prefix.len().into() })
+    Ok(bans::BanPrefix { address: Address::from(prefix.address()), length: prefix.len().into() })
 }

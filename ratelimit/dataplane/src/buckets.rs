@@ -8,7 +8,7 @@ use ratelimit_common::{
     limit::Limit,
     table::{self, BUSY, Home, Key, SLOTS, Tag},
     time::Now,
-    wire::Rule,
+    wire::CompiledRule,
 };
 
 use super::{
@@ -72,7 +72,7 @@ impl Buckets {
         }
         for (index, [key, state]) in (0..).zip(self.0.slots()) {
             let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
-            let number = key.map(|key| Rule::number_of(key.tag()));
+            let number = key.map(|key| CompiledRule::number_of(key.tag()));
             if number.is_some_and(|number| numbers.iter().any(|&forgotten| u64::from(forgotten) == number)) {
                 state.store(0, Ordering::Release);
             }
@@ -80,17 +80,17 @@ impl Buckets {
     }
 
     /// Makes no bucket emptier than empty, after limits have become smaller.
-    pub(super) fn clamp(&self, rules: &[Rule], now: Now) {
+    pub(super) fn clamp(&self, rules: &[CompiledRule], now: Now) {
         self.change_all(rules, |rule, state| algorithm::clamp(&rule.limit, state, now));
     }
 
     /// Replaces the state of each bucket of these rules by what `change` makes of it.
-    pub(super) fn change_all(&self, rules: &[Rule], change: impl Fn(&Rule, u64) -> u64) {
+    pub(super) fn change_all(&self, rules: &[CompiledRule], change: impl Fn(&CompiledRule, u64) -> u64) {
         for (index, [key, state]) in (0..).zip(self.0.slots()) {
             for _ in 0..TRIES {
                 let before = state.load(Ordering::Acquire);
                 let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
-                let Some(number) = key.map(|key| Rule::number_of(key.tag())) else { break };
+                let Some(number) = key.map(|key| CompiledRule::number_of(key.tag())) else { break };
                 let Some(rule) = rules.iter().find(|rule| u64::from(rule.number) == number) else { break };
                 // Somebody is at it.
                 if before == BUSY {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use aya::maps::MapInfo;
-use ratelimit_common::{bans::Terms, table::Secret, time::Nanos};
+use ratelimit_common::{bans::BanSchedule, table::Secret, time::Nanos};
 use serde::Deserialize;
 use tracing::{info, warn};
 
@@ -90,7 +90,7 @@ fn carry(from: &Bans, to: &Bans) -> Result<usize, String> {
     let bans = from.list().map_err(|error| error.to_string())?;
     let (mut carried, mut lost) = (0, None);
     for ban in bans {
-        let (prefix, terms) = (ban.prefix, Terms::constant(ban.left));
+        let (prefix, terms) = (ban.prefix, BanSchedule::constant(ban.left));
         match to.ban(prefix, &NewBan { terms, maker: ban.maker, reason: ban.reason, replaces: false }) {
             Ok(_) => {
                 let is_known = known.binary_search_by_key(&prefix, |known| known.prefix).is_ok();

@@ -4,10 +4,10 @@ mod lists;
 mod tables;
 
 use ratelimit_common::{
-    bans::Terms,
+    bans::BanSchedule,
     classify::Dimension,
     limit::Limit,
-    packet::Link,
+    packet::LinkLayer,
     table::{Keyed, Secret},
     time::Nanos,
     wire::{self, Globals, KeyMask, RULE_NUMBERS},
@@ -39,7 +39,7 @@ pub struct Compiled {
     /// Its constants.
     pub globals: Globals,
     /// Its limits: those of the rules, whose places are the bits of the sets in the tables, then those of new sources.
-    pub limits: Vec<wire::Rule>,
+    pub limits: Vec<wire::CompiledRule>,
     /// For each number, where in `limits` it is, plus one.
     pub index: [u8; RULE_NUMBERS],
     /// The classification tables.
@@ -85,14 +85,14 @@ fn banning_parts(rules: &Rules) -> impl Iterator<Item = (&Rule, &policy::Part, &
 #[must_use]
 pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compiled {
     let rules = &network.rules;
-    let limits: Vec<wire::Rule> = owners(rules)
+    let limits: Vec<wire::CompiledRule> = owners(rules)
         .zip(numbers)
         .map(|(owner, &number)| match owner {
             Owner::Part(_, part) => compile_part(rules, part, numbers, table),
             // One frame makes one bucket, however many packets were joined to it.
             Owner::NewSources(_, limit) => {
                 let new_sources = counting(masks(&Key::Global, None, number, table), limit, number, table);
-                wire::Rule { takes: wire::TAKES_ONE, ..new_sources }
+                wire::CompiledRule { takes: wire::TAKES_ONE, ..new_sources }
             }
             Owner::Denied(rule, part, limit) => {
                 counting(masks(&rule.key, Some(part), number, table), limit, number, table)
@@ -127,9 +127,9 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         bans: flag(rules.iter().any(|rule| rule.ban.is_some())),
         is_on_trial: 0,
         samples: 1,
-        link: Link::Ethernet as u32,
+        link: LinkLayer::Ethernet as u32,
         joins: 0,
-        way: 0,
+        fast_path: 0,
     };
     Compiled { globals, index: index(&limits), limits, tables, prefixes, lists }
 }
@@ -156,7 +156,7 @@ fn conditions(side: Side, rules: &Rules, dimensions: u32, prefixes: &[Prefixes; 
 }
 
 /// Whether a rule asks for more of a packet than its source address, IP version and length.
-fn reads_whole(tables: &[Table], destinations: &Prefixes, limits: &[wire::Rule]) -> bool {
+fn reads_whole(tables: &[Table], destinations: &Prefixes, limits: &[wire::CompiledRule]) -> bool {
     let asks = |table: &Table| !matches!(table.dimension, Dimension::Length);
     let has_key = |mask: &KeyMask| mask.destination != [0; 2] || mask.ports != 0;
     tables.iter().any(asks)
@@ -165,7 +165,12 @@ fn reads_whole(tables: &[Table], destinations: &Prefixes, limits: &[wire::Rule])
         || limits.iter().any(|limit| limit.masks.iter().any(has_key))
 }
 
-fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &TableFacts) -> wire::Rule {
+fn compile_part(
+    rules: &Rules,
+    part: &policy::Part,
+    numbers: &[u32],
+    table: &TableFacts,
+) -> wire::CompiledRule {
     let mut group = (0..).zip(rules.parts()).filter(|(_, other)| other.rule == part.rule).map(|(bit, _)| bit);
     let group_bits = group.clone().fold(0, |set, bit: usize| set | 1 << bit);
     let number = |place: usize| numbers.get(place).copied().unwrap_or_default();
@@ -177,7 +182,7 @@ fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &Tab
         rules.parts().len() + earlier
     });
     let ban = rule.and_then(|rule| rule.ban.as_ref());
-    wire::Rule {
+    wire::CompiledRule {
         limit: part.limit.aligned(table.made_at_unix),
         masks: rule.map_or([KeyMask::default(); 2], |rule| masks(&rule.key, Some(part), own, table)),
         number: own,
@@ -190,7 +195,7 @@ fn compile_part(rules: &Rules, part: &policy::Part, numbers: &[u32], table: &Tab
         },
         new_sources: new_sources as u32,
         ban: ban.and_then(|_| place_of_denied(rules, part)).unwrap_or_default() as u32,
-        ban_terms: ban.map_or_else(Terms::default, |ban| ban.terms().for_the_table()),
+        ban_terms: ban.map_or_else(BanSchedule::default, |ban| ban.terms().for_the_table()),
         ban_maker: rule.map_or(0, |rule| number_of(rule.name.as_str())),
         ban_bits: [part.ipv4, part.ipv6].map(|bits| bits.unwrap_or_default().into()),
     }
@@ -204,8 +209,8 @@ fn place_of_denied(rules: &Rules, part: &policy::Part) -> Option<usize> {
 }
 
 /// A limit on something else than the packets of a rule. All new sources of a rule share one bucket.
-fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts) -> wire::Rule {
-    wire::Rule {
+fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts) -> wire::CompiledRule {
+    wire::CompiledRule {
         limit: limit.aligned(table.made_at_unix),
         masks,
         number,
@@ -215,7 +220,7 @@ fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts)
         takes: wire::TAKES_PACKETS,
         new_sources: 0,
         ban: 0,
-        ban_terms: Terms::default(),
+        ban_terms: BanSchedule::default(),
         ban_maker: 0,
         ban_bits: [0; 2],
     }
@@ -228,7 +233,7 @@ fn masks(key: &Key, part: Option<&policy::Part>, number: u32, table: &TableFacts
     [0, 1].map(|family: u64| {
         let (whole, length) = lengths[family as usize];
         let family = if *key == Key::Global { 0 } else { family };
-        let keyed = table.secret.keyed(wire::Rule::tag_of(number.into(), family));
+        let keyed = table.secret.keyed(wire::CompiledRule::tag_of(number.into(), family));
         let none = KeyMask { keyed, ..KeyMask::default() };
         match key {
             Key::Global => none,
@@ -266,7 +271,7 @@ fn mask(length: u8) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
-fn index(limits: &[wire::Rule]) -> [u8; RULE_NUMBERS] {
+fn index(limits: &[wire::CompiledRule]) -> [u8; RULE_NUMBERS] {
     let mut index = [0; RULE_NUMBERS];
     for (place, limit) in (1..).zip(limits) {
         if let Some(entry) = index.get_mut(limit.number as usize) {

@@ -5,7 +5,7 @@ use ratelimit_common::{
     packet::{Address, Ports},
     table::{Key, Secret},
     time::Now,
-    wire::Rule,
+    wire::CompiledRule,
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ pub(super) fn forget(
     }
     let networks = PrefixList::new(networks);
     buckets.reset_all(now, |key| {
-        let count = counts.iter().find(|count| u64::from(count.number) == Rule::number_of(key.tag()));
+        let count = counts.iter().find(|count| u64::from(count.number) == CompiledRule::number_of(key.tag()));
         count.is_some_and(|count| is_inside(key, count, &networks, secret))
     });
 }
@@ -70,7 +70,7 @@ fn family(prefix: &Prefix) -> usize {
 
 fn key(count: &DeniedCount, prefix: &Prefix, secret: &Secret) -> Key {
     let family = family(prefix);
-    let keyed = secret.keyed(Rule::tag_of(count.number.into(), family as u64));
+    let keyed = secret.keyed(CompiledRule::tag_of(count.number.into(), family as u64));
     let mask = source_mask(count.bits[family], keyed);
     mask.key(secret, Address::from(prefix.address()).bits, [0; 2], Ports(0))
 }

@@ -30,7 +30,7 @@ impl Events {
 
     /// The next one that is there.
     #[expect(clippy::should_implement_trait, reason = "there may be more later")]
-    pub fn next(&mut self) -> Option<wire::Event> {
+    pub fn next(&mut self) -> Option<wire::DropEvent> {
         loop {
             // Of another length only if another version's program wrote it.
             if let Some(event) = kernel::event(&self.ring.next()?) {

@@ -13,7 +13,7 @@ use aya::{
 use memmap2::MmapOptions;
 use ratelimit_common::{
     classify::Dimension,
-    wire::{Globals, MOST_LIMITS, RULE_NUMBERS, Rule},
+    wire::{CompiledRule, Globals, MOST_LIMITS, RULE_NUMBERS},
 };
 
 use super::{Error, Log, error::verifier_log_level, kernel::Wire};
@@ -28,7 +28,7 @@ pub(super) const PROGRAM: &str = "ratelimit";
 #[derive(Debug)]
 pub(super) struct Constants {
     globals: Globals,
-    rules: Wire<[u8; MOST_LIMITS * size_of::<Rule>()]>,
+    rules: Wire<[u8; MOST_LIMITS * size_of::<CompiledRule>()]>,
     index: [u8; RULE_NUMBERS],
     log_level: u8,
 }
@@ -94,9 +94,9 @@ pub(super) fn program_of(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
     program.try_into().map_err(|_| Error::Object("an XDP program"))
 }
 
-fn padded(rules: &[Rule]) -> Wire<[u8; MOST_LIMITS * size_of::<Rule>()]> {
-    let mut bytes = [0; MOST_LIMITS * size_of::<Rule>()];
-    for (place, rule) in bytes.chunks_exact_mut(size_of::<Rule>()).zip(rules) {
+fn padded(rules: &[CompiledRule]) -> Wire<[u8; MOST_LIMITS * size_of::<CompiledRule>()]> {
+    let mut bytes = [0; MOST_LIMITS * size_of::<CompiledRule>()];
+    for (place, rule) in bytes.chunks_exact_mut(size_of::<CompiledRule>()).zip(rules) {
         place.copy_from_slice(Wire(*rule).as_bytes());
     }
     Wire(bytes)

@@ -3,7 +3,7 @@
 use aya::Pod;
 use ratelimit_common::bans::TEXT_BYTES;
 use ratelimit_common::wire::{
-    DryRun, Event, EventCounters, Globals, META_BYTES, MOST_LIMITS, Rule, RuleCounters, Sampled,
+    CompiledRule, DropEvent, DryRun, EventCounters, Globals, META_BYTES, MOST_LIMITS, RuleCounters, Sampled,
     TableCounters,
 };
 
@@ -20,23 +20,23 @@ impl Plain for Sampled {}
 impl Plain for EventCounters {}
 impl Plain for TableCounters {}
 impl Plain for Globals {}
-impl Plain for Rule {}
+impl Plain for CompiledRule {}
 impl Plain for DryRun {}
 impl Plain for [u8; META_BYTES] {}
 impl Plain for [u8; TEXT_BYTES] {}
-impl Plain for [u8; MOST_LIMITS * size_of::<Rule>()] {}
+impl Plain for [u8; MOST_LIMITS * size_of::<CompiledRule>()] {}
 
 // SAFETY: a transparent wrapper of a type without padding. `Rule` is only written, never read back.
 unsafe impl<T: Plain> Pod for Wire<T> {}
 
 /// An event, as it lies in the ring; `None` if it is none.
-pub(super) fn event(bytes: &[u8]) -> Option<Event> {
-    let is_whole = bytes.len() == size_of::<Event>();
+pub(super) fn event(bytes: &[u8]) -> Option<DropEvent> {
+    let is_whole = bytes.len() == size_of::<DropEvent>();
     // SAFETY: it is as long as an event, which is made of numbers without padding; it need not be aligned.
-    is_whole.then(|| unsafe { bytes.as_ptr().cast::<Event>().read_unaligned() })
+    is_whole.then(|| unsafe { bytes.as_ptr().cast::<DropEvent>().read_unaligned() })
 }
 
-impl Wire<Rule> {
+impl Wire<CompiledRule> {
     pub(super) fn as_bytes(&self) -> &[u8] {
         // SAFETY: the type has no padding.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }

@@ -1,7 +1,7 @@
 //! Kinds of interfaces: what their frames begin with, and whether a frame may stand for several packets. Each kind has an
 //! instance of the program, so that no packet is asked.
 
-use ratelimit_common::{packet::Link, wire::Globals};
+use ratelimit_common::{packet::LinkLayer, wire::Globals};
 
 use super::{
     Error, Mode,
@@ -28,27 +28,27 @@ impl Kind {
     /// [`Error::Kind`] if the program can't read what such an interface hands over.
     pub(super) fn of(interface: &Interface, mode: Mode) -> Result<Self, Error> {
         match link(interface)? {
-            Link::RawIp => Ok(Self::RawIp),
-            Link::OuterGre => Ok(Self::OuterGre),
+            LinkLayer::RawIp => Ok(Self::RawIp),
+            LinkLayer::OuterGre => Ok(Self::OuterGre),
             // What a program writes into a TAP device can be joined in either mode.
-            Link::Ethernet
+            LinkLayer::Ethernet
                 if mode == Mode::Generic || matches!(interface.driver, Driver::Tun | Driver::JoiningTun) =>
             {
                 Ok(Self::JoinedEthernet)
             }
-            Link::Ethernet => Ok(Self::Ethernet),
+            LinkLayer::Ethernet => Ok(Self::Ethernet),
         }
     }
 
     /// The constants of its instance.
     pub(super) const fn globals(self, all: Globals) -> Globals {
         let (link, joins) = match self {
-            Self::Ethernet => (Link::Ethernet, 0),
-            Self::JoinedEthernet => (Link::Ethernet, 1),
-            Self::RawIp => (Link::RawIp, 1),
-            Self::OuterGre => (Link::OuterGre, 1),
+            Self::Ethernet => (LinkLayer::Ethernet, 0),
+            Self::JoinedEthernet => (LinkLayer::Ethernet, 1),
+            Self::RawIp => (LinkLayer::RawIp, 1),
+            Self::OuterGre => (LinkLayer::OuterGre, 1),
         };
-        Globals { link: link as u32, joins, ..all }.with_ways()
+        Globals { link: link as u32, joins, ..all }.with_fast_path()
     }
 }
 
@@ -65,16 +65,16 @@ const IP6GRE: u16 = 823;
 const NONE: u16 = 0xfffe;
 
 /// What the frames of an interface begin with.
-pub(super) fn link(interface: &Interface) -> Result<Link, Error> {
+pub(super) fn link(interface: &Interface) -> Result<LinkLayer, Error> {
     let refused = |what: String| Error::Kind { interface: interface.name.clone(), what };
     match (interface.layer, &interface.driver) {
         (_, Driver::Ipsec(name)) => Err(refused(format!(
             "is an IPsec interface (`{name}`): what it hands over begins with headers of the interface that the packets \
              came on. Limit there, by the tunnel's outer addresses"
         ))),
-        (ETHERNET | LOOPBACK, _) => Ok(Link::Ethernet),
-        (IPGRE, Driver::OuterGre) => Ok(Link::OuterGre),
-        (NONE | PPP | RAWIP | TUNNEL | TUNNEL6 | SIT | IPGRE | IP6GRE, _) => Ok(Link::RawIp),
+        (ETHERNET | LOOPBACK, _) => Ok(LinkLayer::Ethernet),
+        (IPGRE, Driver::OuterGre) => Ok(LinkLayer::OuterGre),
+        (NONE | PPP | RAWIP | TUNNEL | TUNNEL6 | SIT | IPGRE | IP6GRE, _) => Ok(LinkLayer::RawIp),
         (other, _) => Err(refused(format!(
             "is {}, of which the program can't read the frames: it reads Ethernet, and IP without a header before it \
              (TUN, WireGuard, PPP, IPIP, SIT, GRE)",

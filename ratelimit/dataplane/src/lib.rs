@@ -66,7 +66,7 @@ pub use self::{
 pub use self::{
     clock::monotonic,
     error::in_one_line,
-    traces::{Traces, Ways},
+    traces::{PacketPaths, Traces},
 };
 use self::{notes::read_state, pins::Pins, system::check};
 use ratelimit_limiter::text;

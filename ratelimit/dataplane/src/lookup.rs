@@ -55,7 +55,7 @@ impl Dataplane {
     }
 
     /// The rule whose packets a limit counts.
-    fn rule_of(&self, limit: &wire::Rule) -> Option<&RuleInForce> {
+    fn rule_of(&self, limit: &wire::CompiledRule) -> Option<&RuleInForce> {
         let is_part = limit.group != 0;
         self.rules().iter().find(|rule| is_part && rule.number == limit.counters)
     }
@@ -63,7 +63,7 @@ impl Dataplane {
     fn bucket_of(
         &self,
         source: IpAddr,
-        limit: &wire::Rule,
+        limit: &wire::CompiledRule,
         rule: &RuleInForce,
         now: Now,
         reset: bool,
@@ -97,13 +97,13 @@ impl Dataplane {
     }
 
     /// Forgets what has been counted of a source on the way to a ban.
-    fn forget_denied(&self, source: Address, limit: &wire::Rule, now: Now) {
+    fn forget_denied(&self, source: Address, limit: &wire::CompiledRule, now: Now) {
         if let Some(denied) = self.compiled().limits.get(limit.ban as usize).filter(|_| limit.ban != 0) {
             self.buckets().reset(&self.key(source, denied), now);
         }
     }
 
-    fn key(&self, source: Address, limit: &wire::Rule) -> Key {
+    fn key(&self, source: Address, limit: &wire::CompiledRule) -> Key {
         let secret = &self.compiled().globals.secret;
         let mask = &limit.masks[source.family as usize];
         mask.key(secret, source.bits, [0; 2], Ports(0))

@@ -12,7 +12,7 @@ use aya::{
 };
 use ratelimit_common::{
     bans,
-    packet::{Address, Link, Packet},
+    packet::{Address, LinkLayer, Packet},
     sketch,
     table::SLOTS,
     time::Nanos,
@@ -42,7 +42,7 @@ const SHARED_MAPS: [(&str, usize); 15] = [
     ("BANS", size_of::<SetWords>()),
     ("BAN_PREFIXES", size_of::<[u64; SLOTS]>()),
     ("BAN_LENGTHS", size_of::<bans::Lengths>()),
-    ("BAN_RECORDS", size_of::<[bans::Record; SLOTS]>()),
+    ("BAN_RECORDS", size_of::<[bans::BanRecord; SLOTS]>()),
     ("BAN_TEXTS", bans::TEXT_BYTES),
     ("TRIAL", size_of::<u64>()),
     ("REASONS", size_of::<Sampled>()),
@@ -52,7 +52,7 @@ const SHARED_MAPS: [(&str, usize); 15] = [
     ("EVENTS", 0),
     ("EVENT_COUNTERS", size_of::<EventCounters>()),
     ("OBSERVED", size_of::<Sampled>()),
-    ("SKETCH", size_of::<sketch::Set>()),
+    ("SKETCH", size_of::<sketch::SketchSet>()),
 ];
 
 /// Those that earlier versions of the same layout had not: whoever goes on with their maps makes them.
@@ -244,11 +244,11 @@ impl Generation {
     ///
     /// # Errors
     /// See [`Self::load_alone`].
-    pub fn load_alone_for(compiled: &Compiled, is_dry_run: bool, link: Link) -> Result<Self, Error> {
+    pub fn load_alone_for(compiled: &Compiled, is_dry_run: bool, link: LinkLayer) -> Result<Self, Error> {
         let kind = match link {
-            Link::Ethernet => Kind::Ethernet,
-            Link::RawIp => Kind::RawIp,
-            Link::OuterGre => Kind::OuterGre,
+            LinkLayer::Ethernet => Kind::Ethernet,
+            LinkLayer::RawIp => Kind::RawIp,
+            LinkLayer::OuterGre => Kind::OuterGre,
         };
         Self::load_alone_from(OBJECT, compiled, is_dry_run, kind)
     }

@@ -10,7 +10,7 @@ use nix::{
     libc,
     sys::socket::{AddressFamily, SockFlag, SockType, socket},
 };
-use ratelimit_common::packet::Link;
+use ratelimit_common::packet::LinkLayer;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -95,7 +95,7 @@ fn sent_joined(asks: Asks, mode: Mode, interface: &Interface) -> Option<String> 
 
 fn untagged(asks: Asks, interface: &Interface, offloads: Offloads) -> Option<String> {
     let name = &interface.name;
-    let has_ethernet = kind::link(interface).is_ok_and(|link| link == Link::Ethernet);
+    let has_ethernet = kind::link(interface).is_ok_and(|link| link == LinkLayer::Ethernet);
     let why = if !has_ethernet {
         format!("packets on {name} have no VLAN tags")
     } else if interface.driver == Driver::Vlan {

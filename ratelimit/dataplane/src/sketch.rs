@@ -8,7 +8,7 @@ use std::{
 use aya::maps::{Map, MapData};
 use memmap2::{MmapOptions, MmapRaw};
 use ratelimit_common::{
-    sketch::{ALL_SETS, Set, Slot, WAYS, WINDOW},
+    sketch::{ALL_SETS, SketchSet, SketchSlot, WAYS, WINDOW},
     time::Nanos,
 };
 
@@ -32,7 +32,7 @@ pub struct SeenSet {
     /// Whether these are packets that were dropped.
     pub dropped: bool,
     /// The slots; those of another window are empty.
-    pub slots: [Slot; WAYS],
+    pub slots: [SketchSlot; WAYS],
 }
 
 impl Sketch {
@@ -57,7 +57,8 @@ impl Sketch {
     pub(super) fn map(map: &Map) -> Result<Self, Error> {
         let Map::Array(data) = map else { return Err(Error::Object("an array of sources")) };
         let sets = sketch_sets()? as usize;
-        let memory = MmapOptions::new().len(sets * size_of::<Set>()).map_raw(data.fd().as_fd().as_raw_fd());
+        let memory =
+            MmapOptions::new().len(sets * size_of::<SketchSet>()).map_raw(data.fd().as_fd().as_raw_fd());
         let memory = memory.map_err(|source| Error::System { what: "mapping the sources", source })?;
         Ok(Self { memory, sets, map: data.info()?.id() })
     }
@@ -70,22 +71,22 @@ impl Sketch {
 
     /// `None` if nothing in it is of that window.
     fn set(&self, index: u32, window: u64) -> Option<SeenSet> {
-        let slots: [Slot; WAYS] = std::array::from_fn(|way| {
+        let slots: [SketchSlot; WAYS] = std::array::from_fn(|way| {
             let slot = self.slot(index as usize * WAYS + way);
-            if slot.stamp >> 2 == window { slot } else { Slot::default() }
+            if slot.stamp >> 2 == window { slot } else { SketchSlot::default() }
         });
         let is_seen = slots.iter().any(|slot| slot.packets != 0);
         let dropped = index / ALL_SETS % 2 == 1;
         is_seen.then_some(SeenSet { place: index % ALL_SETS, dropped, slots })
     }
 
-    fn slot(&self, index: usize) -> Slot {
-        const WORDS: usize = size_of::<Slot>() / 8;
+    fn slot(&self, index: usize) -> SketchSlot {
+        const WORDS: usize = size_of::<SketchSlot>() / 8;
         // SAFETY: the mapping has this many aligned words, lives as long as `self`, and the program writes whole words.
         let words: &[AtomicU64] =
             unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.sets * WAYS * WORDS) };
         let word = |at: usize| words.get(index * WORDS + at).map_or(0, |word| word.load(Ordering::Relaxed));
-        Slot {
+        SketchSlot {
             stamp: word(0),
             source: [word(1), word(2)],
             packets: word(3),

@@ -13,13 +13,13 @@ use super::{
 };
 use crate::compile::Compiled;
 
-/// The ways that the packets of a generation may go.
+/// The paths that the packets of a generation may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ways {
-    /// The short one, and the long one if something about them is unusual.
+pub enum PacketPaths {
+    /// The fast one, and the slow one if something about them is unusual.
     All,
-    /// The long one.
-    Long,
+    /// The slow one.
+    Slow,
 }
 
 /// All that packets leave behind.
@@ -38,10 +38,10 @@ impl Generation {
     ///
     /// # Errors
     /// The kernel refuses the program, or there is no permission to load one.
-    pub fn load_with_clock(compiled: &Compiled, ways: Ways) -> Result<Self, Error> {
+    pub fn load_with_clock(compiled: &Compiled, ways: PacketPaths) -> Result<Self, Error> {
         check_kernel()?;
-        // Rules on trial always go the long way, and this trial does not end.
-        let is_on_trial = u32::from(ways == Ways::Long);
+        // Rules on trial always take the slow path, and this trial does not end.
+        let is_on_trial = u32::from(ways == PacketPaths::Slow);
         let globals = Globals { dry_run: TEST_CLOCK, is_on_trial, ..compiled.globals };
         let sets = globals.set_mask as u32 + 1;
         Self::load_from(OBJECT, &Compiled { globals, ..compiled.clone() }, sets, None, Kind::Ethernet)

@@ -7,7 +7,7 @@
 use ratelimit_common::{
     algorithm::realign::{ClockStep, realign, settle},
     time::{Nanos, Now},
-    wire::Rule,
+    wire::CompiledRule,
 };
 
 use super::buckets::Buckets;
@@ -22,14 +22,14 @@ pub(super) struct Moved {
 
 impl Moved {
     /// Before an interface gets a program by these rules.
-    pub(super) fn before_switch(&self, buckets: &Buckets, rules: &[Rule], now: Now) {
+    pub(super) fn before_switch(&self, buckets: &Buckets, rules: &[CompiledRule], now: Now) {
         if self.step == ClockStep::Back {
             self.realign(buckets, rules, now);
         }
     }
 
     /// When no processor is in the old program any more.
-    pub(super) fn after_switch(&self, buckets: &Buckets, rules: &[Rule], now: Now) {
+    pub(super) fn after_switch(&self, buckets: &Buckets, rules: &[CompiledRule], now: Now) {
         match self.step {
             ClockStep::Forward(_) => self.realign(buckets, rules, now),
             // What the old program has written since.
@@ -38,13 +38,13 @@ impl Moved {
     }
 
     /// Instead of that, if the old program stays.
-    pub(super) fn take_back(&self, buckets: &Buckets, rules: &[Rule], now: Now) {
+    pub(super) fn take_back(&self, buckets: &Buckets, rules: &[CompiledRule], now: Now) {
         if self.step == ClockStep::Back {
             buckets.change_all(rules, |rule, state| settle(&rule.limit.aligned(self.from), state, now));
         }
     }
 
-    fn realign(&self, buckets: &Buckets, rules: &[Rule], now: Now) {
+    fn realign(&self, buckets: &Buckets, rules: &[CompiledRule], now: Now) {
         buckets.change_all(rules, |rule, state| {
             realign(&rule.limit.aligned(self.from), &rule.limit, self.step, state, now)
         });

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use ratelimit_common::{
-    bans::Length,
+    bans::BanLength,
     limit::{Algorithm, LimitSpec, Rate},
     time::Nanos,
 };
@@ -41,7 +41,7 @@ impl Ban {
     /// It lasts too long, or the count does not fit a bucket.
     pub fn new(terms: BanTerms) -> Result<Self, BanError> {
         let BanTerms { after, within, length, .. } = terms;
-        if matches!(length, Length::For(length) if length > Self::LONGEST) {
+        if matches!(length, BanLength::For(length) if length > Self::LONGEST) {
             return Err(BanError::TooLong);
         }
         let limit = |amount| {
@@ -66,7 +66,7 @@ impl Ban {
 
     /// How long it lasts.
     #[must_use]
-    pub const fn length(&self) -> Length {
+    pub const fn length(&self) -> BanLength {
         self.terms.length
     }
 
@@ -91,7 +91,7 @@ mod tests {
     fn the_packet_that_completes_the_count_bans() {
         let ban = |after, within, length| {
             let after = NonZeroU32::new(after).unwrap();
-            let length = Length::For(Nanos::from_secs(length));
+            let length = BanLength::For(Nanos::from_secs(length));
             Ban::new(BanTerms { after, within: Nanos::from_secs(within), length, longer: None })
         };
         assert!(ban(1, 10, 600).unwrap().limit().is_none());

@@ -28,7 +28,7 @@ pub use lists::{List, ListPart};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
 pub use range::Range;
-pub use ratelimit_common::bans::Length as BanLength;
+pub use ratelimit_common::bans::BanLength;
 pub use ratelimit_limiter::application::{BanTerms, Lengthening};
 pub use ratelimit_limiter::prefix::{Prefix, PrefixError, RangeError};
 use ratelimit_limiter::text;

@@ -2,7 +2,7 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use ratelimit_common::limit::{Algorithm, Limit, LimitError, LimitSpec, Place, Refill};
+use ratelimit_common::limit::{Algorithm, Limit, LimitError, LimitSpec, Refill, StateStorage};
 
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl PacketLimit {
         if unit == Unit::Bytes && spec.algorithm == Algorithm::SlidingWindowCounter {
             return Err(PacketLimitError::SlidingBytes);
         }
-        Ok(Self { spec, unit, compiled: spec.build(Place::Kernel)? })
+        Ok(Self { spec, unit, compiled: spec.build(StateStorage::Kernel)? })
     }
 
     /// The limit as it was written.
@@ -74,7 +74,7 @@ impl PacketLimit {
         let mut spec = self.spec;
         spec.rate.amount = spec.rate.amount.saturating_mul(factor.into());
         spec.burst = spec.burst.map(|burst| burst.saturating_mul(factor.into()));
-        spec.build(Place::Kernel)
+        spec.build(StateStorage::Kernel)
     }
 
     /// How many of `buckets` that one packet each has brought into use are idle again after a second.
@@ -146,7 +146,7 @@ mod tests {
         };
         let limit = PacketLimit::new(spec(100, 50), Unit::Packets).unwrap();
         let times = |factor| limit.times(NonZeroU32::new(factor).unwrap());
-        assert_eq!(times(32), spec(3200, 1600).build(Place::Kernel));
+        assert_eq!(times(32), spec(3200, 1600).build(StateStorage::Kernel));
         assert_eq!(times(1), Ok(*limit.compiled()));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{hash::Hasher as _, io::Write as _};
 
-use ratelimit_common::limit::Kind;
+use ratelimit_common::limit::StateKind;
 use ratelimit_limiter::store::remote::BucketKey;
 use siphasher::{
     sip::SipHasher24,
@@ -75,13 +75,13 @@ impl Keys {
 }
 
 /// The layout of its states. A wide sliding counter's are those of another one.
-const fn letter(kind: Kind) -> u8 {
+const fn letter(kind: StateKind) -> u8 {
     match kind {
-        Kind::ArrivalTime => b'a',
-        Kind::Interval => b'i',
-        Kind::Window => b'w',
-        Kind::SlidingCounter | Kind::WideSlidingCounter => b's',
-        Kind::Log => b'l',
+        StateKind::ArrivalTime => b'a',
+        StateKind::Interval => b'i',
+        StateKind::Window => b'w',
+        StateKind::SlidingCounter | StateKind::WideSlidingCounter => b's',
+        StateKind::Log => b'l',
     }
 }
 
@@ -120,7 +120,13 @@ mod tests {
     const SECRET: Secret = [7; 16];
 
     fn bucket<'k>(domain: &'k str, entries: &'k [(&'k str, &'k str)]) -> BucketKey<'k> {
-        BucketKey { domain, account: "requests", kind: Kind::Window, window: Nanos(60_000_000_000), entries }
+        BucketKey {
+            domain,
+            account: "requests",
+            kind: StateKind::Window,
+            window: Nanos(60_000_000_000),
+            entries,
+        }
     }
 
     #[test]
@@ -165,7 +171,7 @@ mod tests {
                     assert!(seen.insert(key.name), "{domain:?} {entries:?}");
                 }
             }
-            let other = BucketKey { kind: Kind::Interval, ..bucket("a", &[]) };
+            let other = BucketKey { kind: StateKind::Interval, ..bucket("a", &[]) };
             assert!(seen.insert(keys.of(&SECRET, &other).name));
         }
     }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ratelimit_common::limit::{Kind, Limit};
+use ratelimit_common::limit::{Limit, StateKind};
 use ratelimit_limiter::store::remote::{
     BucketKey, Question, Reading, RemoteError, RemoteHealth, RemoteStore,
 };
@@ -210,7 +210,7 @@ impl<T: Transport> RemoteStore for Store<T> {
 
 /// Whether the script can tell its windows. No configuration has other ones.
 fn is_whole(limit: &Limit) -> bool {
-    limit.kind() == Kind::ArrivalTime || limit.period().0.is_multiple_of(1_000)
+    limit.kind() == StateKind::ArrivalTime || limit.period().0.is_multiple_of(1_000)
 }
 
 /// What the limiter is told.

@@ -7,7 +7,7 @@ mod capture;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args};
-use ratelimit_common::limit::{LimitSpec, Place};
+use ratelimit_common::limit::{LimitSpec, StateStorage};
 
 use self::capture::EngineName;
 use super::{failure::Failure, output::Output};
@@ -70,6 +70,6 @@ impl Simulate {
 
 fn limit(text: &str) -> Result<LimitSpec, String> {
     let spec = parse_limit(text).map_err(|error| error.to_string())?;
-    spec.build(Place::UserSpace).map_err(|error| error.to_string())?;
+    spec.build(StateStorage::UserSpace).map_err(|error| error.to_string())?;
     Ok(spec)
 }

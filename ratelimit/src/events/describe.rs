@@ -8,7 +8,7 @@ use std::{
 
 use ratelimit_common::{
     packet::{Address, NO_PORT},
-    wire::{Event, Reason},
+    wire::{DropEvent, Reason},
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ pub struct Description {
 impl Description {
     /// Describes an event. `rules` are numbers and names of rules.
     #[must_use]
-    pub fn new(event: &Event, rules: &[(u32, String)]) -> Self {
+    pub fn new(event: &DropEvent, rules: &[(u32, String)]) -> Self {
         let reason = Reason::of(event.reason.into()).unwrap_or(Reason::Limited);
         let is_drop = reason.is_drop();
         let ports = event.ports;
@@ -117,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    fn event(reason: Reason) -> Event {
-        Event {
+    fn event(reason: Reason) -> DropEvent {
+        DropEvent {
             time: 0,
             source: [0xc000_0201 << 32, 0],
             destination: [0x0a01_0001 << 32, 0],
@@ -134,12 +134,12 @@ mod tests {
     #[test]
     fn lines_say_what_happened_to_whom() {
         let rules = [(2, "other".to_owned()), (3, "every".to_owned())];
-        let v6 = Event {
+        let v6 = DropEvent {
             source: [0x2001_0db8 << 32, 1],
             ports: Ports(1 << 63 | u64::from(NO_PORT) << 40 | u64::from(NO_PORT) << 16 | 200),
             ..event(Reason::Passed)
         };
-        let hidden = Event { is_ip: 0, rule: 0, ..event(Reason::MalformedDropped) };
+        let hidden = DropEvent { is_ip: 0, rule: 0, ..event(Reason::MalformedDropped) };
         for (event, expected) in [
             (event(Reason::Limited), "dropped udp 192.0.2.1:4096 > 10.1.0.1:53, 58 bytes: rule `every`"),
             (v6, "would drop protocol 200 2001:db8::1 > a01:1::, 58 bytes: rule `every`"),
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_a_packet_does_not_have_is_null() {
-        let icmp = Event {
+        let icmp = DropEvent {
             ports: Ports(u64::from(NO_PORT) << 40 | u64::from(NO_PORT) << 16 | 1),
             ..event(Reason::Limited)
         };

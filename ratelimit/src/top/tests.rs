@@ -1,6 +1,6 @@
 //! Estimates of sources from sets as the program fills them.
 
-use ratelimit_common::sketch::{Sample, Set, WAYS, stamp};
+use ratelimit_common::sketch::{Sample, SketchSet, WAYS, stamp};
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn sample(group: Group, source: [u64; 2], weight: u64) -> Sample {
 }
 
 fn seen(place: u32, dropped: bool, samples: &[Sample]) -> SeenSet {
-    let mut set = Set::default();
+    let mut set = SketchSet::default();
     samples.iter().for_each(|sample| set.count(sample));
     SeenSet { place, dropped, slots: set.0 }
 }

@@ -17,6 +17,7 @@ mod debug_log;
 mod errors;
 mod events;
 mod except;
+mod fast_path;
 mod flood;
 mod floods;
 mod foreign;
@@ -65,7 +66,6 @@ mod verified;
 mod virtio;
 #[path = "../support/wait.rs"]
 mod wait;
-mod ways;
 mod whom;
 mod wiretap;
 mod witness;

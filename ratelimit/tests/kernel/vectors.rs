@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 
 use ratelimit::{dataplane::Generation, policy::Unit};
 use ratelimit_common::{
-    limit::{Algorithm, LimitSpec, Place, Rate},
+    limit::{Algorithm, LimitSpec, Rate, StateStorage},
     time::Nanos,
     wire::Reason,
 };
@@ -39,7 +39,7 @@ fn every_vector_that_fits_the_kernel_is_decided_as_written() {
         let mut ran = 0;
         for vector in &vectors {
             let name = vector.name.as_str();
-            let fits = vector.spec.build(Place::Kernel).is_ok();
+            let fits = vector.spec.build(StateStorage::Kernel).is_ok();
             assert_eq!(!fits, NOT_IN_KERNEL.contains(&name), "{name}: in the kernel or not");
             if fits {
                 AGES.iter().for_each(|&age| run(vector, age));

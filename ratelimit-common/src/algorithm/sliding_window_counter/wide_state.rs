@@ -3,7 +3,7 @@
 use super::{Counts, begins_after, overrun, read};
 use crate::{
     algorithm::{
-        Decision, Units, asked_of,
+        LimitDecision, Units, asked_of,
         realign::{ClockStep, slack},
         reported,
         window::Window,
@@ -147,7 +147,7 @@ impl WideState {
     }
 
     /// Decides and charges, as [`crate::algorithm::decide`] does.
-    pub fn decide<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Decision<'l> {
+    pub fn decide<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> LimitDecision<'l> {
         let (end, mut counts) = self.read(limit, now);
         let asked = u64::from(asked_of(limit, cost));
         let allowed = counts.admit(limit, asked);
@@ -166,11 +166,11 @@ impl WideState {
         };
         let times = [after(counts.wait(limit, asked)), after(counts.reset(limit)), next];
         let owed = if limit.overruns() { counts.current.saturating_sub(limit.capacity) } else { 0 };
-        Decision::known(limit, (allowed, cost, now), Units { remaining, owed, cut }, times)
+        LimitDecision::known(limit, (allowed, cost, now), Units { remaining, owed, cut }, times)
     }
 
     /// Charges as far as there is room, and denies nothing; see [`crate::algorithm::report`].
-    pub fn report<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Decision<'l> {
+    pub fn report<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> LimitDecision<'l> {
         let left = { *self }.decide(limit, now, 0).remaining();
         self.decide(limit, now, reported(limit, left, cost))
     }

@@ -6,7 +6,7 @@
 
 use super::{Entries, append, expired, until_leaves};
 use crate::{
-    algorithm::{Decision, Units},
+    algorithm::{LimitDecision, Units},
     limit::Limit,
     time::{Nanos, Now},
 };
@@ -93,7 +93,12 @@ fn turn(limit: &Limit, entries: &mut impl Entries, turns: u64) {
 }
 
 /// Charges the whole cost, up to what can be owed; allowed if one unit was left before.
-pub(super) fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now, cost: u32) -> Decision<'l> {
+pub(super) fn decide<'l>(
+    limit: &'l Limit,
+    entries: &mut impl Entries,
+    now: Now,
+    cost: u32,
+) -> LimitDecision<'l> {
     settle(limit, entries, now);
     let room = left(limit, entries, now);
     let allowed = room > 0;
@@ -117,7 +122,7 @@ pub(super) fn decide<'l>(limit: &'l Limit, entries: &mut impl Entries, now: Now,
         }
         owed => until(debt.leaves(owed)),
     };
-    Decision::known(limit, (allowed, cost, now), units, [next, until(debt.ends()), next])
+    LimitDecision::known(limit, (allowed, cost, now), units, [next, until(debt.ends()), next])
 }
 
 /// Units that are left; none while any are owed.

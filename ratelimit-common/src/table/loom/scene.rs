@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 use super::memory::{Cell, Loads, Word};
 use crate::{
     algorithm,
-    limit::{Algorithm, Limit, LimitSpec, Place, Rate},
+    limit::{Algorithm, Limit, LimitSpec, Rate, StateStorage},
     table::{EMPTY, Key, LEAST_SETS, SLOTS, key::SECOND},
     time::{Nanos, Now},
 };
@@ -41,7 +41,7 @@ pub(super) fn window(units: u64) -> Limit {
 
 fn limit(algorithm: Algorithm, units: u64, per: Nanos) -> Limit {
     let rate = Rate { amount: NonZeroU64::new(units).unwrap(), per };
-    LimitSpec::new(algorithm, rate).build(Place::UserSpace).unwrap()
+    LimitSpec::new(algorithm, rate).build(StateStorage::UserSpace).unwrap()
 }
 
 /// What a slot holds.

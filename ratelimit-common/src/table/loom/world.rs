@@ -23,7 +23,8 @@ use crate::{
     algorithm,
     limit::Limit,
     table::{
-        self, Attempt, BUSY, Home, Key, Known, LEAST_SETS, Request, SLOTS, Set, Slot, Table, Tag, key::SECOND,
+        self, Attempt, BUSY, BucketRef, BucketRequest, Home, Key, LEAST_SETS, SLOTS, Set, Slot, Table, Tag,
+        key::SECOND,
     },
 };
 
@@ -77,7 +78,7 @@ impl World {
         self.begin(Job::Charge(key));
     }
 
-    /// One request of `key`, which goes the short way if its bucket is there.
+    /// One request of `key`, which takes the fast path if its bucket is there.
     pub(super) fn charge_known(&self, key: Key) {
         self.begin(Job::ChargeKnown(key));
     }
@@ -163,7 +164,7 @@ impl World {
     /// Charges a bucket that is there and that nobody else is at.
     fn charge_in_place(&self, key: Key, is_later: bool) -> bool {
         let Some(home) = (&self).home(&key) else { return false };
-        let Some(known) = Known::find(home.first, || Some(home.second), &key) else { return false };
+        let Some(known) = BucketRef::find(home.first, || Some(home.second), &key) else { return false };
         let Some(before) = known.state() else { return false };
         let (allowed, after) = algorithm::decide_by_arrival(&self.limit, before, NOW, 1);
         let is_done = match is_later {
@@ -175,8 +176,8 @@ impl World {
         is_done
     }
 
-    fn request(&self, key: Key) -> Request<'_> {
-        Request { key, limit: &self.limit, now: NOW, cost: 1 }
+    fn request(&self, key: Key) -> BucketRequest<'_> {
+        BucketRequest { key, limit: &self.limit, now: NOW, cost: 1 }
     }
 
     /// How many requests of `key` were admitted.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ratelimit_common::limit::{Algorithm, LimitSpec, Place, Rate};
+use ratelimit_common::limit::{Algorithm, LimitSpec, Rate, StateStorage};
 
 use super::keys::read_mapping;
 use crate::{
@@ -81,8 +81,8 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RequestBan> {
     let terms = ban_terms(&raw, report)?;
     let counted = std::num::NonZeroU64::new(u64::from(terms.after.get()) - 1);
     let limit = counted.map(|amount| Rate { amount, per: terms.within });
-    let limit =
-        limit.map(|rate| LimitSpec::new(Algorithm::SlidingWindowCounter, rate).build(Place::UserSpace));
+    let limit = limit
+        .map(|rate| LimitSpec::new(Algorithm::SlidingWindowCounter, rate).build(StateStorage::UserSpace));
     if let Some(Err(error)) = limit {
         report.error(&raw.after.at, error);
     }

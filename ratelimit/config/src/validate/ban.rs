@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use ratelimit_common::{bans::Terms, time::Nanos};
+use ratelimit_common::{bans::BanSchedule, time::Nanos};
 
 use super::{
     super::{
@@ -99,7 +99,7 @@ fn longer(raw: &RawBan, length: Option<BanLength>, report: &mut Report) -> Optio
             }
         },
     };
-    let (up_to, forget) = (time(&raw.up_to, DEFAULT_UP_TO), time(&raw.forget, Terms::FORGET));
+    let (up_to, forget) = (time(&raw.up_to, DEFAULT_UP_TO), time(&raw.forget, BanSchedule::FORGET));
     let (factor, up_to, forget) = (parsed?, up_to?, forget?);
     if matches!(length, Some(BanLength::For(length)) if length > up_to) {
         let at = raw.up_to.as_ref().unwrap_or(&raw.length).at.clone();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ratelimit_common::{
-    bans::{self, Making, Record},
+    bans::{self, BanRecord, BanTable},
     limit::Limit,
     table::{self, Home, Key, Position, SLOTS, Tag},
 };
@@ -18,15 +18,15 @@ use crate::sets::Set;
 pub(super) struct Placing<'b> {
     pub bans: &'b Bans,
     pub high: u64,
-    pub first: Record,
+    pub first: BanRecord,
     /// The slot that got a ban, and its record.
-    pub noted: &'b Cell<Option<(usize, Record)>>,
+    pub noted: &'b Cell<Option<(usize, BanRecord)>>,
 }
 
 impl<'b> Placing<'b> {
     /// To look at what is there.
-    pub(super) const fn looking(bans: &'b Bans, noted: &'b Cell<Option<(usize, Record)>>) -> Self {
-        Self { bans, high: 0, first: Record { state: 0, made: 0, maker: 0, multiple: 0 }, noted }
+    pub(super) const fn looking(bans: &'b Bans, noted: &'b Cell<Option<(usize, BanRecord)>>) -> Self {
+        Self { bans, high: 0, first: BanRecord { state: 0, made: 0, maker: 0, multiple: 0 }, noted }
     }
 }
 
@@ -63,12 +63,12 @@ impl<'b> table::Table for Placing<'b> {
     }
 }
 
-impl Making for Placing<'_> {
-    fn record(&self, home: &Home<Self::Set>, place: Position) -> Record {
+impl BanTable for Placing<'_> {
+    fn record(&self, home: &Home<Self::Set>, place: Position) -> BanRecord {
         self.bans.record(slot_of(home, place))
     }
 
-    fn note(&self, home: &Home<Self::Set>, place: Position, record: &Record) {
+    fn note(&self, home: &Home<Self::Set>, place: Position, record: &BanRecord) {
         let slot = slot_of(home, place);
         self.noted.set(Some((slot, *record)));
         let words = self.bans.record_words(slot);
@@ -80,14 +80,14 @@ impl Making for Placing<'_> {
 
 impl Bans {
     /// What is known of the ban in a slot; nothing if a version without records made the maps.
-    pub(super) fn record(&self, slot: usize) -> Record {
+    pub(super) fn record(&self, slot: usize) -> BanRecord {
         let words = self.record_words(slot);
         let word = |index: usize| words.get(index).map_or(0, |word| word.load(Ordering::SeqCst));
-        Record { state: word(0), made: word(1), maker: word(2), multiple: word(3) }
+        BanRecord { state: word(0), made: word(1), maker: word(2), multiple: word(3) }
     }
 
     fn record_words(&self, slot: usize) -> &[AtomicU64] {
         let words = self.records.as_ref().map_or(&[][..], |records| records.all());
-        words.chunks_exact(Record::WORDS).nth(slot).unwrap_or_default()
+        words.chunks_exact(BanRecord::WORDS).nth(slot).unwrap_or_default()
     }
 }

@@ -4,7 +4,7 @@ use std::{cell::Cell, sync::atomic::Ordering};
 
 use aya::maps::Map;
 use ratelimit_common::{
-    bans::{self, Length, Record},
+    bans::{self, BanLength, BanRecord},
     table::{self, BUSY, Key, SLOTS, Table as _},
     time::{Nanos, Now},
 };
@@ -18,9 +18,9 @@ use crate::{Error, clock, counters, notes::read_state, policy::Prefix};
 /// A ban as it lies in the table.
 pub(super) struct Found {
     pub prefix: Prefix,
-    pub left: Length,
+    pub left: BanLength,
     pub slot: usize,
-    pub record: Record,
+    pub record: BanRecord,
 }
 
 impl Bans {
@@ -38,7 +38,7 @@ impl Bans {
                 Some((_, state, _, record)) => {
                     let is_here = table::place_in(&home, key) == Some(place);
                     is_here.then(|| {
-                        let left = Length::left(state, now)?;
+                        let left = BanLength::left(state, now)?;
                         Some(Found { prefix, left, slot, record })
                     })
                 }
@@ -109,25 +109,25 @@ impl Bans {
 
     fn at(&self, slot: usize, now: Now) -> Option<Found> {
         let (word, state, high, record) = self.slot(slot).filter(|(_, state, ..)| *state != BUSY)?;
-        let left = Length::left(state, now)?;
+        let left = BanLength::left(state, now)?;
         let key = Key::of_slot(word, (slot / SLOTS) as u64)?;
-        let found = bans::Prefix::of_key(&key, &self.secret, high);
+        let found = bans::BanPrefix::of_key(&key, &self.secret, high);
         let prefix = Prefix::new(found.address.to_ip(), u8::try_from(found.length).ok()?).ok()?;
         Some(Found { prefix, left, slot, record })
     }
 
     /// A slot's key and state, what is beside it, and its record if that is about this state. `None` if it is being changed.
-    fn slot(&self, slot: usize) -> Option<(u64, u64, u64, Record)> {
+    fn slot(&self, slot: usize) -> Option<(u64, u64, u64, BanRecord)> {
         let [key, state] = self.table.slots().get(slot)?;
         let before = (key.load(Ordering::SeqCst), state.load(Ordering::SeqCst));
         // Most slots are empty.
         if before.1 == 0 {
-            return Some((before.0, 0, 0, Record::default()));
+            return Some((before.0, 0, 0, BanRecord::default()));
         }
         let high = self.prefixes.all().get(slot)?.load(Ordering::SeqCst);
         let record = self.record(slot);
         let is_same = before == (key.load(Ordering::SeqCst), state.load(Ordering::SeqCst));
-        let record = if record.state == before.1 { record } else { Record::default() };
+        let record = if record.state == before.1 { record } else { BanRecord::default() };
         is_same.then_some((before.0, before.1, high, record))
     }
 
@@ -155,8 +155,8 @@ impl Bans {
             reason: text.and_then(|text| text.reason),
             made: (record.state != 0).then(|| Nanos(wall.0.saturating_sub(age))),
             until: match left {
-                Length::For(left) => Some(Nanos(wall.0.saturating_add(left.0))),
-                Length::Forever => None,
+                BanLength::For(left) => Some(Nanos(wall.0.saturating_add(left.0))),
+                BanLength::Forever => None,
             },
         }
     }

@@ -1,6 +1,6 @@
 //! A ban as outputs have it.
 
-use ratelimit_common::{bans::Length, time::Nanos};
+use ratelimit_common::{bans::BanLength, time::Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::{BanInForce, Banned};
@@ -41,8 +41,8 @@ impl BanStatus {
         let status = |ban: BanInForce| Self {
             prefix: ban.prefix.to_string(),
             seconds_left: match ban.left {
-                Length::For(left) => Some(left.0.div_ceil(Nanos::SECOND.0)),
-                Length::Forever => None,
+                BanLength::For(left) => Some(left.0.div_ceil(Nanos::SECOND.0)),
+                BanLength::Forever => None,
             },
             until: ban.until.map(|until| until.0.div_ceil(Nanos::SECOND.0)),
             made: ban.made.map(|made| made.0 / Nanos::SECOND.0),

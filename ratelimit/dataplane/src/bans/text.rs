@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use aya::maps::{HashMap, Map, MapData};
-use ratelimit_common::bans::{Record, TEXT_BYTES};
+use ratelimit_common::bans::{BanRecord, TEXT_BYTES};
 
 use super::maker::{BanReason, MOST_NAME, beginning};
 use crate::{Error, kernel::Wire};
@@ -27,7 +27,7 @@ impl Texts {
     }
 
     /// The text of the ban in a slot; one of an earlier ban there is none.
-    pub(super) fn get(&self, slot: usize, record: &Record) -> Option<Text> {
+    pub(super) fn get(&self, slot: usize, record: &BanRecord) -> Option<Text> {
         let bytes = self.with(|kept| kept.get(&u32::try_from(slot).ok()?, 0).ok())?.0;
         let (state, rest) = bytes.split_first_chunk()?;
         let (name, reason) = rest.split_at_checked(MOST_NAME)?;

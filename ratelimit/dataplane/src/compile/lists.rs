@@ -4,7 +4,7 @@ mod allowed;
 
 use std::net::IpAddr;
 
-use ratelimit_common::lists::{self, Filter, Listed, Root, Step};
+use ratelimit_common::lists::{self, Filter, Listed, TrieEntry, TrieRoot};
 
 pub use self::allowed::allowed;
 use crate::policy::{Prefix, PrefixList};
@@ -15,7 +15,7 @@ pub struct Lists {
     /// The first steps, for those who have nothing but the words; then filters, nodes and prefixes.
     pub words: Vec<u64>,
     /// Where to begin.
-    pub roots: [Root; 2],
+    pub roots: [TrieRoot; 2],
 }
 
 /// A prefix and what it says: its address in the first bits.
@@ -50,7 +50,7 @@ const WORD_BITS: u32 = u64::BITS.trailing_zeros();
 /// Builds the trie of both lists. What is on both is allowed.
 #[must_use]
 pub fn lists(allow: &PrefixList, deny: &PrefixList) -> Lists {
-    let mut lists = Lists { words: vec![0; 2], roots: [Root::default(); 2] };
+    let mut lists = Lists { words: vec![0; 2], roots: [TrieRoot::default(); 2] };
     for (family, root) in [(true, 0), (false, 1)] {
         let of_family = |prefix: &&Prefix| prefix.address().is_ipv4() == family;
         let allowed = allow.iter().filter(of_family).map(|prefix| (prefix, Listed::Allowed));
@@ -60,7 +60,7 @@ pub fn lists(allow: &PrefixList, deny: &PrefixList) -> Lists {
         entries.sort_unstable_by_key(|entry| (entry.bits, entry.length, entry.listed as u64));
         leave_out_covered(&mut entries);
         let filter = lists.filter(&entries);
-        lists.roots[root] = Root { step: lists.build(&entries, None).0, filter };
+        lists.roots[root] = TrieRoot { step: lists.build(&entries, None).0, filter };
     }
     lists.words[..2].copy_from_slice(&lists.roots.map(|root| root.step));
     lists
@@ -116,9 +116,9 @@ impl Lists {
     }
 
     /// The step for these prefixes, which are sorted, inside `outer`.
-    fn build(&mut self, entries: &[Entry], outer: Option<Entry>) -> Step {
+    fn build(&mut self, entries: &[Entry], outer: Option<Entry>) -> TrieEntry {
         match entries {
-            [] => outer.map_or(Step::NOTHING, |outer| self.prefix(outer, None)),
+            [] => outer.map_or(TrieEntry::NOTHING, |outer| self.prefix(outer, None)),
             [only] => self.prefix(*only, outer),
             [first, rest @ ..] if rest.iter().all(|entry| first.covers(entry)) => {
                 self.build(rest, Some(*first))
@@ -127,22 +127,22 @@ impl Lists {
         }
     }
 
-    fn prefix(&mut self, entry: Entry, outer: Option<Entry>) -> Step {
+    fn prefix(&mut self, entry: Entry, outer: Option<Entry>) -> TrieEntry {
         let index = self.words.len() as u32;
         let halves = |bits: u128| [(bits >> 64) as u64, bits as u64];
         self.words.extend(lists::prefix(halves(entry.bits), entry.length, entry.listed, outer.is_some()));
         if let Some(outer) = outer {
             self.words.extend(lists::prefix(halves(outer.bits), outer.length, outer.listed, false));
         }
-        Step::prefix(index, halves(entry.bits), entry.length, outer.is_some())
+        TrieEntry::prefix(index, halves(entry.bits), entry.length, outer.is_some())
     }
 
     /// A node that looks at bits from `start` on.
-    fn node(&mut self, entries: &[Entry], start: u32, outer: Option<Entry>) -> Step {
+    fn node(&mut self, entries: &[Entry], start: u32, outer: Option<Entry>) -> TrieEntry {
         let wanted = usize::BITS - entries.len().saturating_sub(1).leading_zeros();
         let count = wanted.clamp(LEAST_BITS, MOST_BITS).min(64 - start % 64);
         let index = self.words.len();
-        self.words.resize(index + (1 << count), Step::NOTHING.0);
+        self.words.resize(index + (1 << count), TrieEntry::NOTHING.0);
         let place = |entry: &Entry| (entry.bits << start >> (128 - count)) as usize;
         let mut rest = entries;
         // Prefixes that end in this node: a denied one, and an allowed one inside it.
@@ -168,7 +168,7 @@ impl Lists {
                 *word = step.0;
             }
         }
-        Step::node(index as u32, start, count)
+        TrieEntry::node(index as u32, start, count)
     }
 }
 

@@ -234,15 +234,20 @@ impl<'w> Transaction<'w> {
 
 /// The rules whose limits may be others than before. Those of the rest may be emptier than empty, after a wall clock that
 /// was set back: a refill that came comes again.
-fn changed(limits: &[wire::Rule], before: Option<&State>, noted: &InForce) -> Vec<wire::Rule> {
+fn changed(
+    limits: &[wire::CompiledRule],
+    before: Option<&State>,
+    noted: &InForce,
+) -> Vec<wire::CompiledRule> {
     let before = before.and_then(|state| state.in_force.as_ref()).map_or(&[][..], |before| &before.rules);
     let limits_as = |rule: &RuleInForce| {
         let same =
             |old: &RuleInForce| (old.number, &old.limit, &old.key) == (rule.number, &rule.limit, &rule.key);
         before.iter().any(same)
     };
-    let stays =
-        |limit: &&wire::Rule| noted.rules.iter().any(|rule| rule.number == limit.counters && limits_as(rule));
+    let stays = |limit: &&wire::CompiledRule| {
+        noted.rules.iter().any(|rule| rule.number == limit.counters && limits_as(rule))
+    };
     limits.iter().filter(|limit| !stays(limit)).copied().collect()
 }
 

@@ -2,7 +2,7 @@
 
 use ratelimit_common::{
     algorithm,
-    limit::{Algorithm, Kind, Limit},
+    limit::{Algorithm, Limit, StateKind},
     time::Nanos,
 };
 
@@ -76,7 +76,7 @@ impl Bucket {
 
     /// Whether it has a window that ends, other than a bucket that fills.
     pub(super) fn is_window(&self) -> bool {
-        !matches!(self.limit.kind(), Kind::ArrivalTime | Kind::Interval)
+        !matches!(self.limit.kind(), StateKind::ArrivalTime | StateKind::Interval)
     }
 
     /// Whether it is charged whatever others say.
@@ -90,12 +90,12 @@ impl Bucket {
     }
 
     /// What the store's decision about `hits` means.
-    pub(super) fn verdict(&self, decision: &algorithm::Decision<'_>, hits: u32) -> Verdict {
+    pub(super) fn verdict(&self, decision: &algorithm::LimitDecision<'_>, hits: u32) -> Verdict {
         if self.counts_all { self.of_count(decision, hits) } else { self.of_decision(decision) }
     }
 
     /// A request that only asks is over if the count is, which it is not when it is just reached.
-    fn of_count(&self, decision: &algorithm::Decision<'_>, hits: u32) -> Verdict {
+    fn of_count(&self, decision: &algorithm::LimitDecision<'_>, hits: u32) -> Verdict {
         let (used, capacity) = (decision.used(), self.current.capacity);
         let reset_after = decision.reset_after();
         let over = used > capacity;
@@ -113,7 +113,7 @@ impl Bucket {
         }
     }
 
-    fn of_decision(&self, decision: &algorithm::Decision<'_>) -> Verdict {
+    fn of_decision(&self, decision: &algorithm::LimitDecision<'_>) -> Verdict {
         let over = !decision.allowed;
         let retry_after = decision.retry_after();
         let reset_after = match retry_after {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ratelimit_common::{
-    limit::{Algorithm, Limit, LimitError, LimitSpec, Place, Rate},
+    limit::{Algorithm, Limit, LimitError, LimitSpec, Rate, StateStorage},
     time::Nanos,
 };
 
@@ -121,7 +121,7 @@ impl Generation {
     }
 
     fn bucket(&self, rate: &RequestRate) -> Option<Bucket> {
-        let limit = self.zero.align(rate.spec().build(Place::UserSpace).ok()?);
+        let limit = self.zero.align(rate.spec().build(StateStorage::UserSpace).ok()?);
         let (_, account) = self.windows.iter().find(|(length, _)| *length == rate.spec().rate.per)?;
         Some(Bucket::new(rate, limit, *account, self.near))
     }
@@ -130,7 +130,7 @@ impl Generation {
 /// The window of a request's own limits: any number of requests has the same account.
 fn window(length: Nanos) -> Result<Entry, LimitError> {
     let spec = LimitSpec::new(Algorithm::FixedWindow, Rate { amount: NonZeroU64::MIN, per: length });
-    Ok(Entry { name: WINDOWS.to_owned(), limit: spec.build(Place::UserSpace)? })
+    Ok(Entry { name: WINDOWS.to_owned(), limit: spec.build(StateStorage::UserSpace)? })
 }
 
 /// The limits of a domain, in the order in which [`Compiler`] takes them.
@@ -151,7 +151,7 @@ fn entries_of(domain: &Domain) -> Vec<Result<Entry, LimitError>> {
     }
     let mut entries = Vec::new();
     walk(&mut Vec::new(), &domain.descriptors, &mut |path, rate| {
-        let limit = rate.spec().build(Place::UserSpace);
+        let limit = rate.spec().build(StateStorage::UserSpace);
         entries.push(limit.map(|limit| Entry { name: name_of(domain, path, rate), limit }));
     });
     entries
@@ -267,7 +267,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
     /// This process's share of a limit. If there is no such limit, since it would take longer than a year to fill, all of it.
     fn local(&self, rate: &RequestRate, limit: Limit, account: Account) -> Bucket {
         let share = rate.share(self.local_share);
-        match share.spec().build(Place::UserSpace) {
+        match share.spec().build(StateStorage::UserSpace) {
             Ok(own) => Bucket::new(&share, self.zero.align(own), account, self.near),
             Err(_) => Bucket::new(rate, limit, account, self.near),
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use ratelimit_common::limit::{Limit, LimitError, Place};
+use ratelimit_common::limit::{Limit, LimitError, StateStorage};
 
 use super::{
     Limiter,
@@ -162,7 +162,7 @@ fn built(rules: impl IntoIterator<Item = Rule>, zero: Zero) -> Result<Vec<(Rule,
         if !names.insert(rule.name().to_owned()) {
             return Err(LimiterError::SameName(rule.name().to_owned()));
         }
-        let limit = rule.spec().build(Place::UserSpace);
+        let limit = rule.spec().build(StateStorage::UserSpace);
         let limit = limit.map_err(|error| LimiterError::Limit { rule: rule.name().to_owned(), error })?;
         built.push((rule, zero.align(limit)));
     }

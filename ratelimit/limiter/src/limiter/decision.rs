@@ -113,7 +113,7 @@ impl<'l> Decision<'l> {
         self.numbers().is_some_and(|numbers| numbers.never())
     }
 
-    fn numbers(&self) -> Option<algorithm::Decision<'l>> {
+    fn numbers(&self) -> Option<algorithm::LimitDecision<'l>> {
         self.by.map(|(answer, _)| answer.decision())
     }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use ratelimit_common::{
-    bans::{Length, Terms},
+    bans::{BanLength, BanSchedule},
     time::Nanos,
 };
 
@@ -15,7 +15,7 @@ pub struct BanTerms {
     /// within this time
     pub within: Nanos,
     /// for this one.
-    pub length: Length,
+    pub length: BanLength,
     /// Whether those who are banned again are banned for longer.
     pub longer: Option<Lengthening>,
 }
@@ -40,12 +40,12 @@ impl BanTerms {
 
     /// As who makes bans has them.
     #[must_use]
-    pub const fn for_the_table(&self) -> Terms {
+    pub const fn for_the_table(&self) -> BanSchedule {
         match (self.length, self.longer) {
-            (Length::For(length), Some(Lengthening { factor, up_to, forget })) => {
-                Terms::lengthening(length, factor.get(), up_to, forget)
+            (BanLength::For(length), Some(Lengthening { factor, up_to, forget })) => {
+                BanSchedule::lengthening(length, factor.get(), up_to, forget)
             }
-            (length, _) => Terms::constant(length),
+            (length, _) => BanSchedule::constant(length),
         }
     }
 }

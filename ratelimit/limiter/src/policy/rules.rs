@@ -7,7 +7,7 @@ use std::{
 };
 
 use ratelimit_common::{
-    limit::{Algorithm, LimitError, LimitSpec, Place, Rate},
+    limit::{Algorithm, LimitError, LimitSpec, Rate, StateStorage},
     time::Nanos,
 };
 use serde_json::Value;
@@ -130,7 +130,7 @@ impl RequestRate {
         let amount = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
         let rate = Rate { amount: amount.into(), per };
         let spec = LimitSpec { burst, count_denied, overrun, ..LimitSpec::new(algorithm, rate) };
-        let limit = spec.build(Place::UserSpace)?;
+        let limit = spec.build(StateStorage::UserSpace)?;
         let capacity = if requests == 0 { 0 } else { limit.capacity() };
         match soft {
             Some(soft) if soft.limit.get() >= capacity => {

@@ -28,8 +28,8 @@ use ratelimit_common::{
         self,
         realign::{realign, settle as settle_window},
     },
-    limit::Kind,
-    table::{self, Attempt, Request, SLOTS, Secret, Seen},
+    limit::StateKind,
+    table::{self, Attempt, BucketRequest, SLOTS, Secret, Seen},
     time::Now,
 };
 
@@ -128,9 +128,9 @@ impl MemoryStore {
     #[inline]
     fn is_wide(&self, charge: &Charge<'_>) -> bool {
         match charge.limit.kind() {
-            Kind::Log | Kind::WideSlidingCounter => true,
-            Kind::SlidingCounter => self.wide.has_counter(charge),
-            Kind::ArrivalTime | Kind::Interval | Kind::Window => false,
+            StateKind::Log | StateKind::WideSlidingCounter => true,
+            StateKind::SlidingCounter => self.wide.has_counter(charge),
+            StateKind::ArrivalTime | StateKind::Interval | StateKind::Window => false,
         }
     }
 
@@ -200,10 +200,10 @@ impl MemoryStore {
     }
 
     #[inline(always)]
-    fn request<'l>(&self, charge: &Charge<'l>) -> Request<'l> {
+    fn request<'l>(&self, charge: &Charge<'l>) -> BucketRequest<'l> {
         let Charge { limit, now, cost, .. } = *charge;
         let bucket = charge.bucket();
-        Request { key: self.secrets.table.key(bucket.tag, bucket.identity), limit, now, cost }
+        BucketRequest { key: self.secrets.table.key(bucket.tag, bucket.identity), limit, now, cost }
     }
 }
 

@@ -193,7 +193,7 @@ enum Facts<'l> {
     /// The state word that decided about `cost`.
     Word { limit: &'l Limit, before: u64, now: Now, cost: u32 },
     /// The decision itself.
-    Known(algorithm::Decision<'l>),
+    Known(algorithm::LimitDecision<'l>),
 }
 
 impl<'l> Answer<'l> {
@@ -220,13 +220,13 @@ impl<'l> Answer<'l> {
         Self { allowed, facts: Facts::Word { limit, before, now, cost } }
     }
 
-    const fn known(decision: algorithm::Decision<'l>) -> Self {
+    const fn known(decision: algorithm::LimitDecision<'l>) -> Self {
         Self { allowed: decision.allowed, facts: Facts::Known(decision) }
     }
 
     /// The decision with its numbers.
     #[must_use]
-    pub fn decision(&self) -> algorithm::Decision<'l> {
+    pub fn decision(&self) -> algorithm::LimitDecision<'l> {
         match self.facts {
             Facts::Word { limit, before, now, cost } => algorithm::decide(limit, before, now, cost).0,
             Facts::Known(decision) => decision,

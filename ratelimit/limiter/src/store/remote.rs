@@ -9,7 +9,7 @@ mod erased;
 mod outcomes;
 
 use ratelimit_common::{
-    limit::Kind,
+    limit::StateKind,
     time::{Nanos, Now},
 };
 use smallvec::SmallVec;
@@ -86,8 +86,8 @@ pub struct BucketKey<'q> {
     pub domain: &'q str,
     /// What its rule's buckets go by, over reloads too; the same for all counts of windows.
     pub account: &'q str,
-    /// How its states are laid out. A wide sliding counter's are those of [`Kind::SlidingCounter`].
-    pub kind: Kind,
+    /// How its states are laid out. A wide sliding counter's are those of [`StateKind::SlidingCounter`].
+    pub kind: StateKind,
     /// The window, if states depend on it; else 0.
     pub window: Nanos,
     /// Keys and values that tell the bucket from others, in order.

@@ -2,11 +2,11 @@
 
 use ratelimit_common::{
     algorithm::{
-        self, Decision,
+        self, LimitDecision,
         sliding_window_counter::WideState,
         sliding_window_log::{self, Entries as _},
     },
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::Now,
 };
 
@@ -88,7 +88,7 @@ impl State {
             Self::Word(word) => {
                 // More than a bucket holds has no time. A window that counts denied requests may hold more than its limit.
                 let most = match limit.kind() {
-                    Kind::ArrivalTime => u32::try_from(limit.most_used()).unwrap_or(u32::MAX),
+                    StateKind::ArrivalTime => u32::try_from(limit.most_used()).unwrap_or(u32::MAX),
                     _ => u32::MAX,
                 };
                 // What was charged in this instant is all that there is, so all of it can be told apart.
@@ -108,10 +108,10 @@ impl State {
 
     /// The state that another process has written, under the limit as it is here; `None` if it is not one of such a limit.
     pub(crate) fn under(self, limit: &Limit, now: Now) -> Option<Self> {
-        let is_wide = matches!(limit.kind(), Kind::Log | Kind::WideSlidingCounter);
+        let is_wide = matches!(limit.kind(), StateKind::Log | StateKind::WideSlidingCounter);
         match self {
             Self::Word(word) if !is_wide => Some(Self::Word(algorithm::clamp(limit, word, now))),
-            Self::Wide(record) if is_wide || limit.kind() == Kind::SlidingCounter => {
+            Self::Wide(record) if is_wide || limit.kind() == StateKind::SlidingCounter => {
                 record.is_of(limit).then_some(Self::Wide(record))
             }
             _ => None,
@@ -132,14 +132,14 @@ impl State {
 impl WideRecord {
     pub(crate) fn fresh(limit: &Limit) -> Self {
         match limit.kind() {
-            Kind::Log => Self::Log(Log::default()),
+            StateKind::Log => Self::Log(Log::default()),
             _ => Self::Counter(WideState::default()),
         }
     }
 
     /// Whether it is one of such a limit.
     pub(crate) fn is_of(&self, limit: &Limit) -> bool {
-        matches!(self, Self::Log(_)) == (limit.kind() == Kind::Log)
+        matches!(self, Self::Log(_)) == (limit.kind() == StateKind::Log)
     }
 
     /// Whether forgetting it changes no decision.
@@ -150,14 +150,14 @@ impl WideRecord {
         }
     }
 
-    pub(crate) fn charge<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Decision<'l> {
+    pub(crate) fn charge<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> LimitDecision<'l> {
         match self {
             Self::Log(log) => sliding_window_log::decide(limit, log, now, cost),
             Self::Counter(counter) => counter.decide(limit, now, cost),
         }
     }
 
-    fn report<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> Decision<'l> {
+    fn report<'l>(&mut self, limit: &'l Limit, now: Now, cost: u32) -> LimitDecision<'l> {
         match self {
             Self::Log(log) => sliding_window_log::report(limit, log, now, cost),
             Self::Counter(counter) => counter.report(limit, now, cost),
@@ -193,7 +193,7 @@ impl WideRecord {
         }
     }
 
-    fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> Decision<'l> {
+    fn ask<'l>(&self, limit: &'l Limit, now: Now, cost: u32) -> LimitDecision<'l> {
         // A request that costs nothing changes nothing, so its numbers are those before.
         let decision = self.clone().charge(limit, now, 0);
         let is_enough = decision.allowed && decision.remaining() >= cost.into();

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ratelimit_common::{
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     table::Tag,
     time::Nanos,
 };
@@ -34,7 +34,7 @@ impl Owner {
 }
 
 /// The same in every version, for it is in the keys of saved buckets.
-const fn kind_number(kind: Kind) -> u8 {
+const fn kind_number(kind: StateKind) -> u8 {
     kind as u8
 }
 

@@ -186,7 +186,7 @@ impl Held {
 mod tests {
     use ratelimit_common::{
         algorithm::sliding_window_log::Entries as _,
-        limit::{Algorithm, LimitSpec, Place, Rate},
+        limit::{Algorithm, LimitSpec, Rate, StateStorage},
         time::Nanos,
     };
 
@@ -197,7 +197,7 @@ mod tests {
     fn a_debt_that_is_paid_is_settled_by_who_only_asks() {
         let rate = Rate { amount: 10.try_into().unwrap(), per: Nanos::SECOND };
         let spec = LimitSpec { overrun: true, ..LimitSpec::new(Algorithm::SlidingWindowLog, rate) };
-        let limit = spec.build(Place::UserSpace).unwrap();
+        let limit = spec.build(StateStorage::UserSpace).unwrap();
         let store = MemoryStore::new(100).unwrap();
         let (accounts, limits) = store.enroll(&[Enrolment { name: "log", limit: &limit }]);
         let owed_after = |seconds: u64, act: Act, cost: u32| {

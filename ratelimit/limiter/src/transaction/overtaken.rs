@@ -3,7 +3,7 @@
 use std::{cell::Cell, hash::Hash};
 
 use ratelimit_common::{
-    limit::{Algorithm, Limit, LimitSpec, Place, Rate},
+    limit::{Algorithm, Limit, LimitSpec, Rate, StateStorage},
     time::{Nanos, Now},
 };
 
@@ -82,7 +82,7 @@ impl Store for Contended {
 
 fn limit(algorithm: Algorithm, amount: u64) -> Limit {
     let rate = Rate { amount: amount.try_into().unwrap(), per: Nanos::from_secs(3_600) };
-    LimitSpec::new(algorithm, rate).build(Place::UserSpace).unwrap()
+    LimitSpec::new(algorithm, rate).build(StateStorage::UserSpace).unwrap()
 }
 
 /// Whether a request of one unit of each limit passes that is overtaken after so many exchanges, how often it was, and what

@@ -1,7 +1,7 @@
 //! One limit's part in a request: whose bucket, what it takes, and what it has to say.
 
 use ratelimit_common::{
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::Now,
 };
 
@@ -137,7 +137,8 @@ impl<'l> Part<'l> {
 
     /// Whether its limit has wider states than another's.
     pub(super) fn reads_more_than(&self, other: &Self) -> bool {
-        self.limit.kind() == Kind::WideSlidingCounter && other.limit.kind() != Kind::WideSlidingCounter
+        self.limit.kind() == StateKind::WideSlidingCounter
+            && other.limit.kind() != StateKind::WideSlidingCounter
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use ratelimit_common::{algorithm, limit::Place, time::Now};
+use ratelimit_common::{algorithm, limit::StateStorage, time::Now};
 use ratelimit_limiter::Nanos;
 
 use crate::{Numbers, START, limit, limiter_of, stops::StopsAtEnd};
@@ -15,7 +15,7 @@ use crate::{Numbers, START, limit, limiter_of, stops::StopsAtEnd};
 fn decisions_are_those_of_the_algorithm_while_the_table_grows() {
     let text = "token_bucket,rate=20/s,burst=5";
     let (limiter, clock) = limiter_of(text);
-    let rule = limit(text).build(Place::UserSpace).unwrap();
+    let rule = limit(text).build(StateStorage::UserSpace).unwrap();
     let mut model: HashMap<u64, u64> = HashMap::new();
     let mut numbers = Numbers(42);
     for step in 0..400_000_u64 {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use ratelimit_common::limit::Kind;
+use ratelimit_common::limit::StateKind;
 
 use super::{
     number::{Micros, flag},
@@ -130,5 +130,5 @@ impl<'r> Batch<'r> {
 }
 
 fn is_log(request: &Request, bucket: usize) -> bool {
-    request.reader(bucket).is_some_and(|part| part.limit.kind() == Kind::Log)
+    request.reader(bucket).is_some_and(|part| part.limit.kind() == StateKind::Log)
 }

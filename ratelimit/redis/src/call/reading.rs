@@ -2,7 +2,7 @@
 
 use ratelimit_common::{
     algorithm::{outside, sliding_window_counter::WideState},
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::{Nanos, Now},
 };
 use ratelimit_limiter::store::{
@@ -182,27 +182,27 @@ impl Moved {
         }
         let tag = text.number(1)?;
         Some(match (limit.kind(), tag) {
-            (Kind::ArrivalTime, 1) => {
+            (StateKind::ArrivalTime, 1) => {
                 let (micros, ticks) = (text.number(7)?, text.number(3)?);
                 let micros = micros.saturating_add_signed(self.by);
                 State::Word(outside::arrival(present, ahead(self.now, micros, ticks, limit.longest_time())))
             }
-            (Kind::Interval, 2) | (Kind::Window, 3) => {
+            (StateKind::Interval, 2) | (StateKind::Window, 3) => {
                 let (ends, count) = (text.number(7)?, text.number(7)?);
                 State::Word(outside::window(&self.epoch.zero.align(*limit), present, end(ends), count))
             }
-            (Kind::SlidingCounter | Kind::WideSlidingCounter, 4) => {
+            (StateKind::SlidingCounter | StateKind::WideSlidingCounter, 4) => {
                 let [ends, current, previous] = [text.number(7)?, text.number(7)?, text.number(7)?];
                 self.sliding(limit, end(ends), previous, current)
             }
-            (Kind::Log, 5) => wide(WideRecord::Log(self.log(text)?)),
+            (StateKind::Log, 5) => wide(WideRecord::Log(self.log(text)?)),
             _ => return None,
         })
     }
 
     fn sliding(&self, limit: &Limit, end: Nanos, previous: u64, current: u64) -> State {
         let current = if limit.overruns() { current.min(limit.most_used()) } else { current };
-        if limit.kind() == Kind::SlidingCounter {
+        if limit.kind() == StateKind::SlidingCounter {
             return State::Word(outside::sliding(&self.epoch.zero.align(*limit), end, previous, current));
         }
         let owed = if limit.overruns() { current.saturating_sub(limit.capacity()) } else { 0 };
@@ -232,8 +232,8 @@ impl Moved {
 
 fn fresh(limit: &Limit, now: Now) -> State {
     match limit.kind() {
-        Kind::Log => wide(WideRecord::Log(Log::default())),
-        Kind::WideSlidingCounter => wide(WideRecord::Counter(WideState::default())),
+        StateKind::Log => wide(WideRecord::Log(Log::default())),
+        StateKind::WideSlidingCounter => wide(WideRecord::Counter(WideState::default())),
         _ => State::Word(ratelimit_common::algorithm::fresh(now)),
     }
 }

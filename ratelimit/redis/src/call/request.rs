@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ratelimit_common::limit::{Kind, Limit};
+use ratelimit_common::limit::{Limit, StateKind};
 use ratelimit_limiter::store::remote::{Act, Over, Part, Question, Say, SoftLimit};
 use smallvec::SmallVec;
 
@@ -140,7 +140,7 @@ impl Request {
 /// For each bucket the part that reads it: the first about it, unless another's limit has wider states.
 fn readers(question: &Question<'_>) -> Vec<usize> {
     let mut readers = vec![usize::MAX; question.buckets.len()];
-    let is_wide = |part: usize| question.parts[part].limit.kind() == Kind::WideSlidingCounter;
+    let is_wide = |part: usize| question.parts[part].limit.kind() == StateKind::WideSlidingCounter;
     for (part, &bucket) in question.of_part.iter().enumerate().take(question.parts.len()) {
         let Some(reader) = readers.get_mut(bucket) else { continue };
         if *reader == usize::MAX || (is_wide(part) && !is_wide(*reader)) {

@@ -1,6 +1,6 @@
 //! A limit's part in a request as numbers, in the order that the script's first lines give.
 
-use ratelimit_common::limit::{Kind, Limit};
+use ratelimit_common::limit::{Limit, StateKind};
 use ratelimit_limiter::store::remote::{Act, Over, Say, SoftLimit};
 use smallvec::{SmallVec, smallvec};
 
@@ -16,8 +16,8 @@ pub(crate) type Row = SmallVec<[f64; 32]>;
 pub(crate) fn row(part: &Asked, at: Micros) -> Row {
     let mut row = common(part);
     match part.limit.kind() {
-        Kind::ArrivalTime => arrival(part, &mut row),
-        Kind::Log => log(part, &mut row),
+        StateKind::ArrivalTime => arrival(part, &mut row),
+        StateKind::Log => log(part, &mut row),
         _ => windows(part, at, &mut row),
     }
     row
@@ -27,7 +27,7 @@ fn common(part: &Asked) -> Row {
     let Asked { limit, cost, .. } = part;
     let asked = if part.gives_back() || limit.overruns() { 1 } else { (*cost).max(1) };
     let over = match part.over {
-        Over::Counted(_) if limit.kind() != Kind::Window => [0.0, 0.0],
+        Over::Counted(_) if limit.kind() != StateKind::Window => [0.0, 0.0],
         Over::Denied => [0.0, 0.0],
         Over::Counted(most) => [1.0, exact(most)],
         Over::Excessive => [2.0, 0.0],
@@ -47,13 +47,13 @@ fn common(part: &Asked) -> Row {
     ]
 }
 
-const fn kind(kind: Kind) -> f64 {
+const fn kind(kind: StateKind) -> f64 {
     match kind {
-        Kind::ArrivalTime => 0.0,
-        Kind::Interval => 1.0,
-        Kind::Window => 2.0,
-        Kind::SlidingCounter | Kind::WideSlidingCounter => 3.0,
-        Kind::Log => 4.0,
+        StateKind::ArrivalTime => 0.0,
+        StateKind::Interval => 1.0,
+        StateKind::Window => 2.0,
+        StateKind::SlidingCounter | StateKind::WideSlidingCounter => 3.0,
+        StateKind::Log => 4.0,
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ratelimit_common::{
-    limit::{Algorithm, LimitSpec, Place, Rate},
+    limit::{Algorithm, LimitSpec, Rate, StateStorage},
     time::Nanos,
 };
 use ratelimit_limiter::store::remote::{Act, Over, RemoteHealth, Say};
@@ -67,7 +67,7 @@ impl Transport for Gate {
 
 fn request(keys: impl IntoIterator<Item = usize>) -> Request {
     let rate = Rate { amount: 10.try_into().unwrap(), per: Nanos::SECOND };
-    let limit = LimitSpec::new(Algorithm::TokenBucket, rate).build(Place::UserSpace).unwrap();
+    let limit = LimitSpec::new(Algorithm::TokenBucket, rate).build(StateStorage::UserSpace).unwrap();
     let keys: Vec<usize> = keys.into_iter().collect();
     let bucket =
         |(reader, key): (usize, &usize)| Bucket { shard: 0, key: key.to_string().into_bytes(), reader };

@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::join_all;
 use ratelimit_common::{
     algorithm::{self, sliding_window_counter::WideState, sliding_window_log},
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::{Nanos, Now},
 };
 use ratelimit_limiter::store::{
@@ -52,7 +52,7 @@ fn requests_are_decided_as_in_memory() {
 #[test]
 fn requests_are_decided_as_in_memory_when_clocks_step_back_and_limits_change() {
     let without_logs: Vec<Rule> =
-        rules().into_iter().filter(|rule| rule.limits[0].kind() != Kind::Log).collect();
+        rules().into_iter().filter(|rule| rule.limits[0].kind() != StateKind::Log).collect();
     run(2, Engine::Valkey, &without_logs, Times::Both);
 }
 
@@ -187,7 +187,7 @@ impl<'r> World<'r> {
         let Rule { limits, soft } = &self.rules[rule];
         // What a sliding counter owes is cut for good by a smaller limit here, in memory only as long as that asks;
         // and a word tells by the amount in which window it is counted.
-        let owes = limits[0].overruns() && limits[0].shape().0 == Kind::SlidingCounter;
+        let owes = limits[0].overruns() && limits[0].shape().0 == StateKind::SlidingCounter;
         let changes = self.times == Times::Both && !owes && self.random.once_in(20);
         let limit = if changes { self.random.of(&[&limits[0], &limits[1]]) } else { &limits[0] };
         let say = self.random.of(&[Say::Decides, Say::Decides, Say::Decides, Say::Quota, Say::Observes]);
@@ -202,7 +202,7 @@ impl<'r> World<'r> {
             _ => Act::ChargeIfAdmitted,
         };
         let say = if act == Act::Report { Say::Observes } else { say };
-        let counts_all = limit.kind() == Kind::Window && limit.counts_denied();
+        let counts_all = limit.kind() == StateKind::Window && limit.counts_denied();
         let over = match self.random.below(40) {
             0 if act != Act::ChargeIfAdmitted => Over::Excessive,
             1 if act != Act::ChargeIfAdmitted => Over::Closed,
@@ -278,7 +278,13 @@ impl<'r> World<'r> {
         let buckets: Vec<BucketKey<'_>> = made
             .buckets
             .iter()
-            .map(|_| BucketKey { domain: "", account: "", kind: Kind::Log, window: Nanos(0), entries: &[] })
+            .map(|_| BucketKey {
+                domain: "",
+                account: "",
+                kind: StateKind::Log,
+                window: Nanos(0),
+                entries: &[],
+            })
             .collect();
         let question = made.question(&buckets);
         let theirs = Outcomes::of(&question, reading).unwrap();
@@ -377,10 +383,10 @@ impl<'r> Made<'r> {
 /// Whether forgetting it changes no decision from then on. A word of a window alone may look used for a while longer.
 fn is_idle(limit: &Limit, state: &State, now: Now) -> bool {
     match (state, limit.kind()) {
-        (State::Word(word), Kind::Window | Kind::Interval) => {
+        (State::Word(word), StateKind::Window | StateKind::Interval) => {
             algorithm::decide(limit, *word, now, 0).0.used() == 0
         }
-        (State::Word(word), Kind::SlidingCounter) => {
+        (State::Word(word), StateKind::SlidingCounter) => {
             WideState::of_word(limit, *word, now).is_idle(limit, now)
         }
         (State::Word(word), _) => algorithm::is_idle(*word, now),

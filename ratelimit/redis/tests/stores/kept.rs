@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ratelimit_common::limit::{Algorithm, Kind};
+use ratelimit_common::limit::{Algorithm, StateKind};
 use ratelimit_limiter::store::remote::RemoteError;
 use ratelimit_redis_testing::{Engine, Server};
 
@@ -105,13 +105,13 @@ async fn a_bucket_is_kept_until_it_is_full_again() {
             let keys = server.ask::<Vec<String>>(&["KEYS", &format!("*{name}*")]);
             let lifetime: i64 = server.ask(&["PTTL", &keys[0]]);
             let least: i64 = match limit.kind() {
-                Kind::ArrivalTime => 10_000,
-                Kind::Log => 100_000,
+                StateKind::ArrivalTime => 10_000,
+                StateKind::Log => 100_000,
                 // A window may end just then; a sliding counter's counts in the next one.
-                Kind::SlidingCounter => 100_000,
+                StateKind::SlidingCounter => 100_000,
                 _ => 0,
             };
-            let most = if limit.kind() == Kind::SlidingCounter { 200_000 } else { least.max(100_000) };
+            let most = if limit.kind() == StateKind::SlidingCounter { 200_000 } else { least.max(100_000) };
             assert!((least..=most + 1_001).contains(&lifetime), "{name}: {lifetime} ms");
         }
     }

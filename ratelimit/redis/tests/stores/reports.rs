@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use ratelimit_common::limit::{Algorithm, Limit, LimitSpec, Place, Rate};
+use ratelimit_common::limit::{Algorithm, Limit, LimitSpec, Rate, StateStorage};
 use ratelimit_common::time::Nanos;
 use ratelimit_redis::Store;
 use ratelimit_redis_testing::{Engine, Server};
@@ -55,7 +55,7 @@ async fn eight_thousand_a_second_are_eight_thousand() {
     let clock: Clock = Arc::new(AtomicU64::new(START));
     let store = at(&clock, &server).await;
     let rate = Rate { amount: 8_000.try_into().unwrap(), per: Nanos::SECOND };
-    let build = |spec: LimitSpec| spec.build(Place::UserSpace).unwrap();
+    let build = |spec: LimitSpec| spec.build(StateStorage::UserSpace).unwrap();
     let passing = async |name, limit: &Limit, count| {
         let asks = [one(name, "key", limit)];
         let answers = join_all((0..count).map(|_| admits(&store, &asks))).await;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use ratelimit_common::{
-    bans::{self, Lengths, Making, Order, Prefix, Record, Terms},
+    bans::{self, BanPrefix, BanRecord, BanRequest, BanSchedule, BanTable, Lengths},
     limit::Limit,
     packet::Address,
     table::{self, Home, Key, Position, SLOTS, Secret, Tag},
@@ -16,7 +16,7 @@ use super::table::{FixedTable, Set};
 #[derive(Debug)]
 pub struct Bans {
     table: FixedTable,
-    records: Vec<Cell<Record>>,
+    records: Vec<Cell<BanRecord>>,
     lengths: Cell<Lengths>,
     secret: Secret,
 }
@@ -35,7 +35,7 @@ impl Bans {
     /// Whether a ban of a source is in force.
     pub fn contains(&self, source: &Address, now: Now) -> bool {
         let most = if source.family == 0 { 32 } else { 128 };
-        let mut prefixes = (1..=most).map(|length| Prefix::of(source, length));
+        let mut prefixes = (1..=most).map(|length| BanPrefix::of(source, length));
         self.lengths.get() != [0; 3]
             && prefixes.any(|prefix| {
                 let (word, bit) = prefix.place();
@@ -45,10 +45,10 @@ impl Bans {
     }
 
     /// Bans a prefix from now on, unless it is banned for longer.
-    pub fn add(&self, prefix: &Prefix, now: Now, terms: &Terms) {
+    pub fn add(&self, prefix: &BanPrefix, now: Now, terms: &BanSchedule) {
         let key = prefix.key(&self.secret);
-        let placing = Placing { bans: self, first: Record::first(terms, 0, now) };
-        let order = Order { terms, maker: 0, now, replaces: false };
+        let placing = Placing { bans: self, first: BanRecord::first(terms, 0, now) };
+        let order = BanRequest { terms, maker: 0, now, replaces: false };
         if (0..TRIES).any(|_| bans::make(&placing, &key, &order, &placing.first)) {
             let (word, bit) = prefix.place();
             let mut lengths = self.lengths.get();
@@ -62,11 +62,11 @@ impl Bans {
 struct Placing<'b> {
     bans: &'b Bans,
     /// The record of a prefix that has no slot.
-    first: Record,
+    first: BanRecord,
 }
 
 impl Placing<'_> {
-    fn record_of(&self, home: &Home<Set<'_>>, place: Position) -> &Cell<Record> {
+    fn record_of(&self, home: &Home<Set<'_>>, place: Position) -> &Cell<BanRecord> {
         let rank = place.rank();
         let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp & u64::from(u32::MAX) };
         &self.bans.records[(set as usize * SLOTS + rank % SLOTS) % self.bans.records.len()]
@@ -93,19 +93,19 @@ impl<'b> table::Table for Placing<'b> {
     }
 }
 
-impl Making for Placing<'_> {
-    fn record(&self, home: &Home<Self::Set>, place: Position) -> Record {
+impl BanTable for Placing<'_> {
+    fn record(&self, home: &Home<Self::Set>, place: Position) -> BanRecord {
         self.record_of(home, place).get()
     }
 
-    fn note(&self, home: &Home<Self::Set>, place: Position, record: &Record) {
+    fn note(&self, home: &Home<Self::Set>, place: Position, record: &BanRecord) {
         self.record_of(home, place).set(*record);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ratelimit_common::{bans::Length, time::Nanos};
+    use ratelimit_common::{bans::BanLength, time::Nanos};
 
     use super::*;
 
@@ -117,8 +117,8 @@ mod tests {
             true,
             Secret::new([5, 6, 7, 8].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
         );
-        let terms = Terms::lengthening(Nanos::from_secs(60), 4, Nanos::YEAR, Nanos::YEAR);
-        let of = |number: u64| Prefix::of(&Address { bits: [number << 32, 0], family: 0 }, 32);
+        let terms = BanSchedule::lengthening(Nanos::from_secs(60), 4, Nanos::YEAR, Nanos::YEAR);
+        let of = |number: u64| BanPrefix::of(&Address { bits: [number << 32, 0], family: 0 }, 32);
         let room = SLOTS as u64 * u64::from(bans::SETS);
         let (before, now) = (Now(Nanos(5)), Now(Nanos::from_secs(3_600)));
         (0..2 * room).for_each(|number| bans.add(&of(number), before, &terms));
@@ -143,8 +143,8 @@ mod tests {
         let now = Now(Nanos(5));
         let source = |number: u64| Address { bits: [number << 32, 0], family: 0 };
         let ban = |number, seconds| {
-            let terms = Terms::constant(Length::For(Nanos::from_secs(seconds)));
-            bans.add(&Prefix::of(&source(number), 32), now, &terms);
+            let terms = BanSchedule::constant(BanLength::For(Nanos::from_secs(seconds)));
+            bans.add(&BanPrefix::of(&source(number), 32), now, &terms);
         };
         let all = 2 * 8 * u64::from(bans::SETS);
         ban(0, 1_000_000);

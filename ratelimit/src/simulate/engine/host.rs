@@ -7,17 +7,17 @@ use std::{
 };
 
 use ratelimit_common::{
-    bans::Prefix,
+    bans::BanPrefix,
     classify::{self, Dimension, Tables, judging},
     lists::{self, Listed},
     packet::{self, Address, Flag},
     pipeline::{
-        Found, Hooks, Size, Subject,
-        bucket::{self, Answer, Try},
+        Evaluation, FrameSize, Hooks, PacketContext,
+        bucket::{self, BucketOp, BucketResult},
         stages,
     },
     time::{Nanos, Now},
-    wire::{Globals, KeyMask, Reason, Rule},
+    wire::{CompiledRule, Globals, KeyMask, Reason},
 };
 
 use super::{
@@ -167,14 +167,14 @@ impl<'t> Hooks for &'t Host {
         Excepts(self)
     }
 
-    fn rule<'h>(self, index: u64) -> &'h Rule
+    fn rule<'h>(self, index: u64) -> &'h CompiledRule
     where
         Self: 'h,
     {
         &self.compiled.limits[index as usize]
     }
 
-    fn key_mask(self, rule: &Rule, family: Flag) -> &KeyMask {
+    fn key_mask(self, rule: &CompiledRule, family: Flag) -> &KeyMask {
         &rule.masks[usize::from(family != 0)]
     }
 
@@ -203,19 +203,19 @@ impl<'t> Hooks for &'t Host {
         let _ = (0..most).all(|_| turn(carried));
     }
 
-    fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer {
-        bucket::attempt(self, &&self.table, what, subject, index)
+    fn attempt(self, what: BucketOp, context: &PacketContext, index: u64) -> BucketResult {
+        bucket::attempt(self, &&self.table, what, context, index)
     }
 
-    fn ban(self, subject: &Subject, index: u64) {
-        let (rule, source) = (self.rule(index), subject.address());
-        let prefix = Prefix::of_banned(&source, rule.ban_bits[usize::from(source.family != 0)]);
-        self.bans.add(&prefix, subject.now, &rule.ban_terms);
+    fn ban(self, context: &PacketContext, index: u64) {
+        let (rule, source) = (self.rule(index), context.address());
+        let prefix = BanPrefix::of_banned(&source, rule.ban_bits[usize::from(source.family != 0)]);
+        self.bans.add(&prefix, context.now, &rule.ban_terms);
     }
 
-    fn count_rule(self, _rule: &Rule, _dropped: bool, _size: Size) {}
+    fn count_rule(self, _rule: &CompiledRule, _dropped: bool, _size: FrameSize) {}
 
-    fn discount_rule(self, _rule: &Rule, _size: Size) {}
+    fn discount_rule(self, _rule: &CompiledRule, _size: FrameSize) {}
 
     fn on_exhausted_tries(self) {}
 
@@ -239,9 +239,9 @@ impl Engine for Host {
         let excepting = host.compiled.globals.excepts.rules;
         let matching = judging(&host, &host.excepts(), excepting, &packet, wire_length);
         let excepted = classify::matching(&host, &packet, wire_length) & !matching;
-        let mut found = Found::of_size(Size(wire_length & Size::BYTES));
-        let early = stages::examine(host, &packet, &mut found, || matching);
-        let reason = early.reason().or_else(|| stages::judge(host, early, &mut found).reason());
+        let mut evaluation = Evaluation::of_size(FrameSize(wire_length & FrameSize::BYTES));
+        let early = stages::examine(host, &packet, &mut evaluation, || matching);
+        let reason = early.reason().or_else(|| stages::judge(host, early, &mut evaluation).reason());
         Ok(Verdict {
             packet: Ok(packet),
             matching,

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use ratelimit_common::{
     limit::Limit,
     table::{self, Home, Key, SLOTS, Tag},
-    wire::{RULE_NUMBERS, Rule},
+    wire::{CompiledRule, RULE_NUMBERS},
 };
 
 /// The memory, and the limits in it.
@@ -17,7 +17,7 @@ pub struct FixedTable {
 
 impl FixedTable {
     /// Empty, with `sets` sets, a power of two.
-    pub fn new(sets: usize, rules: &[Rule]) -> Self {
+    pub fn new(sets: usize, rules: &[CompiledRule]) -> Self {
         let mut limits = vec![None; RULE_NUMBERS];
         for rule in rules {
             if let Some(limit) = limits.get_mut(rule.number as usize) {
@@ -43,7 +43,7 @@ impl<'t> table::Table for &'t FixedTable {
     }
 
     fn limit(&self, tag: Tag) -> Option<&Limit> {
-        self.limits.get(Rule::number_of(tag) as usize)?.as_ref()
+        self.limits.get(CompiledRule::number_of(tag) as usize)?.as_ref()
     }
 
     fn on_live_eviction(&self) {}

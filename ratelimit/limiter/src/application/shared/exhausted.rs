@@ -17,7 +17,7 @@ use std::{
 use foldhash::fast::FixedState;
 use ratelimit_common::{
     algorithm::sliding_window_log::Entries as _,
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::{Nanos, Now},
 };
 
@@ -252,7 +252,9 @@ fn is_recalled(part: &Part<'_>) -> bool {
     match part.act {
         Act::Ask | Act::ChargeIfAdmitted => true,
         Act::Charge => {
-            part.limit.kind() == Kind::Window && matches!(part.over, Over::Counted(_)) && part.soft.is_none()
+            part.limit.kind() == StateKind::Window
+                && matches!(part.over, Over::Counted(_))
+                && part.soft.is_none()
         }
         Act::Report | Act::Refund | Act::RefundIfAdmitted => false,
     }
@@ -317,7 +319,7 @@ impl Charges {
         let bucket = BucketKey {
             domain: &self.domain,
             account: &self.account,
-            kind: Kind::Window,
+            kind: StateKind::Window,
             window: self.window,
             entries: &entries,
         };

@@ -238,7 +238,7 @@ mod tests {
         sync::atomic::{AtomicUsize, Ordering},
     };
 
-    use ratelimit_common::limit::{Algorithm, Limit, LimitSpec, Place, Rate};
+    use ratelimit_common::limit::{Algorithm, Limit, LimitSpec, Rate, StateStorage};
 
     use super::*;
     use crate::store::{Account, Answer, Buckets as _, Charge, Enrolment, Store as _, Zero};
@@ -247,7 +247,7 @@ mod tests {
     fn limit(algorithm: Algorithm, amount: u64) -> Limit {
         let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from_secs(60) };
         let spec = LimitSpec { overrun: true, ..LimitSpec::new(algorithm, rate) };
-        spec.build(Place::UserSpace).unwrap()
+        spec.build(StateStorage::UserSpace).unwrap()
     }
 
     fn enrolled(store: &MemoryStore, limit: &Limit) -> (Account, Limits) {

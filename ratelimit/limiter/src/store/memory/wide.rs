@@ -13,8 +13,8 @@ use std::sync::{
 };
 
 use ratelimit_common::{
-    algorithm::{Decision, realign::ClockStep},
-    limit::{Kind, LOG_MOST},
+    algorithm::{LimitDecision, realign::ClockStep},
+    limit::{LOG_MOST, StateKind},
     time::{Nanos, Now},
 };
 
@@ -132,7 +132,7 @@ impl Wide {
     }
 
     /// Decides and charges. `word` takes what was counted in a word.
-    pub fn charge<'l>(&self, charge: Charge<'l>, word: impl FnOnce() -> u64) -> Decision<'l> {
+    pub fn charge<'l>(&self, charge: Charge<'l>, word: impl FnOnce() -> u64) -> LimitDecision<'l> {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
         self.go_on_with(&mut shard, &charge, word);
@@ -200,7 +200,7 @@ impl Wide {
     /// Makes a counter of what a word has counted, for a limit that has grown beyond words.
     fn go_on_with(&self, shard: &mut Shard, charge: &Charge<'_>, word: impl FnOnce() -> u64) {
         let (identity, now) = (charge.bucket().identity, charge.now);
-        if charge.limit.kind() != Kind::WideSlidingCounter || shard.is_in_use(identity, now) {
+        if charge.limit.kind() != StateKind::WideSlidingCounter || shard.is_in_use(identity, now) {
             return;
         }
         let bucket = Bucket::of_word(charge, word());

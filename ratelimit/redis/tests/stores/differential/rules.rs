@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use ratelimit_common::{
-    limit::{Algorithm, Limit, LimitSpec, OnLimit, Place, Rate, Refill},
+    limit::{Algorithm, Limit, LimitSpec, OnLimit, Rate, Refill, StateStorage},
     time::Nanos,
 };
 use ratelimit_limiter::store::remote::SoftLimit;
@@ -73,7 +73,7 @@ fn rule(spec: LimitSpec, has_soft: bool) -> Option<Rule> {
     let fewer = NonZeroU64::new(amount - amount / 3)?;
     let burst = spec.burst.and_then(|burst| NonZeroU64::new(burst.get() - burst.get() / 4));
     let other = LimitSpec { rate: Rate { amount: fewer, ..spec.rate }, burst, ..spec };
-    let limits = [spec.build(Place::UserSpace).ok()?, other.build(Place::UserSpace).ok()?];
+    let limits = [spec.build(StateStorage::UserSpace).ok()?, other.build(StateStorage::UserSpace).ok()?];
     let least = limits[0].capacity().min(limits[1].capacity());
     let below = NonZeroU64::new(least / 2).filter(|_| has_soft);
     let soft = below.map(|limit| SoftLimit { limit, lasts: Nanos(spec.rate.per.0 / 3 + 500 * MILLI) });

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU64, time::Duration};
 
 use ratelimit_common::{
-    limit::{Algorithm, Limit, LimitSpec, Place, Rate, Refill},
+    limit::{Algorithm, Limit, LimitSpec, Rate, Refill, StateStorage},
     time::Nanos,
 };
 use ratelimit_limiter::store::{
@@ -35,7 +35,7 @@ pub fn one<'a>(rule: &'a str, key: &'a str, limit: &'a Limit) -> Ask<'a> {
 /// So much in so much time.
 pub fn limit(algorithm: Algorithm, amount: u64, per: Duration) -> Limit {
     let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from(per) };
-    LimitSpec::new(algorithm, rate).build(Place::UserSpace).unwrap()
+    LimitSpec::new(algorithm, rate).build(StateStorage::UserSpace).unwrap()
 }
 
 /// One limit for each way in which states are kept.
@@ -45,7 +45,7 @@ pub fn each_kind(amount: u64, per: Duration) -> Vec<(&'static str, Limit)> {
     let interval = LimitSpec { refill: Refill::Interval, ..LimitSpec::new(TokenBucket, rate) };
     vec![
         ("token bucket", limit(TokenBucket, amount, per)),
-        ("interval", interval.build(Place::UserSpace).unwrap()),
+        ("interval", interval.build(StateStorage::UserSpace).unwrap()),
         ("fixed window", limit(FixedWindow, amount, per)),
         ("sliding counter", limit(SlidingWindowCounter, amount, per)),
         ("log", limit(SlidingWindowLog, amount, per)),

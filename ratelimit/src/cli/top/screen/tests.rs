@@ -1,7 +1,7 @@
 //! The screen without a terminal: what keys do, and what is drawn.
 
 use ratatui::{Terminal, backend::TestBackend};
-use ratelimit_common::sketch::{Group, SETS, Sample, Set, WINDOW, stamp};
+use ratelimit_common::sketch::{Group, SETS, Sample, SketchSet, WINDOW, stamp};
 
 use super::*;
 use crate::dataplane::SeenSet;
@@ -16,7 +16,7 @@ fn screen() -> Screen {
         bytes,
     };
     let set = |place, dropped, samples: &[Sample]| {
-        let mut set = Set::default();
+        let mut set = SketchSet::default();
         samples.iter().for_each(|sample| set.count(sample));
         SeenSet { place, dropped, slots: set.0 }
     };

@@ -71,7 +71,8 @@ impl Vault {
         for (held, name) in snapshot.buckets.iter_mut().zip(&names) {
             let limit = parts[held.reader()].limit;
             let fresh = match limit.kind() {
-                ratelimit_common::limit::Kind::Log | ratelimit_common::limit::Kind::WideSlidingCounter => {
+                ratelimit_common::limit::StateKind::Log
+                | ratelimit_common::limit::StateKind::WideSlidingCounter => {
                     State::wide(WideRecord::fresh(limit))
                 }
                 _ => State::Word(ratelimit_common::algorithm::fresh(now)),

@@ -2,7 +2,8 @@
 
 use ratelimit_common::{
     algorithm::{
-        Decision, realign::ClockStep, sliding_window_counter::WideState, sliding_window_log::Entries as _,
+        LimitDecision, realign::ClockStep, sliding_window_counter::WideState,
+        sliding_window_log::Entries as _,
     },
     limit::Limit,
     time::{Nanos, Now},
@@ -70,7 +71,7 @@ impl Bucket {
         self.decide(&Charge { cost: 0, ..*charge });
     }
 
-    pub(super) fn decide<'l>(&mut self, charge: &Charge<'l>) -> Decision<'l> {
+    pub(super) fn decide<'l>(&mut self, charge: &Charge<'l>) -> LimitDecision<'l> {
         let Charge { limit, now, cost, .. } = *charge;
         let decision = self.record.charge(limit, now, cost);
         let reset = decision.reset_after();

@@ -10,7 +10,7 @@ use std::{
 
 use foldhash::fast::FixedState;
 use ratelimit_common::{
-    algorithm::Decision,
+    algorithm::LimitDecision,
     time::{Nanos, Now},
 };
 
@@ -61,7 +61,7 @@ impl Shard {
     }
 
     /// Changes a bucket by a charge; `None` if there is none.
-    pub(super) fn charge<'l>(&mut self, identity: u64, charge: &Charge<'l>) -> Option<Decision<'l>> {
+    pub(super) fn charge<'l>(&mut self, identity: u64, charge: &Charge<'l>) -> Option<LimitDecision<'l>> {
         let bucket = self.get_mut(identity)?;
         if !bucket.record.is_of(charge.limit) {
             *bucket = Bucket::fresh(charge.limit);

@@ -13,20 +13,20 @@
 //! loop looks different in the kernel: repeat it while it says [`Attempt::Again`].
 
 mod bits;
+#[cfg(feature = "network")]
+mod bucket_ref;
 mod choose;
 mod elsewhere;
 mod exchange;
 mod find;
 mod key;
-#[cfg(feature = "network")]
-mod known;
 #[cfg(all(test, loom))]
 mod loom;
 mod position;
 mod split;
 
 #[cfg(feature = "network")]
-pub use self::known::{Known, Place};
+pub use self::bucket_ref::{BucketRef, SlotAddress};
 pub use self::{
     choose::{nearest_to_fresh, share_used, survey},
     elsewhere::{holders_in, is_elsewhere},
@@ -133,7 +133,7 @@ pub trait Table {
 
     /// [`decide`] of what may take a slot: a call of its own in the kernel, because taking one needs the stack.
     #[inline(always)]
-    fn decide(&self, request: &Request<'_>, state: u64) -> (bool, u64) {
+    fn decide(&self, request: &BucketRequest<'_>, state: u64) -> (bool, u64) {
         decide(request.limit, state, request.now, request.cost)
     }
 
@@ -182,7 +182,7 @@ pub enum Attempt {
 
 /// One request against one limit.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'l> {
+pub struct BucketRequest<'l> {
     /// Whose bucket.
     pub key: Key,
     /// The limit.
@@ -195,7 +195,7 @@ pub struct Request<'l> {
 
 /// Decides and charges.
 #[inline(always)]
-pub fn charge<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
+pub fn charge<T: Table>(table: &T, request: &BucketRequest<'_>) -> Attempt {
     let Some(home) = table.home(&request.key) else { return Attempt::Again };
     let found = find(&home, request.key.word);
     let before = match found {
@@ -216,14 +216,14 @@ pub fn charge<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
 
 /// [`charge`] for a bucket that is there, which is most of the time; `None` if it is not.
 #[inline(always)]
-pub fn charge_known<T: Table>(table: &T, request: &Request<'_>) -> Option<Attempt> {
+pub fn charge_known<T: Table>(table: &T, request: &BucketRequest<'_>) -> Option<Attempt> {
     let Some(home) = table.home(&request.key) else { return Some(Attempt::Again) };
     find(&home, request.key.word).map(|(slot, word)| charge_slot(slot, word, request))
 }
 
 /// Decides without charging.
 #[inline(always)]
-pub fn peek<T: Table>(table: &T, request: &Request<'_>) -> Attempt {
+pub fn peek<T: Table>(table: &T, request: &BucketRequest<'_>) -> Attempt {
     let Some(home) = table.home(&request.key) else { return Attempt::Again };
     let (state, is_new) = match find(&home, request.key.word) {
         Some((slot, word)) => match read(slot, word) {
@@ -281,7 +281,7 @@ pub fn state<T: Table>(table: &T, key: &Key) -> Option<u64> {
 
 /// Gives back what an admitted request took, after a later limit denied it; true when done. `later` is the present.
 #[inline(always)]
-pub fn undo<T: Table>(table: &T, request: &Request<'_>, later: Now) -> bool {
+pub fn undo<T: Table>(table: &T, request: &BucketRequest<'_>, later: Now) -> bool {
     let change = |state| algorithm::undo(request.limit, state, request.now, later, request.cost);
     update(table, &request.key, change)
 }
@@ -315,7 +315,7 @@ fn read<S: Slot>(slot: S, word: u64) -> Option<u64> {
 }
 
 #[inline(always)]
-fn charge_slot<S: Slot>(slot: S, word: u64, request: &Request<'_>) -> Attempt {
+fn charge_slot<S: Slot>(slot: S, word: u64, request: &BucketRequest<'_>) -> Attempt {
     let Some(before) = read(slot, word) else { return Attempt::Again };
     let (allowed, after) = decide(request.limit, before, request.now, request.cost);
     if after == before || slot.replace_state(before, after) {

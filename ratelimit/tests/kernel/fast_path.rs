@@ -1,10 +1,10 @@
-//! The short way of a packet and the long one are one: random rules, packets and times, judged by a generation that goes the
-//! short way wherever it can and by one that never does. Verdicts, counters and buckets are the same.
+//! The fast and the slow path of a packet judge alike: random rules, packets and times, judged by a generation that takes the
+//! fast path wherever it can and by one that never does. Verdicts, counters and buckets are the same.
 
 use ratelimit::{
     compile::Compiled,
     config,
-    dataplane::{Generation, Ways},
+    dataplane::{Generation, PacketPaths},
 };
 use ratelimit_common::time::Nanos;
 
@@ -17,31 +17,28 @@ const GENERATIONS: usize = 60;
 const PACKETS: usize = 400;
 
 #[test]
-fn the_short_way_and_the_long_one_say_the_same() {
+fn the_fast_and_the_slow_path_say_the_same() {
     net::isolated(|| {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         for _ in 0..GENERATIONS {
             let (network, rules) = configuration(&mut random);
             let compiled = compiled(&network, &rules);
             let sets = compiled.globals.set_mask as u32 + 1;
-            let mut pair =
-                [Ways::All, Ways::Long].map(|ways| Generation::load_with_clock(&compiled, ways).unwrap());
+            let mut pair = [PacketPaths::All, PacketPaths::Slow]
+                .map(|ways| Generation::load_with_clock(&compiled, ways).unwrap());
             let mut clock = MADE.monotonic.0 + 1 + random.below(1 << 40);
             for packet in 0..PACKETS {
                 let scale = random.below(32);
                 clock += random.below(1 << scale);
                 let frame = frame(&mut random);
-                let [short, long] = pair.each_mut().map(|each| {
+                let [fast, slow] = pair.each_mut().map(|each| {
                     each.set_clock(Nanos(clock)).unwrap();
                     each.judge(&frame, 1).unwrap().passed
                 });
-                assert_eq!(
-                    short, long,
-                    "packet {packet}, {frame:x?} at {clock} under {network:?} {rules:#?}"
-                );
+                assert_eq!(fast, slow, "packet {packet}, {frame:x?} at {clock} under {network:?} {rules:#?}");
             }
-            let [short, long] = pair.each_ref().map(|each| each.traces(sets).unwrap());
-            assert_eq!(short, long, "what is left under {network:?} {rules:#?}");
+            let [fast, slow] = pair.each_ref().map(|each| each.traces(sets).unwrap());
+            assert_eq!(fast, slow, "what is left under {network:?} {rules:#?}");
         }
     });
 }

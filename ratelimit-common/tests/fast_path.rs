@@ -1,30 +1,30 @@
-//! The short way of a packet and the long one are one: random rules, packets, buckets and times, with another processor that
+//! The fast and the slow path of a packet judge alike: random rules, packets, buckets and times, with another processor that
 //! comes in between, give the same outcome, the same counters and the same buckets.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that can't go on has failed")]
 
-#[path = "ways/world.rs"]
+#[path = "fast_path/world.rs"]
 mod world;
 
 use std::{mem::MaybeUninit, num::NonZeroU64};
 
 use ratelimit_common::{
-    bans::Terms,
+    bans::BanSchedule,
     classify::{Dimension, judging},
-    limit::{Algorithm, Limit, LimitSpec, Place, Rate, Refill},
-    lists::Root,
+    limit::{Algorithm, Limit, LimitSpec, Rate, Refill, StateStorage},
+    lists::TrieRoot,
     packet,
-    pipeline::{Found, Hooks as _, Outcome, Size, short, stages},
+    pipeline::{Evaluation, FrameSize, Hooks as _, StageOutcome, fast_path, stages},
     table::{LEAST_SETS, Secret},
     time::{Nanos, Now},
-    wire::{Conditions, Globals, KeyMask, Reason, Rule, TAKES_BYTES, TAKES_ONE, TAKES_PACKETS},
+    wire::{CompiledRule, Conditions, Globals, KeyMask, Reason, TAKES_BYTES, TAKES_ONE, TAKES_PACKETS},
 };
-use world::{Way, World};
+use world::{Path, World};
 
 const GENERATIONS: usize = 200;
 const PACKETS: usize = 100;
 
 #[test]
-fn the_short_way_and_the_long_one_say_the_same() {
+fn the_fast_and_the_slow_path_say_the_same() {
     let mut random = Random(7);
     for generation in 0..GENERATIONS {
         let (globals, rules) = rules(&mut random);
@@ -32,7 +32,7 @@ fn the_short_way_and_the_long_one_say_the_same() {
         let start =
             random.one_of(&[1, 1 << 40, (1 << 57) - (1 << 51), (1 << 57) + 5]) + random.below(1 << 30);
         let worlds =
-            [Way::Short, Way::Long].map(|way| World::new(way, globals, rules.clone(), Now(Nanos(start))));
+            [Path::Fast, Path::Slow].map(|path| World::new(path, globals, rules.clone(), Now(Nanos(start))));
         for packet in 0..PACKETS {
             let frame = frame(&mut random);
             let scale = random.below(33);
@@ -55,27 +55,27 @@ fn the_short_way_and_the_long_one_say_the_same() {
 }
 
 /// As the program does.
-fn judge(world: &World, frame: &[u8]) -> Outcome {
-    let mut found = MaybeUninit::uninit();
-    let mut early = Outcome::UNUSUAL;
-    if world.way == Way::Short {
-        early = short::judge(world, frame, &mut found);
+fn judge(world: &World, frame: &[u8]) -> StageOutcome {
+    let mut evaluation = MaybeUninit::uninit();
+    let mut early = StageOutcome::UNUSUAL;
+    if world.path == Path::Fast {
+        early = fast_path::judge(world, frame, &mut evaluation);
     }
-    if early == Outcome::UNUSUAL {
-        let found = found.write(Found::of_size(Size(frame.len() as u64)));
-        let Ok(packet) = packet::parse(frame) else { return Outcome::of(Reason::NotIp) };
+    if early == StageOutcome::UNUSUAL {
+        let evaluation = evaluation.write(Evaluation::of_size(FrameSize(frame.len() as u64)));
+        let Ok(packet) = packet::parse(frame) else { return StageOutcome::of(Reason::NotIp) };
         let Globals { matches, excepts, .. } = world.globals;
         let matching = || match world.globals.classifies() {
             false => matches.rules,
             true => judging(&world, &world.excepts(), excepts.rules, &packet, frame.len() as u64),
         };
-        early = stages::examine(world, &packet, found, matching);
+        early = stages::examine(world, &packet, evaluation, matching);
     }
     if !early.asks_rules() {
         return early;
     }
-    // SAFETY: written by the short way, which asks the rules, or above.
-    stages::judge(world, early, unsafe { found.assume_init_mut() })
+    // SAFETY: written by the fast path, which asks the rules, or above.
+    stages::judge(world, early, unsafe { evaluation.assume_init_mut() })
 }
 
 /// Splitmix64.
@@ -114,7 +114,7 @@ fn limit(random: &mut Random) -> Limit {
         spec.refill = Refill::Interval;
     }
     spec.count_denied = random.below(4) == 0;
-    spec.build(Place::Kernel).expect("a limit")
+    spec.build(StateStorage::Kernel).expect("a limit")
 }
 
 fn dimensions(random: &mut Random) -> u32 {
@@ -128,33 +128,35 @@ fn dimensions(random: &mut Random) -> u32 {
 }
 
 /// Up to twelve rules; behind them, for some, limits of their new sources and of their denied packets.
-fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
+fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
     let secret = Secret::new([random.next(), random.next(), random.next(), random.next()]);
     let count = random.one_of(&[1, 1, 2, 3, 8, 9, 12]);
     let all = (1 << count) - 1;
-    let mut rules: Vec<Rule> = (0..count).map(|index| rule(random, &secret, index)).collect();
+    let mut rules: Vec<CompiledRule> = (0..count).map(|index| rule(random, &secret, index)).collect();
     for index in 0..count as usize {
         let extra = rules.len();
         let number = extra as u32 + 1;
         if random.below(5) == 0 {
-            let masks =
-                [KeyMask { keyed: secret.keyed(Rule::tag_of(number.into(), 0)), ..KeyMask::default() }; 2];
+            let masks = [KeyMask {
+                keyed: secret.keyed(CompiledRule::tag_of(number.into(), 0)),
+                ..KeyMask::default()
+            }; 2];
             let takes = TAKES_ONE;
-            rules.push(Rule {
+            rules.push(CompiledRule {
                 masks,
                 number,
                 takes,
                 new_sources: 0,
-                ban_terms: Terms::default(),
+                ban_terms: BanSchedule::default(),
                 ..rules[index]
             });
             rules[index].new_sources = extra as u32;
         } else if random.below(5) == 0 {
             let masks = [0, 1].map(|family| KeyMask {
-                keyed: secret.keyed(Rule::tag_of(number.into(), family)),
+                keyed: secret.keyed(CompiledRule::tag_of(number.into(), family)),
                 ..rules[index].masks[family as usize]
             });
-            rules.push(Rule { masks, number, ban_terms: Terms::default(), ..rules[index] });
+            rules.push(CompiledRule { masks, number, ban_terms: BanSchedule::default(), ..rules[index] });
             rules[index].ban = extra as u32;
             rules[index].ban_terms.length = 1;
         }
@@ -184,7 +186,7 @@ fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
         excepts: Conditions { is_asked: (excepting != 0).into(), ..excepts },
         enforced,
         counts_denied,
-        listed: [Root { step: 1, filter: 0 }; 2],
+        listed: [TrieRoot { step: 1, filter: 0 }; 2],
         drop_malformed: random.below(2) as u32,
         observes_groups: 1,
         dry_run: 0,
@@ -196,20 +198,20 @@ fn rules(random: &mut Random) -> (Globals, Vec<Rule>) {
         samples: 0,
         link: 0,
         joins: 0,
-        way: 0,
+        fast_path: 0,
     };
     (globals, rules)
 }
 
-fn rule(random: &mut Random, secret: &Secret, index: u64) -> Rule {
+fn rule(random: &mut Random, secret: &Secret, index: u64) -> CompiledRule {
     let bits = random.one_of(&[32, 32, 24, 40]);
     let number = index + 1;
     let masks = [0, 1].map(|family| KeyMask {
         source: [u64::MAX << (64 - bits), 0],
-        keyed: secret.keyed(Rule::tag_of(number, family)),
+        keyed: secret.keyed(CompiledRule::tag_of(number, family)),
         ..KeyMask::default()
     });
-    Rule {
+    CompiledRule {
         limit: limit(random),
         masks,
         number: number as u32,
@@ -219,7 +221,7 @@ fn rule(random: &mut Random, secret: &Secret, index: u64) -> Rule {
         takes: random.one_of(&[TAKES_PACKETS, TAKES_PACKETS, TAKES_BYTES]),
         new_sources: 0,
         ban: 0,
-        ban_terms: Terms::default(),
+        ban_terms: BanSchedule::default(),
         ban_maker: 0,
         ban_bits: [32, 64],
     }

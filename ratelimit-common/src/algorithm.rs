@@ -16,26 +16,26 @@ mod window;
 
 pub(crate) use self::window::low_bits;
 use crate::{
-    limit::{Kind, Limit},
+    limit::{Limit, StateKind},
     time::{Nanos, Now, Ticks},
 };
 
 /// What one request got, and what can be told from it.
 ///
-/// The numbers are worked out when asked for, because most callers need only [`Decision::allowed`].
+/// The numbers are worked out when asked for, because most callers need only [`LimitDecision::allowed`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Decision<'l> {
+pub struct LimitDecision<'l> {
     /// Whether the request may go on.
     pub allowed: bool,
     limit: &'l Limit,
-    facts: Facts,
+    facts: DecidedState,
     cost: u32,
     now: Now,
 }
 
 /// The state that a decision's numbers come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Facts {
+enum DecidedState {
     /// A state word before and after.
     Word { before: u64, after: u64 },
     /// Numbers of a state that is not a word.
@@ -69,21 +69,21 @@ pub const fn is_idle(state: u64, now: Now) -> bool {
 /// counts denied requests or can be overrun.
 #[must_use]
 #[inline(always)]
-pub fn decide<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (Decision<'l>, u64) {
+pub fn decide<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (LimitDecision<'l>, u64) {
     let (allowed, after) = match limit.kind {
-        Kind::ArrivalTime => token_bucket::decide(limit, state, now, cost),
-        Kind::Interval => token_bucket_interval::decide(limit, state, now, cost),
-        Kind::Window => fixed_window::decide(limit, state, now, cost),
-        Kind::SlidingCounter => sliding_window_counter::decide(limit, state, now, cost),
-        Kind::Log | Kind::WideSlidingCounter => (false, state),
+        StateKind::ArrivalTime => token_bucket::decide(limit, state, now, cost),
+        StateKind::Interval => token_bucket_interval::decide(limit, state, now, cost),
+        StateKind::Window => fixed_window::decide(limit, state, now, cost),
+        StateKind::SlidingCounter => sliding_window_counter::decide(limit, state, now, cost),
+        StateKind::Log | StateKind::WideSlidingCounter => (false, state),
     };
-    (Decision { allowed, limit, facts: Facts::Word { before: state, after }, cost, now }, after)
+    (LimitDecision { allowed, limit, facts: DecidedState::Word { before: state, after }, cost, now }, after)
 }
 
 /// Charges a cost that is reported afterwards, as far as there is room, and gives the new state: a limit that can be overrun,
 /// or that counts denied requests, takes it as [`decide`] does, any other up to the whole units that are left.
 #[must_use]
-pub fn report<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (Decision<'l>, u64) {
+pub fn report<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (LimitDecision<'l>, u64) {
     let left = decide(limit, state, now, 0).0.remaining();
     decide(limit, state, now, reported(limit, left, cost))
 }
@@ -115,11 +115,11 @@ pub fn decide_by_window(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool
 #[inline(always)]
 pub fn undo(limit: &Limit, state: u64, charged: Now, later: Now, cost: u32) -> u64 {
     match limit.kind {
-        Kind::ArrivalTime => token_bucket::undo(limit, state, charged, later, cost),
-        Kind::Interval => token_bucket_interval::undo(limit, state, charged, later, cost),
-        Kind::Window => fixed_window::undo(limit, state, charged, cost),
-        Kind::SlidingCounter => sliding_window_counter::undo(limit, state, charged, cost),
-        Kind::Log | Kind::WideSlidingCounter => state,
+        StateKind::ArrivalTime => token_bucket::undo(limit, state, charged, later, cost),
+        StateKind::Interval => token_bucket_interval::undo(limit, state, charged, later, cost),
+        StateKind::Window => fixed_window::undo(limit, state, charged, cost),
+        StateKind::SlidingCounter => sliding_window_counter::undo(limit, state, charged, cost),
+        StateKind::Log | StateKind::WideSlidingCounter => state,
     }
 }
 
@@ -127,10 +127,12 @@ pub fn undo(limit: &Limit, state: u64, charged: Now, later: Now, cost: u32) -> u
 #[must_use]
 pub fn clamp(limit: &Limit, state: u64, now: Now) -> u64 {
     match limit.kind {
-        Kind::ArrivalTime => token_bucket::clamp(limit, state, now),
-        Kind::Interval => token_bucket_interval::clamp(limit, state, now),
+        StateKind::ArrivalTime => token_bucket::clamp(limit, state, now),
+        StateKind::Interval => token_bucket_interval::clamp(limit, state, now),
         // A window's count above the limit reads as nothing remaining, until the window ends or it is paid.
-        Kind::Window | Kind::SlidingCounter | Kind::Log | Kind::WideSlidingCounter => state,
+        StateKind::Window | StateKind::SlidingCounter | StateKind::Log | StateKind::WideSlidingCounter => {
+            state
+        }
     }
 }
 
@@ -139,14 +141,14 @@ pub fn clamp(limit: &Limit, state: u64, now: Now) -> u64 {
 #[inline(always)]
 pub fn share_used(limit: &Limit, state: u64, now: Now) -> u32 {
     let (used, of) = match limit.kind {
-        Kind::ArrivalTime => (now.ahead(Ticks(state), limit.far()).0, limit.full.0),
-        Kind::Interval => (token_bucket_interval::missing(limit, state, now), limit.capacity),
-        Kind::Window => (fixed_window::used(limit, state, now), limit.capacity),
+        StateKind::ArrivalTime => (now.ahead(Ticks(state), limit.far()).0, limit.full.0),
+        StateKind::Interval => (token_bucket_interval::missing(limit, state, now), limit.capacity),
+        StateKind::Window => (fixed_window::used(limit, state, now), limit.capacity),
         // A wide counter's limit is asked about words where another limit with the same states has them.
-        Kind::SlidingCounter | Kind::WideSlidingCounter => {
+        StateKind::SlidingCounter | StateKind::WideSlidingCounter => {
             (sliding_window_counter::roughly_counted(limit, state, now), limit.capacity)
         }
-        Kind::Log => (0, 1),
+        StateKind::Log => (0, 1),
     };
     ratio(used, of)
 }
@@ -165,7 +167,7 @@ const fn ratio(part: u64, whole: u64) -> u32 {
     }
 }
 
-impl<'l> Decision<'l> {
+impl<'l> LimitDecision<'l> {
     /// A decision on a state that is not a word. Of the times, the first is that until a denied request would be allowed,
     /// the second that until the state is fresh or its window ends, the third that until one more unit is there.
     const fn known(
@@ -174,7 +176,7 @@ impl<'l> Decision<'l> {
         units: Units,
         [wait, reset, next]: [Nanos; 3],
     ) -> Self {
-        Self { allowed, limit, facts: Facts::Known { units, wait, reset, next }, cost, now }
+        Self { allowed, limit, facts: DecidedState::Known { units, wait, reset, next }, cost, now }
     }
 
     /// The most units at once: burst of a bucket, amount of a window.
@@ -193,23 +195,23 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn remaining(&self) -> u64 {
         let state = match self.facts {
-            Facts::Known { units, .. } => return units.remaining,
-            Facts::Word { after, .. } => after,
+            DecidedState::Known { units, .. } => return units.remaining,
+            DecidedState::Word { after, .. } => after,
         };
         match self.limit.kind {
-            Kind::ArrivalTime => token_bucket::remaining(self.limit, state, self.now),
-            Kind::Interval => self
+            StateKind::ArrivalTime => token_bucket::remaining(self.limit, state, self.now),
+            StateKind::Interval => self
                 .limit
                 .capacity
                 .saturating_sub(token_bucket_interval::missing(self.limit, state, self.now)),
-            Kind::Window => {
+            StateKind::Window => {
                 self.limit.capacity.saturating_sub(fixed_window::used(self.limit, state, self.now))
             }
-            Kind::SlidingCounter => self
+            StateKind::SlidingCounter => self
                 .limit
                 .capacity
                 .saturating_sub(sliding_window_counter::counted(self.limit, state, self.now)),
-            Kind::Log | Kind::WideSlidingCounter => 0,
+            StateKind::Log | StateKind::WideSlidingCounter => 0,
         }
     }
 
@@ -217,13 +219,13 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn owed(&self) -> u64 {
         match self.facts {
-            Facts::Known { units, .. } => units.owed,
-            Facts::Word { .. } if !self.limit.overruns() => 0,
-            Facts::Word { after, .. } => match self.limit.kind {
-                Kind::ArrivalTime => token_bucket::owed(self.limit, after, self.now),
-                Kind::Interval => token_bucket_interval::owed(self.limit, after, self.now),
-                Kind::SlidingCounter => sliding_window_counter::owed(self.limit, after, self.now),
-                Kind::Window | Kind::Log | Kind::WideSlidingCounter => 0,
+            DecidedState::Known { units, .. } => units.owed,
+            DecidedState::Word { .. } if !self.limit.overruns() => 0,
+            DecidedState::Word { after, .. } => match self.limit.kind {
+                StateKind::ArrivalTime => token_bucket::owed(self.limit, after, self.now),
+                StateKind::Interval => token_bucket_interval::owed(self.limit, after, self.now),
+                StateKind::SlidingCounter => sliding_window_counter::owed(self.limit, after, self.now),
+                StateKind::Window | StateKind::Log | StateKind::WideSlidingCounter => 0,
             },
         }
     }
@@ -232,13 +234,15 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn cut(&self) -> u64 {
         match self.facts {
-            Facts::Known { units, .. } => units.cut,
-            Facts::Word { .. } if !self.limit.overruns() => 0,
-            Facts::Word { before, .. } => match self.limit.kind {
-                Kind::ArrivalTime => token_bucket::cut(self.limit, before, self.now, self.cost),
-                Kind::Interval => token_bucket_interval::cut(self.limit, before, self.now, self.cost),
-                Kind::SlidingCounter => sliding_window_counter::cut(self.limit, before, self.now, self.cost),
-                Kind::Window | Kind::Log | Kind::WideSlidingCounter => 0,
+            DecidedState::Known { units, .. } => units.cut,
+            DecidedState::Word { .. } if !self.limit.overruns() => 0,
+            DecidedState::Word { before, .. } => match self.limit.kind {
+                StateKind::ArrivalTime => token_bucket::cut(self.limit, before, self.now, self.cost),
+                StateKind::Interval => token_bucket_interval::cut(self.limit, before, self.now, self.cost),
+                StateKind::SlidingCounter => {
+                    sliding_window_counter::cut(self.limit, before, self.now, self.cost)
+                }
+                StateKind::Window | StateKind::Log | StateKind::WideSlidingCounter => 0,
             },
         }
     }
@@ -247,7 +251,7 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn used(&self) -> u64 {
         match self.facts {
-            Facts::Word { after, .. } if self.limit.kind == Kind::Window => {
+            DecidedState::Word { after, .. } if self.limit.kind == StateKind::Window => {
                 fixed_window::used(self.limit, after, self.now)
             }
             _ => self.limit.capacity.saturating_sub(self.remaining()).saturating_add(self.owed()),
@@ -262,17 +266,17 @@ impl<'l> Decision<'l> {
             return Nanos(0);
         }
         let state = match self.facts {
-            Facts::Known { next, .. } => return next,
-            Facts::Word { after, .. } => after,
+            DecidedState::Known { next, .. } => return next,
+            DecidedState::Word { after, .. } => after,
         };
         // Where there are more units than a cost can be, they come back within a few nanoseconds.
         let cost = (remaining + 1).min(u32::MAX as u64) as u32;
         match self.limit.kind {
-            Kind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
-            Kind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
-            Kind::Window => fixed_window::reset(self.limit, state, self.now),
-            Kind::SlidingCounter => sliding_window_counter::wait(self.limit, state, self.now, cost),
-            Kind::Log | Kind::WideSlidingCounter => Nanos(0),
+            StateKind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
+            StateKind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
+            StateKind::Window => fixed_window::reset(self.limit, state, self.now),
+            StateKind::SlidingCounter => sliding_window_counter::wait(self.limit, state, self.now, cost),
+            StateKind::Log | StateKind::WideSlidingCounter => Nanos(0),
         }
     }
 
@@ -290,16 +294,16 @@ impl<'l> Decision<'l> {
             return None;
         }
         let state = match self.facts {
-            Facts::Known { wait, .. } => return Some(wait),
-            Facts::Word { after, .. } => after,
+            DecidedState::Known { wait, .. } => return Some(wait),
+            DecidedState::Word { after, .. } => after,
         };
         let cost = asked_of(self.limit, self.cost);
         Some(match self.limit.kind {
-            Kind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
-            Kind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
-            Kind::Window => fixed_window::reset(self.limit, state, self.now),
-            Kind::SlidingCounter => sliding_window_counter::wait(self.limit, state, self.now, cost),
-            Kind::Log | Kind::WideSlidingCounter => Nanos(0),
+            StateKind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
+            StateKind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
+            StateKind::Window => fixed_window::reset(self.limit, state, self.now),
+            StateKind::SlidingCounter => sliding_window_counter::wait(self.limit, state, self.now, cost),
+            StateKind::Log | StateKind::WideSlidingCounter => Nanos(0),
         })
     }
 
@@ -308,15 +312,15 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn reset_after(&self) -> Nanos {
         let state = match self.facts {
-            Facts::Known { reset, .. } => return reset,
-            Facts::Word { after, .. } => after,
+            DecidedState::Known { reset, .. } => return reset,
+            DecidedState::Word { after, .. } => after,
         };
         match self.limit.kind {
-            Kind::ArrivalTime => self.now.ahead(Ticks(state), self.limit.far()).to_nanos_up(),
-            Kind::Interval => token_bucket_interval::reset(self.limit, state, self.now),
-            Kind::Window => fixed_window::reset(self.limit, state, self.now),
-            Kind::SlidingCounter => sliding_window_counter::reset(self.limit, state, self.now),
-            Kind::Log | Kind::WideSlidingCounter => Nanos(0),
+            StateKind::ArrivalTime => self.now.ahead(Ticks(state), self.limit.far()).to_nanos_up(),
+            StateKind::Interval => token_bucket_interval::reset(self.limit, state, self.now),
+            StateKind::Window => fixed_window::reset(self.limit, state, self.now),
+            StateKind::SlidingCounter => sliding_window_counter::reset(self.limit, state, self.now),
+            StateKind::Log | StateKind::WideSlidingCounter => Nanos(0),
         }
     }
 
@@ -324,7 +328,7 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn leaves_after(&self) -> Option<Nanos> {
         match self.facts {
-            Facts::Word { before, .. } if self.allowed && self.limit.delays() => {
+            DecidedState::Word { before, .. } if self.allowed && self.limit.delays() => {
                 Some(leaky_bucket::leaves_after(self.limit, before, self.now))
             }
             _ => None,

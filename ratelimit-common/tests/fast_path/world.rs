@@ -8,26 +8,26 @@ use ratelimit_common::{
     lists::Listed,
     packet::{Address, Flag},
     pipeline::{
-        Found, Hooks, Size, Subject,
-        bucket::{self, Answer, Try},
+        Evaluation, FrameSize, Hooks, PacketContext,
+        bucket::{self, BucketOp, BucketResult},
         several::{self, Settled},
     },
     table::{self, Home, Key, LEAST_SETS, SLOTS, Tag},
     time::Now,
-    wire::{Conditions, Globals, KeyMask, RULE_NUMBERS, Rule},
+    wire::{CompiledRule, Conditions, Globals, KeyMask, RULE_NUMBERS},
 };
 
-/// Which way packets go.
+/// Which path packets take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Short,
-    Long,
+pub enum Path {
+    Fast,
+    Slow,
 }
 
 pub struct World {
-    pub way: Way,
+    pub path: Path,
     pub globals: Globals,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<CompiledRule>,
     pub now: Cell<Now>,
     pub slots: Vec<[Cell<u64>; 2]>,
     /// What each rule has passed and dropped.
@@ -38,11 +38,11 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(way: Way, globals: Globals, rules: Vec<Rule>, now: Now) -> Self {
+    pub fn new(path: Path, globals: Globals, rules: Vec<CompiledRule>, now: Now) -> Self {
         let slots = (0..LEAST_SETS as usize * SLOTS).map(|_| [Cell::new(0), Cell::new(0)]).collect();
         let counters = RefCell::new(vec![[0; 2]; RULE_NUMBERS]);
         let (banned, other_at) = (RefCell::default(), Cell::new(0));
-        Self { way, globals, rules, now: Cell::new(now), slots, counters, banned, other_at }
+        Self { path, globals, rules, now: Cell::new(now), slots, counters, banned, other_at }
     }
 
     /// Whether the other processor has been at a bucket, of which `state` is what it found.
@@ -63,7 +63,10 @@ trait Limits {
 
 impl Limits for &World {
     fn limit_of(&self, tag: Tag) -> Option<&Limit> {
-        self.rules.iter().find(|rule| u64::from(rule.number) == Rule::number_of(tag)).map(|rule| &rule.limit)
+        self.rules
+            .iter()
+            .find(|rule| u64::from(rule.number) == CompiledRule::number_of(tag))
+            .map(|rule| &rule.limit)
     }
 }
 
@@ -195,14 +198,14 @@ impl<'w> Hooks for &'w World {
         Excepts(self)
     }
 
-    fn rule<'h>(self, index: u64) -> &'h Rule
+    fn rule<'h>(self, index: u64) -> &'h CompiledRule
     where
         Self: 'h,
     {
         &self.rules[index as usize]
     }
 
-    fn key_mask(self, rule: &Rule, family: Flag) -> &KeyMask {
+    fn key_mask(self, rule: &CompiledRule, family: Flag) -> &KeyMask {
         &rule.masks[family as usize]
     }
 
@@ -234,27 +237,27 @@ impl<'w> Hooks for &'w World {
         let _ = (0..most).all(|_| turn(carried));
     }
 
-    fn attempt(self, what: Try, subject: &Subject, index: u64) -> Answer {
-        bucket::attempt(self, &self, what, subject, index)
+    fn attempt(self, what: BucketOp, context: &PacketContext, index: u64) -> BucketResult {
+        bucket::attempt(self, &self, what, context, index)
     }
 
-    fn charge_several(self, found: &mut Found) -> Settled {
-        if self.way == Way::Long {
+    fn charge_several(self, evaluation: &mut Evaluation) -> Settled {
+        if self.path == Path::Slow {
             Settled::UNUSUAL
         } else {
-            several::charge::<{ several::MOST }, _>(self, found)
+            several::charge::<{ several::MOST }, _>(self, evaluation)
         }
     }
 
-    fn ban(self, subject: &Subject, _: u64) {
-        self.banned.borrow_mut().push(subject.source);
+    fn ban(self, context: &PacketContext, _: u64) {
+        self.banned.borrow_mut().push(context.source);
     }
 
-    fn count_rule(self, rule: &Rule, dropped: bool, _: Size) {
+    fn count_rule(self, rule: &CompiledRule, dropped: bool, _: FrameSize) {
         self.counters.borrow_mut()[rule.counters as usize][usize::from(dropped)] += 1;
     }
 
-    fn discount_rule(self, rule: &Rule, _: Size) {
+    fn discount_rule(self, rule: &CompiledRule, _: FrameSize) {
         self.counters.borrow_mut()[rule.counters as usize][0] -= 1;
     }
 

@@ -12,8 +12,8 @@ use aya_ebpf::{
 };
 use ratelimit_common::{
     packet::Packet,
-    pipeline::{Outcome, Size},
-    wire::{EACH_EVENT, EVENT_BYTES, Event, EventCounters, Reason, Sampled},
+    pipeline::{FrameSize, StageOutcome},
+    wire::{DropEvent, EACH_EVENT, EVENT_BYTES, EventCounters, Reason, Sampled},
 };
 
 use crate::{
@@ -37,9 +37,9 @@ static OBSERVED: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(1, 0);
 /// sample of.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct Look(u64);
+struct SampleFlags(u64);
 
-impl Look {
+impl SampleFlags {
     /// The packet is the sample of its reason that is due.
     const IS_SAMPLE: u64 = 1 << 32;
     /// A rule that observes would have dropped it; once it is drawn, it is a sample of these.
@@ -60,8 +60,8 @@ impl Look {
     }
 
     #[inline(always)]
-    const fn outcome(self) -> Outcome {
-        Outcome::from_number(self.0 & u32::MAX as u64)
+    const fn outcome(self) -> StageOutcome {
+        StageOutcome::from_number(self.0 & u32::MAX as u64)
     }
 
     /// How many packets it stands for: 0 if it is no sample of its reason.
@@ -73,11 +73,11 @@ impl Look {
 
 /// Looks at a packet that has been counted.
 #[inline(always)]
-pub fn look(ctx: &XdpContext, outcome: Outcome, size: Size, is_sample: bool) {
+pub fn sample(ctx: &XdpContext, outcome: StageOutcome, size: FrameSize, is_sample: bool) {
     // In this order, because there is as good as always none.
     if (is_sample || outcome.is_observed()) && globals().samples != 0 {
-        let sample = if is_sample { Look::IS_SAMPLE } else { 0 };
-        let observed = if outcome.is_observed() { Look::IS_OBSERVED } else { 0 };
+        let sample = if is_sample { SampleFlags::IS_SAMPLE } else { 0 };
+        let observed = if outcome.is_observed() { SampleFlags::IS_OBSERVED } else { 0 };
         let now = clock::monotonic();
         let drawn = draw(outcome.number() | sample | observed, now, size::packets(size));
         if drawn != 0 {
@@ -88,10 +88,10 @@ pub fn look(ctx: &XdpContext, outcome: Outcome, size: Size, is_sample: bool) {
 
 /// What is known of a sample besides its packet.
 #[repr(C)]
-struct Seen {
+struct SampleContext {
     now: u64,
-    look: Look,
-    size: Size,
+    look: SampleFlags,
+    size: FrameSize,
     /// The index of its interface.
     interface: u64,
 }
@@ -101,9 +101,9 @@ struct Seen {
 verified_once! {
     /// Draws it as a sample of its reason, or of what would have been dropped; zero if it is neither.
     fn draw(look: u64, now: u64, packets: u64) -> u64 {
-        let look = Look(look);
-        let is_observed = look.is(Look::IS_OBSERVED) && is_observed_sample(now);
-        take(look, now, packets) << Look::WEIGHT | if is_observed { Look::IS_OBSERVED } else { 0 }
+        let look = SampleFlags(look);
+        let is_observed = look.is(SampleFlags::IS_OBSERVED) && is_observed_sample(now);
+        take(look, now, packets) << SampleFlags::WEIGHT | if is_observed { SampleFlags::IS_OBSERVED } else { 0 }
     } else 0;
 }
 
@@ -113,13 +113,13 @@ verified_once! {
         let interface = unsafe { (*context).ingress_ifindex }.into();
         let mut packet = Packet::EMPTY;
         let is_ip = frame::parse_whole(context, &mut packet).is_ok();
-        let look = if is_ip { Look(look).with(Look::IS_IP) } else { Look(look) };
-        let seen = Seen { now, look, size: Size(size), interface };
+        let look = if is_ip { SampleFlags(look).with(SampleFlags::IS_IP) } else { SampleFlags(look) };
+        let seen = SampleContext { now, look, size: FrameSize(size), interface };
         let is_drop = look.outcome().reason().is_some_and(Reason::is_drop);
         if look.weight() != 0 {
             weigh(&packet, &seen, is_drop.into());
         }
-        if is_drop || look.is(Look::IS_OBSERVED) {
+        if is_drop || look.is(SampleFlags::IS_OBSERVED) {
             write(&packet, &seen);
         }
     } else ();
@@ -127,16 +127,16 @@ verified_once! {
 
 verified_once! {
     /// Counts it among the heaviest sources.
-    fn weigh(packet: &Packet, seen: &Seen, is_drop: u64) -> () {
-        let packet = if seen.look.is(Look::IS_IP) { Some(packet) } else { None };
+    fn weigh(packet: &Packet, seen: &SampleContext, is_drop: u64) -> () {
+        let packet = if seen.look.is(SampleFlags::IS_IP) { Some(packet) } else { None };
         sketch::count(packet, seen.now, is_drop, seen.look.weight(), size::bytes_each(seen.size));
     } else ();
 }
 
 /// Takes the sample that is due, and returns how many packets it stands for; zero if none is.
 #[inline(always)]
-fn take(look: Look, now: u64, packets: u64) -> u64 {
-    if !look.is(Look::IS_SAMPLE) {
+fn take(look: SampleFlags, now: u64, packets: u64) -> u64 {
+    if !look.is(SampleFlags::IS_SAMPLE) {
         return 0;
     }
     let Some(counters) = look.outcome().reason().and_then(stats::with_reason) else { return 0 };
@@ -189,14 +189,14 @@ fn with_events(what: impl FnOnce(&mut EventCounters) -> bool) -> bool {
 
 verified_once! {
     /// Hands over an event, if its time has come and there is room.
-    fn write(packet: &Packet, seen: &Seen) -> () {
+    fn write(packet: &Packet, seen: &SampleContext) -> () {
         if !may_write(seen.now) {
             return;
         }
-        let Some(mut entry) = EVENTS.reserve::<Event>(0) else {
+        let Some(mut entry) = EVENTS.reserve::<DropEvent>(0) else {
             return count_event(|counters| counters.lost += 1);
         };
-        entry.write(Event {
+        entry.write(DropEvent {
             time: seen.now,
             source: packet.source.bits,
             destination: packet.destination.bits,
@@ -205,7 +205,7 @@ verified_once! {
             interface: seen.interface as u32,
             reason: seen.look.outcome().reason().map_or(0, |reason| reason as u32),
             rule: seen.look.outcome().denied_by().map_or(0, |index| globals::rule(index).counters as u32),
-            is_ip: seen.look.is(Look::IS_IP).into(),
+            is_ip: seen.look.is(SampleFlags::IS_IP).into(),
         });
         entry.submit(0);
         count_event(|counters| counters.written += 1);

@@ -5,7 +5,7 @@ use crate::verifier::opaque;
 
 /// A bucket that was found: where it lies, and what its slot holds as its key.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<S> {
+pub struct BucketRef<S> {
     set: S,
     /// The bits that picked the set.
     bits: u64,
@@ -16,11 +16,11 @@ pub struct Known<S> {
 /// Where a bucket lies: the lowest bits that picked its set, and the slot's index in it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]
-pub struct Place(u32);
+pub struct SlotAddress(u32);
 
 const INDEX_BITS: u32 = SLOTS.trailing_zeros();
 
-impl<S: Set> Known<S> {
+impl<S: Set> BucketRef<S> {
     /// The bucket with this key, if there is one. The second set is only computed if the first does not have it, as most do.
     #[inline(always)]
     pub fn find(first: S, second: impl FnOnce() -> Option<S>, key: &Key) -> Option<Self> {
@@ -47,19 +47,19 @@ impl<S: Set> Known<S> {
 
     /// Where it lies.
     #[inline(always)]
-    pub fn place(&self) -> Place {
-        Place((self.bits << INDEX_BITS) as u32 | self.index as u32)
+    pub fn address(&self) -> SlotAddress {
+        SlotAddress((self.bits << INDEX_BITS) as u32 | self.index as u32)
     }
 }
 
-impl Place {
+impl SlotAddress {
     /// The bits that pick the set; those that no table is large enough for are gone.
     #[inline(always)]
     pub(crate) const fn bits(self) -> u64 {
         (self.0 >> INDEX_BITS) as u64
     }
 
-    /// [`Known::replace`] of the bucket that lay here in its set.
+    /// [`BucketRef::replace`] of the bucket that lay here in its set.
     #[inline(always)]
     pub(crate) fn replace<S: Set>(self, set: S, before: u64, after: u64) -> bool {
         set.slot(opaque(self.0.into()) as usize % SLOTS).replace_state(before, after)

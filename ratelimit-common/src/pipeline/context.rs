@@ -3,18 +3,18 @@
 use super::Hooks;
 use crate::{
     packet::{Address, Packet, Ports},
-    table::Request,
+    table::BucketRequest,
     time::{Nanos, Now},
-    wire::{Rule, TAKES_BYTES, TAKES_ONE},
+    wire::{CompiledRule, TAKES_BYTES, TAKES_ONE},
 };
 
 /// How large a frame is: bytes, and in the upper half how many packets were joined to it, where several may be. One word,
 /// because the kernel has little stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Size(pub u64);
+pub struct FrameSize(pub u64);
 
-impl Size {
+impl FrameSize {
     /// The bits of the bytes.
     pub const BYTES: u64 = u32::MAX as u64;
 
@@ -36,7 +36,7 @@ impl Size {
 /// One packet. Only numbers, so that it can be passed to functions that are verified by themselves.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Subject {
+pub struct PacketContext {
     /// Where it comes from, as in [`Address::bits`].
     pub source: [u64; 2],
     /// Where it goes to.
@@ -46,14 +46,14 @@ pub struct Subject {
     /// When it is judged.
     pub now: Now,
     /// How large it is.
-    pub size: Size,
+    pub size: FrameSize,
 }
 
-impl Subject {
+impl PacketContext {
     /// A packet of which nothing is known but its size.
     #[must_use]
     #[inline(always)]
-    pub const fn of_size(size: Size) -> Self {
+    pub const fn of_size(size: FrameSize) -> Self {
         Self { source: [0; 2], destination: [0; 2], ports: Ports(0), now: Now(Nanos(0)), size }
     }
 
@@ -89,15 +89,15 @@ impl Subject {
 
     /// What it asks of a rule.
     #[inline(always)]
-    pub fn request<'l, H: Hooks>(&self, hooks: H, rule: &'l Rule) -> Request<'l> {
+    pub fn request<'l, H: Hooks>(&self, hooks: H, rule: &'l CompiledRule) -> BucketRequest<'l> {
         let mask = hooks.key_mask(rule, self.ports.family());
         let key = mask.key(&hooks.globals().secret, self.source, self.destination, self.ports);
-        Request { key, limit: &rule.limit, now: self.now, cost: self.cost(hooks, rule) }
+        BucketRequest { key, limit: &rule.limit, now: self.now, cost: self.cost(hooks, rule) }
     }
 
     /// What it costs under a rule.
     #[inline(always)]
-    pub fn cost<H: Hooks>(&self, hooks: H, rule: &Rule) -> u32 {
+    pub fn cost<H: Hooks>(&self, hooks: H, rule: &CompiledRule) -> u32 {
         match rule.takes {
             TAKES_BYTES => self.size.bytes() as u32,
             TAKES_ONE => 1,
@@ -108,12 +108,12 @@ impl Subject {
     }
 }
 
-/// What a [`Subject`] does not say of a packet with plain headers: its tags and its TCP flags, 16 bits each.
+/// What a [`PacketContext`] does not say of a packet with plain headers: its tags and its TCP flags, 16 bits each.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub struct Rest(pub u64);
+pub struct VlansAndFlags(pub u64);
 
-impl Rest {
+impl VlansAndFlags {
     /// Of a packet.
     #[inline(always)]
     pub(super) const fn of(packet: &Packet) -> Self {
@@ -123,29 +123,29 @@ impl Rest {
 
     /// The packet.
     #[inline(always)]
-    pub(super) const fn packet(self, subject: &Subject) -> Packet {
+    pub(super) const fn packet(self, context: &PacketContext) -> Packet {
         let vlans = [self.0 as u32 & 0xffff, (self.0 >> 16) as u32 & 0xffff];
-        subject.packet(&Packet { vlans, tcp_flags: (self.0 >> 32) as u32, ..Packet::EMPTY })
+        context.packet(&Packet { vlans, tcp_flags: (self.0 >> 32) as u32, ..Packet::EMPTY })
     }
 }
 
-/// What is known of a packet that does not go the short way to its end. In one place, because the kernel has little stack.
+/// A packet under its rules, once it has left the fast path: which of them are left, and which have denied it. In one place, because the kernel has little stack.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Found {
+pub struct Evaluation {
     /// The packet.
-    pub subject: Subject,
+    pub context: PacketContext,
     /// The bits of the rules that match and have not had their turn.
     pub left: u64,
     /// The bits of the rules that denied it, whether they drop or observe.
     pub denied: u64,
 }
 
-impl Found {
+impl Evaluation {
     /// Nothing but the packet's size.
     #[must_use]
     #[inline(always)]
-    pub const fn of_size(size: Size) -> Self {
-        Self { subject: Subject::of_size(size), left: 0, denied: 0 }
+    pub const fn of_size(size: FrameSize) -> Self {
+        Self { context: PacketContext::of_size(size), left: 0, denied: 0 }
     }
 }
