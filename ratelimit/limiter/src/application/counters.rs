@@ -9,14 +9,14 @@ use std::{
 };
 
 use super::{
-    bucket::{Bucket, Verdict},
+    active_limit::{ActiveLimit, LimitVerdict},
     values::ValueCounters,
 };
 
 /// Counts of hits under one label. A request of several hits is split at the thresholds that it crosses.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct RuleCounters {
+pub struct HitCounters {
     total_hits: AtomicU64,
     over_limit: AtomicU64,
     near_limit: AtomicU64,
@@ -79,7 +79,7 @@ pub struct Label {
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     domains: Mutex<HashMap<String, Arc<DomainCounters>>>,
-    rules: Mutex<HashMap<Label, Arc<RuleCounters>>>,
+    rules: Mutex<HashMap<Label, Arc<HitCounters>>>,
     values: Mutex<HashMap<Label, Arc<ValueCounters>>>,
     /// Of domains that no rule is about.
     pub(super) unknown: DomainCounters,
@@ -87,16 +87,23 @@ pub(super) struct Registry {
     pub(super) too_much: AtomicU64,
 }
 
-impl RuleCounters {
+impl HitCounters {
     /// Counts a request.
-    pub(super) fn add(&self, bucket: &Bucket, verdict: &Verdict, hits: u64, was_charged: bool, shadow: bool) {
+    pub(super) fn add(
+        &self,
+        limit: &ActiveLimit,
+        verdict: &LimitVerdict,
+        hits: u64,
+        was_charged: bool,
+        shadow: bool,
+    ) {
         self.total_hits.fetch_add(hits, Relaxed);
         add(&self.cut, verdict.cut);
         let (before, after) = match was_charged {
             true => (verdict.used.saturating_sub(hits), verdict.used),
             false => (verdict.used, verdict.used.saturating_add(hits)),
         };
-        let (near, limit) = (bucket.near, bucket.current.capacity);
+        let (near, limit) = (limit.near, limit.current.capacity);
         if verdict.over {
             let over = if before >= limit || after <= limit { hits } else { after - limit };
             self.over_limit.fetch_add(over, Relaxed);
@@ -168,7 +175,7 @@ impl Registry {
         Arc::clone(domains.entry(name.to_owned()).or_default())
     }
 
-    pub(super) fn rule(&self, label: Label) -> Arc<RuleCounters> {
+    pub(super) fn rule(&self, label: Label) -> Arc<HitCounters> {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(rules.entry(label).or_default())
     }

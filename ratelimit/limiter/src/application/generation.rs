@@ -1,4 +1,4 @@
-//! The rules of one generation, in force: from the policy's rules to a [`Book`], with the store's accounts.
+//! The rules of one generation, in force: from the policy's rules to a [`RuleTree`], with the store's accounts.
 //!
 //! Window counts are the business of domain and entries alone, so a request finds them again whichever rule applies to it.
 //! Other buckets belong to their rules, since after a limit has shrunk they have to be clamped by it.
@@ -16,11 +16,11 @@ use ratelimit_common::{
 };
 
 use super::{
-    book::{Book, DomainRules, Level, Node, Rule, Step},
-    bucket::Bucket,
+    active_limit::ActiveLimit,
     cached::Cached,
     counters::{Label, Registry},
     response::RuleIdentity,
+    rule_tree::{DomainRules, Level, RequestRule, RuleNode, RuleStep, RuleTree},
 };
 use crate::{
     policy::{
@@ -32,7 +32,7 @@ use crate::{
 
 /// What is in force.
 pub(super) struct Generation {
-    pub(super) book: Book,
+    pub(super) rules: RuleTree,
     pub(super) limits: Limits,
     /// Where its windows lie.
     pub(super) zero: Zero,
@@ -54,7 +54,7 @@ pub(super) struct Generation {
 pub(super) const WINDOWS: &str = "requests";
 
 /// A limit to be enrolled, with the name that its buckets go by.
-struct Entry {
+struct EnrolledLimit {
     name: String,
     limit: Limit,
 }
@@ -78,11 +78,11 @@ impl Generation {
     ) -> Result<Self, LimitError> {
         let windows = TimeUnit::ALL.into_iter().map(|unit| window(unit.length()));
         let entries = windows.chain(policy.rules.domains().iter().flat_map(entries_of));
-        let entries: Vec<Entry> = entries
-            .map(|entry| entry.map(|entry| Entry { limit: zero.align(entry.limit), ..entry }))
+        let entries: Vec<EnrolledLimit> = entries
+            .map(|entry| entry.map(|entry| EnrolledLimit { limit: zero.align(entry.limit), ..entry }))
             .collect::<Result<_, _>>()?;
         let enrolments: Vec<Enrolment<'_>> =
-            entries.iter().map(|Entry { name, limit }| Enrolment { name, limit }).collect();
+            entries.iter().map(|EnrolledLimit { name, limit }| Enrolment { name, limit }).collect();
         let (accounts, limits) = store.enroll(&enrolments);
         let mut enrolled = entries.iter().map(|entry| entry.limit).zip(accounts);
         let windows =
@@ -90,13 +90,13 @@ impl Generation {
         let windows = windows.collect();
         let (near, local_share) = (policy.near_limit_ratio, policy.local_share);
         let mut compiler = Compiler { enrolled, registry, near, zero, local_share, order: 0 };
-        let mut book = Book::default();
+        let mut tree = RuleTree::default();
         for domain in policy.rules.domains() {
-            book.domains.insert(domain.name.as_str().into(), compiler.domain(domain));
+            tree.domains.insert(domain.name.as_str().into(), compiler.domain(domain));
         }
-        book.share_labels();
+        tree.share_labels();
         Ok(Self {
-            book,
+            rules: tree,
             limits,
             zero,
             windows,
@@ -111,30 +111,30 @@ impl Generation {
     }
 
     /// A limit that a request brought along.
-    pub(super) fn window(&self, requests: u32, unit: TimeUnit) -> Option<Bucket> {
+    pub(super) fn window(&self, requests: u32, unit: TimeUnit) -> Option<ActiveLimit> {
         self.bucket(&RequestRate::window(requests, unit.length()).ok()?)
     }
 
     /// This process's share of it.
-    pub(super) fn local_window(&self, requests: u32, unit: TimeUnit) -> Option<Bucket> {
+    pub(super) fn local_window(&self, requests: u32, unit: TimeUnit) -> Option<ActiveLimit> {
         self.bucket(&RequestRate::window(requests, unit.length()).ok()?.share(self.local_share))
     }
 
-    fn bucket(&self, rate: &RequestRate) -> Option<Bucket> {
+    fn bucket(&self, rate: &RequestRate) -> Option<ActiveLimit> {
         let limit = self.zero.align(rate.spec().build(StateStorage::UserSpace).ok()?);
         let (_, account) = self.windows.iter().find(|(length, _)| *length == rate.spec().rate.per)?;
-        Some(Bucket::new(rate, limit, *account, self.near))
+        Some(ActiveLimit::new(rate, limit, *account, self.near))
     }
 }
 
 /// The window of a request's own limits: any number of requests has the same account.
-fn window(length: Nanos) -> Result<Entry, LimitError> {
+fn window(length: Nanos) -> Result<EnrolledLimit, LimitError> {
     let spec = LimitSpec::new(Algorithm::FixedWindow, Rate { amount: NonZeroU64::MIN, per: length });
-    Ok(Entry { name: WINDOWS.to_owned(), limit: spec.build(StateStorage::UserSpace)? })
+    Ok(EnrolledLimit { name: WINDOWS.to_owned(), limit: spec.build(StateStorage::UserSpace)? })
 }
 
 /// The limits of a domain, in the order in which [`Compiler`] takes them.
-fn entries_of(domain: &Domain) -> Vec<Result<Entry, LimitError>> {
+fn entries_of(domain: &Domain) -> Vec<Result<EnrolledLimit, LimitError>> {
     fn walk<'d>(
         path: &mut Vec<&'d DescriptorRule>,
         rules: &'d [DescriptorRule],
@@ -152,7 +152,7 @@ fn entries_of(domain: &Domain) -> Vec<Result<Entry, LimitError>> {
     let mut entries = Vec::new();
     walk(&mut Vec::new(), &domain.descriptors, &mut |path, rate| {
         let limit = rate.spec().build(StateStorage::UserSpace);
-        entries.push(limit.map(|limit| Entry { name: name_of(domain, path, rate), limit }));
+        entries.push(limit.map(|limit| EnrolledLimit { name: name_of(domain, path, rate), limit }));
     });
     entries
 }
@@ -203,7 +203,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
         domain: &Domain,
         path: &mut Vec<&'d DescriptorRule>,
         rules: &'d [DescriptorRule],
-        nodes: &mut Vec<Node>,
+        nodes: &mut Vec<RuleNode>,
     ) -> Level {
         let mut level = Level::default();
         for rule in rules {
@@ -214,7 +214,7 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
                 Some(networks) => level.insert_networks(&rule.key, networks, nodes.len()),
                 None => level.insert(&rule.key, rule.value.as_deref(), nodes.len()),
             }
-            nodes.push(Node { rule: own, below });
+            nodes.push(RuleNode { rule: own, below });
             path.pop();
         }
         level.seal();
@@ -227,12 +227,13 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
         path: &[&DescriptorRule],
         rule: &DescriptorRule,
         limit: &RequestLimit,
-    ) -> Rule {
+    ) -> RequestRule {
         let order = self.order;
         self.order = order.saturating_add(1);
         // One limit is taken for each rate, in the order of `entries_of`.
         let enrolled = rate_of(rule).and_then(|rate| Some((rate, self.enrolled.next()?)));
-        let bucket = enrolled.map(|(rate, (limit, account))| Bucket::new(rate, limit, account, self.near));
+        let bucket =
+            enrolled.map(|(rate, (limit, account))| ActiveLimit::new(rate, limit, account, self.near));
         let local = enrolled.map(|(rate, (limit, account))| self.local(rate, limit, account));
         let identity = RuleIdentity {
             domain: domain.name.clone(),
@@ -244,13 +245,13 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
             cached: Cached::default(),
         };
         let label = Label { domain: domain.name.clone(), key: identity.key.clone() };
-        let steps: Vec<Step> = path.iter().map(|rule| step(rule)).collect();
+        let steps: Vec<RuleStep> = path.iter().map(|rule| step(rule)).collect();
         let detailed = rule.detailed_metric;
         let tells_values = bucket.is_some() && steps.iter().any(|step| step.tells(detailed));
-        Rule {
+        RequestRule {
             identity: Arc::new(identity),
             replaces: limit.replaces.clone(),
-            bucket,
+            limit: bucket,
             account: rate_of(rule).map_or_else(String::new, |rate| name_of(domain, path, rate)).into(),
             local,
             rate: rate_of(rule).copied(),
@@ -265,18 +266,18 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
     }
 
     /// This process's share of a limit. If there is no such limit, since it would take longer than a year to fill, all of it.
-    fn local(&self, rate: &RequestRate, limit: Limit, account: Account) -> Bucket {
+    fn local(&self, rate: &RequestRate, limit: Limit, account: Account) -> ActiveLimit {
         let share = rate.share(self.local_share);
         match share.spec().build(StateStorage::UserSpace) {
-            Ok(own) => Bucket::new(&share, self.zero.align(own), account, self.near),
-            Err(_) => Bucket::new(rate, limit, account, self.near),
+            Ok(own) => ActiveLimit::new(&share, self.zero.align(own), account, self.near),
+            Err(_) => ActiveLimit::new(rate, limit, account, self.near),
         }
     }
 }
 
-fn step(rule: &DescriptorRule) -> Step {
+fn step(rule: &DescriptorRule) -> RuleStep {
     let value = rule.value.as_deref().or(rule.networks.as_ref().map(Networks::name));
-    Step {
+    RuleStep {
         shared: rule.share_threshold.then(|| (rule.key.as_str().into(), value.unwrap_or("*").into())),
         value_to_metric: rule.value_to_metric,
         label: rule.label().into(),

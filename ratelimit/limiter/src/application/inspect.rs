@@ -1,7 +1,7 @@
 //! A look at buckets for people: how they are, without charging or counting anything, and new ones in their place.
 
 use super::{
-    decide::{Asks, Bench, Manner, Rules, find_rules, statuses},
+    decide::{DecisionContext, LimitChecks, MatchedRules, RequestKind, find_rules, statuses},
     request::{Descriptor, Request, RequestError},
     response::Statuses,
     service::{InForce, Service},
@@ -57,42 +57,45 @@ fn question(domain: &str, descriptors: &[Descriptor]) -> Result<Request, Request
 
 impl InForce<'_> {
     async fn inspect(&self, request: &Request) -> Result<Statuses, InspectError> {
-        let (bench, shared) = self.bench();
-        let (rules, mut asks) = asks(&bench, request)?;
+        let (context, shared) = self.context();
+        let (rules, mut checks) = checks(&context, request)?;
         Ok(match shared {
-            Some(shared) => Box::pin(shared.inspect(&bench, request, &rules, &mut asks)).await?,
+            Some(shared) => Box::pin(shared.inspect(&context, request, &rules, &mut checks)).await?,
             None => {
-                let judged = bench.court().judge(&asks, || bench.now());
-                statuses(&rules, &asks, &judged.outcomes)
+                let evaluated = context.evaluator().judge(&checks, || context.now());
+                statuses(&rules, &checks, &evaluated.outcomes)
             }
         })
     }
 
     async fn reset(&self, request: &Request) -> Result<(), InspectError> {
-        let (bench, shared) = self.bench();
-        let (_, asks) = asks(&bench, request)?;
+        let (context, shared) = self.context();
+        let (_, checks) = checks(&context, request)?;
         if let Some(shared) = shared {
-            return Ok(Box::pin(shared.reset(request, &asks)).await?);
+            return Ok(Box::pin(shared.reset(request, &checks)).await?);
         }
-        for part in &super::judge::parts(&asks) {
-            renew(&bench, part);
-            bench.crossings.forget(part.key());
+        for part in &super::evaluator::parts(&checks) {
+            renew(&context, part);
+            context.crossings.forget(part.key());
         }
         Ok(())
     }
 }
 
-fn asks<'b>(bench: &'b Bench<'_>, request: &Request) -> Result<(Rules<'b>, Asks<'b>), InspectError> {
-    let domain = bench.generation.book.domains.get(&*request.domain).ok_or(InspectError::NoDomain)?;
+fn checks<'b>(
+    context: &'b DecisionContext<'_>,
+    request: &Request,
+) -> Result<(MatchedRules<'b>, LimitChecks<'b>), InspectError> {
+    let domain = context.generation.rules.domains.get(&*request.domain).ok_or(InspectError::NoDomain)?;
     let rules = find_rules(domain, request);
-    let asks = bench.asks(request, &rules, Manner::Ask);
-    Ok((rules, asks))
+    let checks = context.checks(request, &rules, RequestKind::Ask);
+    Ok((rules, checks))
 }
 
 /// Puts a new bucket in the place of one in memory.
-fn renew(bench: &Bench<'_>, part: &Part<'_>) {
+fn renew(context: &DecisionContext<'_>, part: &Part<'_>) {
     let (store, limits, charge): (&MemoryStore, _, _) =
-        (bench.store, &bench.generation.limits, part.charge(bench.now()));
+        (context.store, &context.generation.limits, part.charge(context.now()));
     change(store, limits, &charge, |before| match before {
         State::Word(_) => State::Word(ratelimit_common::algorithm::fresh(charge.now)),
         State::Wide(_) => State::wide(WideRecord::fresh(charge.limit)),

@@ -7,13 +7,13 @@ use crate::prefix::Prefix;
 /// Networks, each with the number of what it leads to, sorted; each knows the shortest way to those around it.
 #[derive(Debug, Default)]
 pub(super) struct NetworkTable {
-    ipv4: Vec<Entry<u32>>,
-    ipv6: Vec<Entry<u128>>,
+    ipv4: Vec<NetworkEntry<u32>>,
+    ipv6: Vec<NetworkEntry<u128>>,
 }
 
 /// A network: its bits, its length, the place of the one around it (from 1; 0 if there is none), and where it leads.
 #[derive(Clone, Copy, Debug)]
-struct Entry<B> {
+struct NetworkEntry<B> {
     bits: B,
     around: u32,
     node: u32,
@@ -37,7 +37,7 @@ impl Bits for u128 {
     }
 }
 
-impl<B: Bits> Entry<B> {
+impl<B: Bits> NetworkEntry<B> {
     const fn order(&self) -> (B, u8) {
         (self.bits, self.length)
     }
@@ -56,10 +56,10 @@ impl NetworkTable {
             let length = prefix.len();
             match prefix.address() {
                 IpAddr::V4(address) => {
-                    self.ipv4.push(Entry { bits: address.to_bits(), around: 0, node, length });
+                    self.ipv4.push(NetworkEntry { bits: address.to_bits(), around: 0, node, length });
                 }
                 IpAddr::V6(address) => {
-                    self.ipv6.push(Entry { bits: address.to_bits(), around: 0, node, length });
+                    self.ipv6.push(NetworkEntry { bits: address.to_bits(), around: 0, node, length });
                 }
             }
         }
@@ -84,15 +84,15 @@ impl NetworkTable {
     }
 }
 
-fn seal<B: Bits>(entries: &mut Vec<Entry<B>>) {
+fn seal<B: Bits>(entries: &mut Vec<NetworkEntry<B>>) {
     // It keeps the order of equal ones.
-    entries.sort_by_key(Entry::order);
+    entries.sort_by_key(NetworkEntry::order);
     entries.dedup_by_key(|entry| entry.order());
     entries.shrink_to_fit();
     let mut way: Vec<(u32, (B, u8))> = Vec::new();
     for (place, entry) in (1..).zip(entries.iter_mut()) {
         while let Some((_, around)) = way.last() {
-            let around = Entry { bits: around.0, length: around.1, ..*entry };
+            let around = NetworkEntry { bits: around.0, length: around.1, ..*entry };
             if around.contains(entry.order()) {
                 break;
             }
@@ -104,7 +104,7 @@ fn seal<B: Bits>(entries: &mut Vec<Entry<B>>) {
 }
 
 /// What lies directly before, or one of those around it, is the longest network around.
-fn find<B: Bits>(entries: &[Entry<B>], asked: (B, u8)) -> Option<usize> {
+fn find<B: Bits>(entries: &[NetworkEntry<B>], asked: (B, u8)) -> Option<usize> {
     let mut place = entries.partition_point(|entry| entry.order() <= asked);
     loop {
         let entry = entries.get(place.checked_sub(1)?)?;

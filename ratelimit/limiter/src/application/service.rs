@@ -18,7 +18,7 @@ use super::{
     response::Response,
     saved::{self, SaveError},
     shared::{DEFAULT_EXHAUSTED_KEYS, SharedStore, SharedStoreStats},
-    status::{self, DomainStatus, Part, ServiceStatus, SharedStoreStatus, StoreStatus},
+    status::{self, DomainStatus, ServiceStatus, SharedStoreStatus, StoreStatus, Truncated},
 };
 use crate::{
     clock::{Clock, MonotonicClock},
@@ -33,7 +33,7 @@ use crate::{
     warnings,
 };
 
-use in_force::Held;
+use in_force::GenerationGuard;
 pub use in_force::InForce;
 
 mod in_force;
@@ -180,8 +180,8 @@ impl Service {
     #[must_use]
     pub fn in_force(&self) -> InForce<'_> {
         let generation = match self.shared {
-            None => Held::Briefly(self.generation.load()),
-            Some(_) => Held::Long(self.generation.load_full()),
+            None => GenerationGuard::Briefly(self.generation.load()),
+            Some(_) => GenerationGuard::Long(self.generation.load_full()),
         };
         InForce { service: self, generation }
     }
@@ -330,7 +330,7 @@ impl Service {
     pub fn status(&self, most: usize) -> ServiceStatus {
         let generation = self.generation.load();
         let rules = status::rules(&generation, most);
-        let domains = Part::of(self.domain_counts(), most, |(_, counts)| counts.allowed + counts.denied);
+        let domains = Truncated::of(self.domain_counts(), most, |(_, counts)| counts.allowed + counts.denied);
         let of_domain = |(domain, counts): (String, DomainCounts)| DomainStatus {
             domain: status::shown(&domain),
             counts,

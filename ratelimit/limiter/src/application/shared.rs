@@ -16,11 +16,14 @@ use std::time::{Duration, Instant};
 use ratelimit_common::time::{Nanos, Now};
 
 use super::{
-    book::DomainRules,
-    decide::{Asks, Bench, Manner, Rules, answer, find_rules, of_unknown_domain, statuses, too_much},
-    judge::{Judged, parts, terms},
+    decide::{
+        DecisionContext, LimitChecks, MatchedRules, RequestKind, answer, find_rules, of_unknown_domain,
+        statuses, too_much,
+    },
+    evaluator::{Evaluated, parts, terms},
     request::Request,
     response::{Response, Statuses},
+    rule_tree::DomainRules,
 };
 use crate::{
     store::{
@@ -65,29 +68,34 @@ impl SharedStore {
     }
 
     /// Decides about a request that has been checked.
-    pub(super) async fn decide(&self, bench: &Bench<'_>, request: &Request, manner: Manner) -> Response {
-        let Some(domain) = bench.generation.book.domains.get(&*request.domain) else {
-            return of_unknown_domain(bench, request);
+    pub(super) async fn decide(
+        &self,
+        context: &DecisionContext<'_>,
+        request: &Request,
+        kind: RequestKind,
+    ) -> Response {
+        let Some(domain) = context.generation.rules.domains.get(&*request.domain) else {
+            return of_unknown_domain(context, request);
         };
         if request.is_too_much() {
-            return too_much(bench, domain, request);
+            return too_much(context, domain, request);
         }
         let rules = find_rules(domain, request);
-        let mut asks = bench.asks(request, &rules, manner);
-        if parts(&asks).iter().all(|part| part.over == Over::Closed) {
-            let judged = bench.court().judge(&asks, || bench.now());
-            return answer(bench, domain, request, &rules, &judged);
+        let mut checks = context.checks(request, &rules, kind);
+        if parts(&checks).iter().all(|part| part.over == Over::Closed) {
+            let evaluated = context.evaluator().judge(&checks, || context.now());
+            return answer(context, domain, request, &rules, &evaluated);
         }
-        self.exhausted.flush_if_due(&self.store, bench.clock.now());
-        let states = match self.exhausted.recall(&self.store, bench, &mut asks) {
+        self.exhausted.flush_if_due(&self.store, context.clock.now());
+        let states = match self.exhausted.recall(&self.store, context, &mut checks) {
             Some(states) => Ok(states),
-            None => self.ask(bench, request, &asks).await,
+            None => self.ask(context, request, &checks).await,
         };
         match states {
-            Ok(states) => self.decide_on(&states, bench, (domain, request), &rules, &mut asks),
+            Ok(states) => self.decide_on(&states, context, (domain, request), &rules, &mut checks),
             Err(error) => {
                 self.counts.failed(&error);
-                self.decide_without(bench, (domain, request), &rules, &mut asks)
+                self.decide_without(context, (domain, request), &rules, &mut checks)
             }
         }
     }
@@ -98,33 +106,38 @@ impl SharedStore {
 
     /// The same for who can't wait otherwise. The store has answered, or failed, in time; if its runtime is one that this thread
     /// would have to drive, it never does.
-    pub(super) fn decide_blocking(&self, bench: &Bench<'_>, request: &Request, manner: Manner) -> Response {
+    pub(super) fn decide_blocking(
+        &self,
+        context: &DecisionContext<'_>,
+        request: &Request,
+        kind: RequestKind,
+    ) -> Response {
         let within = self.store.answers_within().saturating_add(GRACE);
-        let deciding = std::pin::pin!(self.decide(bench, request, manner));
+        let deciding = std::pin::pin!(self.decide(context, request, kind));
         if let Some(response) = blocking::wait(deciding, within) {
             return response;
         }
-        let Some(domain) = bench.generation.book.domains.get(&*request.domain) else {
-            return of_unknown_domain(bench, request);
+        let Some(domain) = context.generation.rules.domains.get(&*request.domain) else {
+            return of_unknown_domain(context, request);
         };
         let rules = find_rules(domain, request);
         self.counts.failed(&RemoteError::TimedOut);
-        self.decide_without(bench, (domain, request), &rules, &mut bench.asks(request, &rules, manner))
+        self.decide_without(context, (domain, request), &rules, &mut context.checks(request, &rules, kind))
     }
 
     /// Asks the store.
     async fn ask(
         &self,
-        bench: &Bench<'_>,
+        context: &DecisionContext<'_>,
         request: &Request,
-        asks: &Asks<'_>,
+        checks: &LimitChecks<'_>,
     ) -> Result<States, RemoteError> {
-        let (begun, asked_at) = (Instant::now(), bench.clock.now());
-        let parts = parts(asks);
+        let (begun, asked_at) = (Instant::now(), context.clock.now());
+        let parts = parts(checks);
         let mut snapshot = Snapshot::of(&parts);
-        let keys = Keys::new(request, asks, &snapshot);
+        let keys = Keys::new(request, checks, &snapshot);
         let buckets = keys.buckets();
-        let terms = terms(asks, Now(Nanos(0)), bench.generation.shadow_mode);
+        let terms = terms(checks, Now(Nanos(0)), context.generation.shadow_mode);
         let question = Question {
             buckets: &buckets,
             parts: &parts,
@@ -139,11 +152,11 @@ impl SharedStore {
         if found.len() != snapshot.buckets.len() {
             return Err(RemoteError::Foreign("another number of states than was asked for".to_owned()));
         }
-        for (held, found) in snapshot.buckets.iter_mut().zip(found) {
-            let limit = zero.align(*parts[held.reader()].limit);
+        for (bucket_state, found) in snapshot.buckets.iter_mut().zip(found) {
+            let limit = zero.align(*parts[bucket_state.reader()].limit);
             let state = found.state.under(&limit, now);
             let foreign = || RemoteError::Foreign("the state of another algorithm".to_owned());
-            (held.state, held.above_since) = (state.ok_or_else(foreign)?, found.above_since);
+            (bucket_state.state, bucket_state.above_since) = (state.ok_or_else(foreign)?, found.above_since);
         }
         Ok(States { snapshot, zero, now, asked_at, admitted: Some(admitted) })
     }
@@ -151,33 +164,33 @@ impl SharedStore {
     fn decide_on(
         &self,
         states: &States,
-        bench: &Bench<'_>,
+        context: &DecisionContext<'_>,
         (domain, request): (&DomainRules, &Request),
-        rules: &Rules<'_>,
-        asks: &mut Asks<'_>,
+        rules: &MatchedRules<'_>,
+        checks: &mut LimitChecks<'_>,
     ) -> Response {
-        align(asks, states.zero);
-        let parts = parts(asks);
-        let terms = terms(asks, states.now, bench.generation.shadow_mode);
+        align(checks, states.zero);
+        let parts = parts(checks);
+        let terms = terms(checks, states.now, context.generation.shadow_mode);
         let mut decided = Decided::none(&terms);
         decide(&terms, &parts, &states.snapshot, &mut decided);
         let is_denied = states.admitted.is_some_and(|admitted| !admitted && decided.admitted);
         if states.admitted.is_some_and(|admitted| admitted != decided.admitted) {
             self.counts.disagreed();
         }
-        let now = bench.clock.now();
+        let now = context.clock.now();
         match states.admitted {
             Some(_) => self.exhausted.keep(states, &parts, &decided, now),
             None => {
                 self.counts.recalled();
-                let keys = Keys::new(request, asks, &states.snapshot);
+                let keys = Keys::new(request, checks, &states.snapshot);
                 self.exhausted.charge(states, &parts, &decided, &keys, &self.store);
             }
         }
-        let mut judged = Judged::new(asks, &terms, parts, decided);
+        let mut evaluated = Evaluated::new(checks, &terms, parts, decided);
         // What was not charged there must not pass here.
-        judged.is_over |= is_denied;
-        answer(bench, domain, request, rules, &judged)
+        evaluated.is_over |= is_denied;
+        answer(context, domain, request, rules, &evaluated)
     }
 
     /// Sends what has been charged to exhausted keys and is not sent yet.
@@ -198,26 +211,26 @@ impl SharedStore {
     /// How buckets are, as the store says; nothing is counted.
     pub(super) async fn inspect(
         &self,
-        bench: &Bench<'_>,
+        context: &DecisionContext<'_>,
         request: &Request,
-        rules: &Rules<'_>,
-        asks: &mut Asks<'_>,
+        rules: &MatchedRules<'_>,
+        checks: &mut LimitChecks<'_>,
     ) -> Result<Statuses, RemoteError> {
         self.flush();
-        let states = self.ask(bench, request, asks).await?;
-        align(asks, states.zero);
-        let (parts, terms) = (parts(asks), terms(asks, states.now, bench.generation.shadow_mode));
+        let states = self.ask(context, request, checks).await?;
+        align(checks, states.zero);
+        let (parts, terms) = (parts(checks), terms(checks, states.now, context.generation.shadow_mode));
         let mut decided = Decided::none(&terms);
         decide(&terms, &parts, &states.snapshot, &mut decided);
-        let judged = Judged::new(asks, &terms, parts, decided);
-        Ok(statuses(rules, asks, &judged.outcomes))
+        let evaluated = Evaluated::new(checks, &terms, parts, decided);
+        Ok(statuses(rules, checks, &evaluated.outcomes))
     }
 
     /// Has the store forget buckets.
-    pub(super) async fn reset(&self, request: &Request, asks: &Asks<'_>) -> Result<(), RemoteError> {
-        let parts = parts(asks);
+    pub(super) async fn reset(&self, request: &Request, checks: &LimitChecks<'_>) -> Result<(), RemoteError> {
+        let parts = parts(checks);
         let snapshot = Snapshot::of(&parts);
-        let keys = Keys::new(request, asks, &snapshot);
+        let keys = Keys::new(request, checks, &snapshot);
         self.flush();
         self.store.reset(&keys.buckets()).await?;
         parts.iter().for_each(|part| self.exhausted.forget(part.key()));
@@ -226,8 +239,8 @@ impl SharedStore {
 }
 
 /// Aligns the windows of limits to a store's clock.
-fn align(asks: &mut Asks<'_>, zero: Zero) {
-    for ask in asks {
-        ask.bucket.limit = zero.align(ask.bucket.limit);
+fn align(checks: &mut LimitChecks<'_>, zero: Zero) {
+    for check in checks {
+        check.limit.limit = zero.align(check.limit.limit);
     }
 }

@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    book::Rule,
     counters::{DomainCounts, RuleCounts},
     generation::Generation,
+    rule_tree::RequestRule,
     shared::SharedStoreStats,
 };
 use crate::{
@@ -167,12 +167,12 @@ impl SharedStoreStatus {
 }
 
 /// Some of many, and how many are not among them.
-pub(super) struct Part<T> {
+pub(super) struct Truncated<T> {
     pub(super) shown: Vec<T>,
     pub(super) left_out: usize,
 }
 
-impl<T> Part<T> {
+impl<T> Truncated<T> {
     /// All if they are no more than `most`, else those that weigh most; in order.
     pub(super) fn of<W: Ord>(all: Vec<T>, most: usize, weight: impl Fn(&T) -> W) -> Self {
         let left_out = all.len().saturating_sub(most);
@@ -188,9 +188,9 @@ impl<T> Part<T> {
 }
 
 /// The rules of a generation that weigh most: what they denied or would have, then what they judged.
-pub(super) fn rules(generation: &Generation, most: usize) -> Part<RequestRuleStatus> {
-    let mut rules: Vec<(&Rule, RuleCounts)> = generation
-        .book
+pub(super) fn rules(generation: &Generation, most: usize) -> Truncated<RequestRuleStatus> {
+    let mut rules: Vec<(&RequestRule, RuleCounts)> = generation
+        .rules
         .domains
         .values()
         .flat_map(|domain| &domain.nodes)
@@ -198,11 +198,11 @@ pub(super) fn rules(generation: &Generation, most: usize) -> Part<RequestRuleSta
         .map(|rule| (rule, rule.counts()))
         .collect();
     rules.sort_by_key(|(rule, _)| rule.identity.order);
-    let rules = Part::of(rules, most, |(_, counts)| (over(counts), counts.total_hits));
-    let Part { shown, mut left_out } = rules;
+    let rules = Truncated::of(rules, most, |(_, counts)| (over(counts), counts.total_hits));
+    let Truncated { shown, mut left_out } = rules;
     let mut shown: Vec<_> =
         shown.into_iter().map(|(rule, counts)| of_rule(generation, rule, &counts)).collect();
-    let mut domains: Vec<_> = generation.book.domains.iter().collect();
+    let mut domains: Vec<_> = generation.rules.domains.iter().collect();
     domains.sort_by_key(|(name, _)| *name);
     for (domain, rules) in domains {
         let counts = rules.overrides.read();
@@ -212,7 +212,7 @@ pub(super) fn rules(generation: &Generation, most: usize) -> Part<RequestRuleSta
             _ => left_out += 1,
         }
     }
-    Part { shown, left_out }
+    Truncated { shown, left_out }
 }
 
 /// Hits of requests that were over the limit.
@@ -220,7 +220,7 @@ const fn over(counts: &RuleCounts) -> u64 {
     counts.total_hits.saturating_sub(counts.within_limit)
 }
 
-fn of_rule(generation: &Generation, rule: &Rule, counts: &RuleCounts) -> RequestRuleStatus {
+fn of_rule(generation: &Generation, rule: &RequestRule, counts: &RuleCounts) -> RequestRuleStatus {
     let action = match rule.rate {
         None => RequestAction::Allow,
         Some(_) if rule.shadow || generation.shadow_mode => RequestAction::Shadow,
@@ -286,9 +286,9 @@ mod tests {
     #[test]
     fn of_too_many_those_stay_that_weigh_most_in_their_order() {
         let all = vec![5, 1, 9, 3, 7];
-        let part = Part::of(all.clone(), 3, |item| *item);
+        let part = Truncated::of(all.clone(), 3, |item| *item);
         assert_eq!((part.shown, part.left_out), (vec![5, 9, 7], 2));
-        let part = Part::of(all.clone(), 5, |item| *item);
+        let part = Truncated::of(all.clone(), 5, |item| *item);
         assert_eq!((part.shown, part.left_out), (all, 0));
     }
 }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::counters::{Label, RuleCounters, RuleCounts};
+use super::counters::{HitCounters, Label, RuleCounts};
 use crate::{store::KeyHash, warnings};
 
 /// Labels that values make for one rule at most; what comes later counts under the rule's own label.
@@ -31,15 +31,15 @@ pub(super) fn share(rules: usize) -> usize {
 pub(super) struct ValueCounters {
     rule: Label,
     most: AtomicUsize,
-    known: RwLock<HashMap<KeyHash, Known>>,
+    known: RwLock<HashMap<KeyHash, LabelCounters>>,
     left_out: AtomicU64,
     is_said: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Known {
+struct LabelCounters {
     label: Label,
-    counters: Arc<RuleCounters>,
+    counters: Arc<HitCounters>,
 }
 
 impl ValueCounters {
@@ -60,7 +60,7 @@ impl ValueCounters {
     }
 
     /// The counters of values that hash to this, whose label is `label`; `None` if there may be no more labels.
-    pub(super) fn of(&self, hash: KeyHash, label: impl FnOnce() -> String) -> Option<Arc<RuleCounters>> {
+    pub(super) fn of(&self, hash: KeyHash, label: impl FnOnce() -> String) -> Option<Arc<HitCounters>> {
         let most = self.most.load(Relaxed);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         match known.get(&hash) {
@@ -72,7 +72,7 @@ impl ValueCounters {
         if all.len() >= most && !all.contains_key(&hash) {
             return None;
         }
-        let made = || Known {
+        let made = || LabelCounters {
             label: Label {
                 domain: self.rule.domain.clone(),
                 key: label().chars().take(LONGEST_VALUE_LABEL).collect(),
@@ -108,7 +108,7 @@ impl ValueCounters {
     /// Calls `each` with all labels and what was counted under them.
     pub(super) fn each(&self, mut each: impl FnMut(&Label, RuleCounts)) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.values().for_each(|Known { label, counters }| each(label, counters.read()));
+        known.values().for_each(|LabelCounters { label, counters }| each(label, counters.read()));
     }
 }
 

@@ -10,12 +10,12 @@ use ratelimit_common::time::{Nanos, Now};
 use smallvec::SmallVec;
 
 use super::{
-    judge::{Ask, Judged, MOST_INLINE, Outcome, are_quotas_open},
+    evaluator::{CheckOutcome, Evaluated, LimitCheck, MOST_INLINE, are_quotas_open},
     response::seconds_up,
 };
 use crate::{
     policy::SoftLimit,
-    transaction::{Held, time_left},
+    transaction::{BucketSnapshot, time_left},
 };
 
 /// How long a request is denied.
@@ -43,7 +43,7 @@ type Openings = SmallVec<[Opening; MOST_INLINE]>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Longest {
     /// Its index among those that were asked.
-    pub(super) ask: usize,
+    pub(super) check: usize,
     /// `None` if no waiting helps.
     pub(super) wait: Option<Wait>,
 }
@@ -69,9 +69,10 @@ impl Wait {
 
 impl Opening {
     /// When a limit lets a request through that takes `before` from the same bucket first.
-    pub(super) fn of(ask: &Ask<'_>, held: &Held, before: u32, now: Now) -> Self {
-        let closed = ask.bucket.soft.and_then(|soft| closed(ask, held, soft, now)).unwrap_or_default();
-        Self { from: until_room(ask, held, before, now), closed }
+    pub(super) fn of(check: &LimitCheck<'_>, bucket_state: &BucketSnapshot, before: u32, now: Now) -> Self {
+        let closed =
+            check.limit.soft.and_then(|soft| closed(check, bucket_state, soft, now)).unwrap_or_default();
+        Self { from: until_room(check, bucket_state, before, now), closed }
     }
 
     /// When it lets a request through that waits for at least so long.
@@ -85,15 +86,15 @@ impl Opening {
     }
 }
 
-impl Judged<'_, '_> {
+impl Evaluated<'_, '_> {
     /// The limit that a denied request waits for longest, after all were asked; `None` if there are none.
     pub(super) fn longest(&self) -> Option<Longest> {
         // One alone has said it.
         if let [outcome] = &*self.outcomes {
-            return Some(Longest { ask: 0, wait: outcome.verdict.wait });
+            return Some(Longest { check: 0, wait: outcome.verdict.wait });
         }
         let openings = self.openings();
-        let latest = |least| latest(self.asks, &self.outcomes, &openings, least);
+        let latest = |least| latest(self.checks, &self.outcomes, &openings, least);
         // When the last one opens, another may have closed.
         let settled = |least: Nanos| {
             let mut found = latest(least)?;
@@ -105,81 +106,86 @@ impl Judged<'_, '_> {
             }
             Some(found)
         };
-        let (ask, _) = settled(Nanos(0))?;
-        Some(Longest { ask, wait: Wait::of(|least| settled(least)?.1) })
+        let (check, _) = settled(Nanos(0))?;
+        Some(Longest { check, wait: Wait::of(|least| settled(least)?.1) })
     }
 
     fn openings(&self) -> Openings {
         let before = self.taken_before();
         let opening = |index: usize| {
-            let (ask, Outcome { verdict, .. }) = (&self.asks[index], self.outcomes[index]);
-            let is_told = ask.bucket.soft.is_none() && !ask.bucket.stands_alone() && before[index] == 0;
-            if ask.shadow || self.is_tentative_refund(index) || is_told {
+            let (check, CheckOutcome { verdict, .. }) = (&self.checks[index], self.outcomes[index]);
+            let is_told = check.limit.soft.is_none() && !check.limit.stands_alone() && before[index] == 0;
+            if check.shadow || self.is_tentative_refund(index) || is_told {
                 let from = if verdict.over { verdict.wait.map(|wait| wait.exact) } else { Some(Nanos(0)) };
                 return Opening { from, closed: Range::default() };
             }
-            Opening::of(ask, self.held(index), before[index], self.now)
+            Opening::of(check, self.bucket(index), before[index], self.now)
         };
-        (0..self.asks.len()).map(opening).collect()
+        (0..self.checks.len()).map(opening).collect()
     }
 }
 
 /// How long until the limit has room; `None` if it never has.
-fn until_room(ask: &Ask<'_>, held: &Held, before: u32, now: Now) -> Option<Nanos> {
-    if ask.bucket.overruns() {
-        return until_one(ask, held, before, now);
+fn until_room(check: &LimitCheck<'_>, bucket_state: &BucketSnapshot, before: u32, now: Now) -> Option<Nanos> {
+    if check.limit.overruns() {
+        return until_one(check, bucket_state, before, now);
     }
-    if ask.bucket.is_closed() || ask.is_excessive {
+    if check.limit.is_closed() || check.is_excessive {
         return None;
     }
-    let hits = if ask.refunds { 0 } else { ask.hits };
+    let hits = if check.refunds { 0 } else { check.hits };
     // What takes nothing is denied where one unit would be, but a count that is just reached denies nobody yet.
-    let least = u32::from(!ask.bucket.counts_all);
+    let least = u32::from(!check.limit.counts_all);
     let cost = before.saturating_add(hits.max(least));
     // One that counts denied requests takes for used what the question is denied, so it is asked in its forgiving form.
-    let limit = ask.bucket.limit.forgiving();
-    let decision = held.ask(&limit, now, cost).decision();
+    let limit = check.limit.limit.forgiving();
+    let decision = bucket_state.ask(&limit, now, cost).decision();
     if cost == 0 {
-        let verdict = ask.bucket.verdict(&decision, 0);
+        let verdict = check.limit.verdict(&decision, 0);
         return if verdict.over { verdict.wait.map(|wait| wait.exact) } else { Some(Nanos(0)) };
     }
     // The store knows a limit that denies all as one of a single request.
-    if u64::from(cost) > ask.bucket.current.capacity {
+    if u64::from(cost) > check.limit.current.capacity {
         return None;
     }
     if decision.allowed { Some(Nanos(0)) } else { decision.retry_after() }
 }
 
 /// How long until one unit is left, beside what the request takes before it, of a limit that can be overrun.
-fn until_one(ask: &Ask<'_>, held: &Held, before: u32, now: Now) -> Option<Nanos> {
-    let limit = &ask.bucket.limit;
-    if ask.bucket.is_closed() || u64::from(before) >= limit.capacity() {
+fn until_one(check: &LimitCheck<'_>, bucket_state: &BucketSnapshot, before: u32, now: Now) -> Option<Nanos> {
+    let limit = &check.limit.limit;
+    if check.limit.is_closed() || u64::from(before) >= limit.capacity() {
         return None;
     }
-    let decision = held.ask_after(limit, now, before, 0).decision();
+    let decision = bucket_state.ask_after(limit, now, before, 0).decision();
     if decision.allowed { Some(Nanos(0)) } else { decision.retry_after() }
 }
 
 /// From when until when the soft limit denies, if use has crossed it.
-fn closed(ask: &Ask<'_>, held: &Held, soft: SoftLimit, now: Now) -> Option<Range<Nanos>> {
-    let used = held.ask(&ask.bucket.limit, now, 0).decision().used();
-    let left = time_left(held.above_since, soft, used, now)?;
-    Some(left..until_below(ask, held, soft, now))
+fn closed(
+    check: &LimitCheck<'_>,
+    bucket_state: &BucketSnapshot,
+    soft: SoftLimit,
+    now: Now,
+) -> Option<Range<Nanos>> {
+    let used = bucket_state.ask(&check.limit.limit, now, 0).decision().used();
+    let left = time_left(bucket_state.above_since, soft, used, now)?;
+    Some(left..until_below(check, bucket_state, soft, now))
 }
 
 /// How long until use is below the soft limit: until as much fits as lies above that.
-fn until_below(ask: &Ask<'_>, held: &Held, soft: SoftLimit, now: Now) -> Nanos {
-    let above = ask.bucket.current.capacity.saturating_sub(soft.limit.get()).saturating_add(1);
+fn until_below(check: &LimitCheck<'_>, bucket_state: &BucketSnapshot, soft: SoftLimit, now: Now) -> Nanos {
+    let above = check.limit.current.capacity.saturating_sub(soft.limit.get()).saturating_add(1);
     let before = u32::try_from(above - 1).unwrap_or(u32::MAX);
-    let limit = ask.bucket.limit.forgiving();
-    held.ask_after(&limit, now, before, 1).decision().retry_after().unwrap_or_default()
+    let limit = check.limit.limit.forgiving();
+    bucket_state.ask_after(&limit, now, before, 1).decision().retry_after().unwrap_or_default()
 }
 
 /// The limit that lets a request through last, if that waits for at least so long, and when. Of several, those that the
 /// request is over go first.
 fn latest(
-    asks: &[Ask<'_>],
-    outcomes: &[Outcome],
+    checks: &[LimitCheck<'_>],
+    outcomes: &[CheckOutcome],
     openings: &Openings,
     least: Nanos,
 ) -> Option<(usize, Option<Nanos>)> {
@@ -187,12 +193,13 @@ fn latest(
         let time = openings[index].after(least);
         (time.is_none(), time)
     };
-    let order = |&index: &usize| (!outcomes[index].verdict.over, asks[index].order());
-    let of =
-        |quota: bool| (0..asks.len()).filter(move |&index| !asks[index].shadow && asks[index].quota == quota);
+    let order = |&index: &usize| (!outcomes[index].verdict.over, checks[index].order());
+    let of = |quota: bool| {
+        (0..checks.len()).filter(move |&index| !checks[index].shadow && checks[index].quota == quota)
+    };
     // One quota that lets it pass is enough; of the others, all have to.
     let soonest = of(true).min_by_key(|index| (key(index), order(index)));
-    let quota = soonest.filter(|_| !are_quotas_open(asks));
+    let quota = soonest.filter(|_| !are_quotas_open(checks));
     let last = of(false).chain(quota).min_by_key(|index| (Reverse(key(index)), order(index)))?;
     Some((last, openings[last].after(least)))
 }

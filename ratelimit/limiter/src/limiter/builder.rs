@@ -6,7 +6,7 @@ use ratelimit_common::limit::{Limit, LimitError, StateStorage};
 
 use super::{
     Limiter,
-    rule::{Bound, Rule},
+    rule::{BoundRule, Rule},
 };
 use crate::{
     clock::{Clock, MonotonicClock},
@@ -149,7 +149,8 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         let enrolments: Vec<Enrolment<'_>> =
             rules.iter().map(|(rule, limit)| Enrolment { name: rule.name(), limit }).collect();
         let (accounts, limits) = store.enroll(&enrolments);
-        let bind = |((rule, limit), account)| Bound { rule, limit, forgiving: limit.forgiving(), account };
+        let bind =
+            |((rule, limit), account)| BoundRule { rule, limit, forgiving: limit.forgiving(), account };
         let rules = rules.into_iter().zip(accounts).map(bind).collect();
         Ok(Self { store, clock, zero, rules, limits })
     }

@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     MOST_INLINE,
-    rule::{Bound, Rule},
+    rule::{BoundRule, Rule},
 };
 use crate::{store::Answer, transaction};
 
@@ -15,7 +15,7 @@ use crate::{store::Answer, transaction};
 #[derive(Clone, Copy, Debug)]
 pub struct Decision<'l> {
     /// `None` if no limit applies.
-    by: Option<(Answer<'l>, &'l Bound)>,
+    by: Option<(Answer<'l>, &'l BoundRule)>,
 }
 
 impl<'l> Decision<'l> {
@@ -23,12 +23,12 @@ impl<'l> Decision<'l> {
     pub const UNLIMITED: Self = Self { by: None };
 
     #[inline]
-    pub(super) const fn new(answer: Answer<'l>, bound: &'l Bound) -> Self {
+    pub(super) const fn new(answer: Answer<'l>, bound: &'l BoundRule) -> Self {
         Self { by: Some((answer, bound)) }
     }
 
     #[inline]
-    pub(super) fn of(outcome: &transaction::Outcome<'l>, bound: &'l Bound) -> Self {
+    pub(super) fn of(outcome: &transaction::PartOutcome<'l>, bound: &'l BoundRule) -> Self {
         outcome.answer.map_or(Self::UNLIMITED, |answer| Self::new(answer, bound))
     }
 

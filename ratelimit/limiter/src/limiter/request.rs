@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{
     MOST_INLINE,
     decision::{Decision, Outcome, longest},
-    rule::Bound,
+    rule::BoundRule,
 };
 use crate::{
     store::{Charge, KeyHash, Limits, Store},
@@ -17,7 +17,7 @@ use crate::{
 /// One limit to ask about a request: made by [`super::Limiter::ask`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'l> {
-    pub(super) bound: &'l Bound,
+    pub(super) bound: &'l BoundRule,
     pub(super) hash: KeyHash,
     pub(super) cost: u32,
 }
@@ -25,7 +25,7 @@ pub struct Ask<'l> {
 impl<'l> Ask<'l> {
     #[inline]
     pub(super) const fn charge(&self, now: Now) -> Charge<'l> {
-        let Bound { account, ref limit, .. } = *self.bound;
+        let BoundRule { account, ref limit, .. } = *self.bound;
         Charge { account, hash: self.hash, limit, now, cost: self.cost }
     }
 
@@ -35,7 +35,7 @@ impl<'l> Ask<'l> {
 
     #[inline]
     fn part(&self) -> Part<'l> {
-        let Bound { account, ref limit, .. } = *self.bound;
+        let BoundRule { account, ref limit, .. } = *self.bound;
         let say = if self.observes() { Say::Observes } else { Say::Decides };
         Part {
             account,

@@ -49,7 +49,7 @@ impl Rule {
 
 /// A rule in force.
 #[derive(Clone, Debug)]
-pub(super) struct Bound {
+pub(super) struct BoundRule {
     pub rule: Rule,
     pub limit: Limit,
     /// The same for asking how long to wait: one that counts denied requests takes for used what the question is denied.

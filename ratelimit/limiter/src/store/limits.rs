@@ -8,11 +8,11 @@ use ratelimit_common::{
 /// The limits of one generation.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    by_tag: Vec<Option<Entry>>,
+    by_tag: Vec<Option<LimitEntry>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct LimitEntry {
     limit: Limit,
     /// Rules share the tag, and read states differently.
     is_mixed: bool,
@@ -35,7 +35,7 @@ impl Limits {
         }
         let slot = &mut self.by_tag[index];
         match slot {
-            None => *slot = Some(Entry { limit: *limit, is_mixed: false }),
+            None => *slot = Some(LimitEntry { limit: *limit, is_mixed: false }),
             Some(entry) if entry.limit.shape() != limit.shape() => entry.is_mixed = true,
             Some(entry) if takes_longer(limit, &entry.limit) => entry.limit = *limit,
             Some(_) => {}

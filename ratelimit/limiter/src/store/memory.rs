@@ -37,7 +37,7 @@ pub use self::saved::{NoState, Restored, Saved, most_bytes};
 use self::{
     backoff::Backoff,
     grid::{Grid, View},
-    slots::Slot,
+    slots::MemorySlot,
     turns::{Turn, Turns},
     wide::Wide,
 };
@@ -69,7 +69,7 @@ pub struct MemoryStore {
 
 /// Where a bucket lay in a [`MemoryStore`]; nowhere if it is fresh, or beside the table.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MemorySpot<'s>(Option<Seen<Slot<'s>>>);
+pub struct MemorySpot<'s>(Option<Seen<MemorySlot<'s>>>);
 
 /// A [`MemoryStore`] while others wait.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl MemoryStore {
     /// The size that the table has grown to, in bytes; its memory never gets smaller.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
-        self.grid.sets() * size_of::<reserve::SetWords>() as u64
+        self.grid.sets() * size_of::<reserve::ReservedSet>() as u64
     }
 
     /// Charges any bucket, and makes it if there is none. Away from the rest, and with its arguments by value, so that they

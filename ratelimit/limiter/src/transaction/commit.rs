@@ -6,8 +6,8 @@ use ratelimit_common::time::Now;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    Act, Decided, Held, MOST_INLINE, Part, Snapshot, Transaction,
-    decide::{Crossing, decide},
+    Act, BucketSnapshot, Decided, MOST_INLINE, Part, Snapshot, Transaction,
+    decide::{CrossingChange, decide},
 };
 use crate::store::{Backoff, Buckets, Charge, MOST_LOST, State, Store};
 
@@ -70,8 +70,10 @@ impl<S: Store> Transaction<'_, S> {
         let Some(crossings) = self.crossings else { return };
         for crossing in &decided.crossings {
             match *crossing {
-                Crossing::Forgotten { key } => crossings.forget(key),
-                Crossing::Noted { key, reset_after } => crossings.note(key, self.terms.now, reset_after),
+                CrossingChange::Forgotten { key } => crossings.forget(key),
+                CrossingChange::Noted { key, reset_after } => {
+                    crossings.note(key, self.terms.now, reset_after)
+                }
             }
         }
     }
@@ -100,9 +102,9 @@ impl<'l, 's, S: Store, P: Fn() -> Now> Settling<'_, 'l, 's, S, P> {
         decide(&self.transaction.terms, self.parts, self.snapshot, self.decided);
         self.stored.progress.clear();
         let mut passes = 0_u32;
-        for held in &*self.snapshot.buckets {
+        for bucket_state in &*self.snapshot.buckets {
             self.stored.progress.push(Progress::Open);
-            passes |= 1 << pass(held);
+            passes |= 1 << pass(bucket_state);
         }
         while passes != 0 {
             let this = passes.trailing_zeros();
@@ -219,9 +221,9 @@ impl<'l, 's, S: Store, P: Fn() -> Now> Settling<'_, 'l, 's, S, P> {
         let Self { stored, decided, snapshot, parts, .. } = self;
         stored.states.resize(snapshot.buckets.len(), None);
         stored.charged.resize(parts.len(), false);
-        for (bucket, held) in decided.buckets.iter().enumerate() {
+        for (bucket, bucket_state) in decided.buckets.iter().enumerate() {
             if stored.progress[bucket] == Progress::Stored {
-                stored.states[bucket] = Some(held.state.clone());
+                stored.states[bucket] = Some(bucket_state.state.clone());
             }
         }
         for (index, outcome) in decided.outcomes.iter().enumerate() {
@@ -241,6 +243,6 @@ impl<'l, 's, S: Store, P: Fn() -> Now> Settling<'_, 'l, 's, S, P> {
 /// When a bucket is stored: first what is charged in any case, last what only observes; and words before wide states, of which
 /// the last one need not be copied.
 #[inline(always)]
-fn pass(held: &Held) -> u32 {
-    2 * held.turn + u32::from(matches!(held.state, State::Wide(_)))
+fn pass(bucket_state: &BucketSnapshot) -> u32 {
+    2 * bucket_state.turn + u32::from(matches!(bucket_state.state, State::Wide(_)))
 }

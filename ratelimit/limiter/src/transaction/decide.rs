@@ -2,12 +2,14 @@
 
 use ratelimit_common::time::Nanos;
 
-use super::{Act, Decided, Held, Outcome, Over, Part, Say, Snapshot, Standing, Terms, soft};
+use super::{
+    Act, BucketSnapshot, Decided, Over, Part, PartOutcome, Say, Snapshot, SoftLimitState, Terms, soft,
+};
 use crate::{policy::SoftLimit, store::Answer};
 
 /// What becomes of a key's crossing of its soft limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Crossing {
+pub(super) enum CrossingChange {
     /// It is over.
     Forgotten { key: u64 },
     /// The key is above it, and its bucket is full again after so long.
@@ -51,11 +53,11 @@ impl<'d, 'l> Deciding<'d, 'l> {
     fn begin(&mut self) {
         self.decided.outcomes.clear();
         for (index, part) in self.parts.iter().enumerate() {
-            self.decided.outcomes.push(Outcome::closed());
+            self.decided.outcomes.push(PartOutcome::closed());
             if part.act == Act::ChargeIfAdmitted && part.is_plain() {
                 // What [`Self::first`] does, in place.
                 let now = self.terms.now;
-                let answer = self.held(index).ask(part.limit, now, part.cost);
+                let answer = self.bucket_state(index).ask(part.limit, now, part.cost);
                 let outcome = &mut self.decided.outcomes[index];
                 (outcome.answer, outcome.over) = (Some(answer), part.is_over(&answer));
             } else {
@@ -66,19 +68,19 @@ impl<'d, 'l> Deciding<'d, 'l> {
 
     /// Does what is done in any case, and asks the rest.
     #[inline(never)]
-    fn first(&mut self, index: usize) -> Outcome<'l> {
+    fn first(&mut self, index: usize) -> PartOutcome<'l> {
         let part = self.part(index);
         match part.act {
-            _ if part.over == Over::Closed => Outcome::closed(),
+            _ if part.over == Over::Closed => PartOutcome::closed(),
             Act::Charge => self.charge(index),
             Act::Report => self.report(index),
             Act::Refund => self.refund(index),
             // Whether it is over shows when it has been refunded.
-            Act::RefundIfAdmitted => Outcome { over: false, ..self.ask(index) },
+            Act::RefundIfAdmitted => PartOutcome { over: false, ..self.ask(index) },
             Act::Ask => {
                 // Who asks again and again must not bring about all the work of a debt each time.
                 let now = self.terms.now;
-                self.held(index).state.settle(part.limit, now);
+                self.bucket_state(index).state.settle(part.limit, now);
                 self.ask(index)
             }
             Act::ChargeIfAdmitted => self.ask(index),
@@ -132,77 +134,82 @@ impl<'d, 'l> Deciding<'d, 'l> {
         !self.terms.passes_all && is_over(self.terms, self.parts, &self.decided.outcomes)
     }
 
-    fn ask(&mut self, index: usize) -> Outcome<'l> {
+    fn ask(&mut self, index: usize) -> PartOutcome<'l> {
         let part = self.part(index);
         let now = self.terms.now;
-        let answer = self.held(index).ask(part.limit, now, part.asked());
+        let answer = self.bucket_state(index).ask(part.limit, now, part.asked());
         // What is given back is no use.
-        let standing = if part.gives_back() { Standing::Below } else { self.standing(index) };
-        let over = part.is_over(&answer) || standing == Standing::TooLong;
-        self.outcome(index, answer, standing, (over, false))
+        let soft_state = if part.gives_back() { SoftLimitState::Below } else { self.soft_state(index) };
+        let over = part.is_over(&answer) || soft_state == SoftLimitState::TooLong;
+        self.outcome(index, answer, soft_state, (over, false))
     }
 
     /// Charges a limit that has room, or one that is charged in any case.
     #[inline]
-    fn charge(&mut self, index: usize) -> Outcome<'l> {
+    fn charge(&mut self, index: usize) -> PartOutcome<'l> {
         let part = self.part(index);
-        let standing = self.standing(index);
-        if standing == Standing::TooLong && part.act != Act::Charge {
+        let soft_state = self.soft_state(index);
+        if soft_state == SoftLimitState::TooLong && part.act != Act::Charge {
             return self.ask(index);
         }
         let now = self.terms.now;
-        let answer = self.held(index).state.charge(part.limit, now, part.cost);
+        let answer = self.bucket_state(index).state.charge(part.limit, now, part.cost);
         let over = part.is_over(&answer);
-        if standing == Standing::Above && !over {
+        if soft_state == SoftLimitState::Above && !over {
             self.note(index, &answer);
         }
-        let over = over || standing == Standing::TooLong;
-        self.outcome(index, answer, standing, (over, part.act == Act::Charge || !over))
+        let over = over || soft_state == SoftLimitState::TooLong;
+        self.outcome(index, answer, soft_state, (over, part.act == Act::Charge || !over))
     }
 
     /// Charges what is known afterwards. Nothing is denied any more, by a soft limit neither.
-    fn report(&mut self, index: usize) -> Outcome<'l> {
+    fn report(&mut self, index: usize) -> PartOutcome<'l> {
         let part = self.part(index);
-        let (now, standing) = (self.terms.now, self.standing(index));
-        let answer = self.held(index).state.report(part.limit, now, part.cost);
-        if standing != Standing::Below {
+        let (now, soft_state) = (self.terms.now, self.soft_state(index));
+        let answer = self.bucket_state(index).state.report(part.limit, now, part.cost);
+        if soft_state != SoftLimitState::Below {
             self.note(index, &answer);
         }
-        let standing = if standing == Standing::Above { standing } else { Standing::Below };
-        self.outcome(index, answer, standing, (false, true))
+        let soft_state = if soft_state == SoftLimitState::Above { soft_state } else { SoftLimitState::Below };
+        self.outcome(index, answer, soft_state, (false, true))
     }
 
     /// Notes that use is above the soft limit.
     fn note(&mut self, index: usize, answer: &Answer<'l>) {
         let now = self.terms.now;
-        self.held(index).above_since.get_or_insert(now);
+        self.bucket_state(index).above_since.get_or_insert(now);
         let (key, reset_after) = (self.part(index).key(), answer.decision().reset_after());
-        self.decided.crossings.push(Crossing::Noted { key, reset_after });
+        self.decided.crossings.push(CrossingChange::Noted { key, reset_after });
     }
 
-    fn refund(&mut self, index: usize) -> Outcome<'l> {
+    fn refund(&mut self, index: usize) -> PartOutcome<'l> {
         let part = self.part(index);
         let now = self.terms.now;
-        self.held(index).state.refund(part.limit, now, part.cost);
+        self.bucket_state(index).state.refund(part.limit, now, part.cost);
         self.ask(index)
     }
 
     /// Where the request stands towards the soft limit, before it is charged.
     #[inline]
-    fn standing(&mut self, index: usize) -> Standing {
-        self.part(index).soft.map_or(Standing::Below, |soft| self.standing_towards(index, soft))
+    fn soft_state(&mut self, index: usize) -> SoftLimitState {
+        self.part(index).soft.map_or(SoftLimitState::Below, |soft| self.standing_towards(index, soft))
     }
 
-    fn standing_towards(&mut self, index: usize, soft: SoftLimit) -> Standing {
+    fn standing_towards(&mut self, index: usize, soft: SoftLimit) -> SoftLimitState {
         let part = self.part(index);
         let now = self.terms.now;
-        let held = self.held(index);
-        let used = held.ask(part.limit, now, 0).decision().used();
-        if used < soft.limit.get() && held.above_since.take().is_some() {
-            self.decided.crossings.push(Crossing::Forgotten { key: part.key() });
+        let bucket_state = self.bucket_state(index);
+        let used = bucket_state.ask(part.limit, now, 0).decision().used();
+        if used < soft.limit.get() && bucket_state.above_since.take().is_some() {
+            self.decided.crossings.push(CrossingChange::Forgotten { key: part.key() });
         }
         // A request that only asks is told what one that takes a unit would be.
-        soft::standing(self.held(index).above_since, soft, used.saturating_add(part.cost.max(1).into()), now)
+        soft::soft_state(
+            self.bucket_state(index).above_since,
+            soft,
+            used.saturating_add(part.cost.max(1).into()),
+            now,
+        )
     }
 
     #[inline(always)]
@@ -210,19 +217,19 @@ impl<'d, 'l> Deciding<'d, 'l> {
         &mut self,
         index: usize,
         answer: Answer<'l>,
-        standing: Standing,
+        soft_state: SoftLimitState,
         (over, charged): (bool, bool),
-    ) -> Outcome<'l> {
-        let is_told = over && standing != Standing::Below;
+    ) -> PartOutcome<'l> {
+        let is_told = over && soft_state != SoftLimitState::Below;
         if is_told {
-            let then = self.held(index).clone();
+            let then = self.bucket_state(index).clone();
             self.decided.softened.push((index, then));
         }
-        Outcome { answer: Some(answer), over, charged, standing }
+        PartOutcome { answer: Some(answer), over, charged, soft_state }
     }
 
     #[inline]
-    fn held(&mut self, index: usize) -> &mut Held {
+    fn bucket_state(&mut self, index: usize) -> &mut BucketSnapshot {
         &mut self.decided.buckets[self.snapshot.of_part[index]]
     }
 
@@ -241,7 +248,7 @@ impl<'d, 'l> Deciding<'d, 'l> {
 
 /// Whether a limit that decides is over, or all quotas are.
 #[inline]
-pub(crate) fn is_over(terms: &Terms, parts: &[Part<'_>], outcomes: &[Outcome<'_>]) -> bool {
+pub(crate) fn is_over(terms: &Terms, parts: &[Part<'_>], outcomes: &[PartOutcome<'_>]) -> bool {
     let (mut quotas, mut open_quotas) = (0, usize::from(terms.has_open_quota));
     for (part, outcome) in parts.iter().zip(outcomes) {
         match part.say {

@@ -4,35 +4,35 @@ use ratelimit_common::{limit::Limit, time::Now};
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    Act, Held, MOST_INLINE, Part, Say, Snapshot, Standing, Terms,
-    decide::{Crossing, is_over},
+    Act, BucketSnapshot, MOST_INLINE, Part, Say, Snapshot, SoftLimitState, Terms,
+    decide::{CrossingChange, is_over},
 };
 use crate::store::{Answer, State};
 
 /// What came of one part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome<'l> {
+pub(crate) struct PartOutcome<'l> {
     /// `None` of a limit that lets nothing through.
     pub(crate) answer: Option<Answer<'l>>,
     pub(crate) over: bool,
     pub(crate) charged: bool,
-    pub(crate) standing: Standing,
+    pub(crate) soft_state: SoftLimitState,
 }
 
 /// What came of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided<'l> {
-    pub(crate) outcomes: SmallVec<[Outcome<'l>; MOST_INLINE]>,
+    pub(crate) outcomes: SmallVec<[PartOutcome<'l>; MOST_INLINE]>,
     /// Whether no limit denies it.
     pub(crate) admitted: bool,
     /// The buckets as they are then, of a request that is denied: wide states of others may be gone, and one limit alone is
     /// charged in its store.
-    pub(crate) buckets: SmallVec<[Held; MOST_INLINE]>,
+    pub(crate) buckets: SmallVec<[BucketSnapshot; MOST_INLINE]>,
     /// Crossings of soft limits, as they are to be kept.
-    pub(super) crossings: Vec<Crossing>,
+    pub(super) crossings: Vec<CrossingChange>,
     pub(super) of_part: SmallVec<[usize; MOST_INLINE]>,
     /// Of each part that is over and above its soft limit, the bucket as it was then.
-    pub(super) softened: Vec<(usize, Held)>,
+    pub(super) softened: Vec<(usize, BucketSnapshot)>,
     now: Now,
 }
 
@@ -41,7 +41,7 @@ impl<'l> Decided<'l> {
     pub(super) fn set_one(&mut self, terms: &Terms, part: &Part<'l>, answer: Answer<'l>) {
         let over = part.is_over(&answer);
         let charged = part.act == Act::Charge || !over;
-        self.outcomes.push(Outcome { answer: Some(answer), over, charged, ..Outcome::closed() });
+        self.outcomes.push(PartOutcome { answer: Some(answer), over, charged, ..PartOutcome::closed() });
         self.admitted = terms.passes_all || !is_over(terms, &[*part], &self.outcomes);
     }
 
@@ -63,8 +63,8 @@ impl<'l> Decided<'l> {
     #[inline(always)]
     pub(super) fn begin(&mut self, snapshot: &Snapshot) {
         self.buckets.clear();
-        for held in &*snapshot.buckets {
-            self.buckets.push(held.clone());
+        for bucket_state in &*snapshot.buckets {
+            self.buckets.push(bucket_state.clone());
         }
         self.crossings.clear();
         if self.of_part.is_empty() {
@@ -83,13 +83,13 @@ impl<'l> Decided<'l> {
                 // Apart, so that words stay in registers.
                 let over = match &mut buckets[bucket].state {
                     State::Word(word) => {
-                        let outcome = Outcome::of_word(part, word, terms.now);
+                        let outcome = PartOutcome::of_word(part, word, terms.now);
                         let over = outcome.over;
                         self.outcomes.push(outcome);
                         over
                     }
                     state @ State::Wide(_) => {
-                        let outcome = Outcome::charged(part, state, terms.now);
+                        let outcome = PartOutcome::charged(part, state, terms.now);
                         self.outcomes.push(outcome);
                         outcome.over
                     }
@@ -109,7 +109,7 @@ impl<'l> Decided<'l> {
             for (index, ((part, outcome), &bucket)) in
                 of_turn.filter(|(_, ((part, _), _))| part.turn() == turn)
             {
-                *outcome = Outcome::charged(part, &mut buckets[bucket].state, terms.now);
+                *outcome = PartOutcome::charged(part, &mut buckets[bucket].state, terms.now);
                 if outcome.over && part.say != Say::Observes {
                     return Some(index);
                 }
@@ -122,7 +122,7 @@ impl<'l> Decided<'l> {
     #[inline(always)]
     fn fill_up(&mut self, parts: &[Part<'_>]) {
         while self.outcomes.len() < parts.len() {
-            self.outcomes.push(Outcome::closed());
+            self.outcomes.push(PartOutcome::closed());
         }
     }
 
@@ -137,32 +137,35 @@ impl<'l> Decided<'l> {
     pub(super) fn deny(&mut self, terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot, over: usize) {
         self.fill_up(parts);
         let gathered = snapshot.buckets.iter().zip(&mut *self.buckets);
-        for (index, ((part, outcome), (held, bucket))) in
+        for (index, ((part, outcome), (bucket_state, bucket))) in
             parts.iter().zip(&mut *self.outcomes).zip(gathered).enumerate()
         {
             // The one that is over has said it, if its question is what was charged.
             if index != over || part.limit.overruns() {
-                let answer = held.ask(part.limit, terms.now, part.cost);
+                let answer = bucket_state.ask(part.limit, terms.now, part.cost);
                 (outcome.answer, outcome.over) = (Some(answer), part.is_over(&answer));
             }
             outcome.charged = false;
-            if !bucket.state.is(&held.state) {
-                bucket.state = held.state.clone();
+            if !bucket.state.is(&bucket_state.state) {
+                bucket.state = bucket_state.state.clone();
             }
         }
         self.admitted = false;
     }
 
     /// The bucket of a part.
-    pub(crate) fn held(&self, part: usize) -> &Held {
+    pub(crate) fn bucket(&self, part: usize) -> &BucketSnapshot {
         &self.buckets[self.of_part[part]]
     }
 
     /// The bucket of a part that is over and above its soft limit, as it was then.
-    pub(crate) fn then(&self, part: usize) -> Option<&Held> {
+    pub(crate) fn then(&self, part: usize) -> Option<&BucketSnapshot> {
         let outcome = self.outcomes.get(part)?;
-        let is_told = outcome.over && outcome.standing != Standing::Below;
-        self.softened.iter().rfind(|(index, _)| is_told && *index == part).map(|(_, held)| held)
+        let is_told = outcome.over && outcome.soft_state != SoftLimitState::Below;
+        self.softened
+            .iter()
+            .rfind(|(index, _)| is_told && *index == part)
+            .map(|(_, bucket_state)| bucket_state)
     }
 
     /// When it was decided.
@@ -177,7 +180,7 @@ impl<'l> Decided<'l> {
 
     /// What a part's bucket would say of a cost if so much had been taken from it before.
     pub(crate) fn ask_after<'m>(&self, part: usize, limit: &'m Limit, before: u32, cost: u32) -> Answer<'m> {
-        self.held(part).ask_after(limit, self.now, before, cost)
+        self.bucket(part).ask_after(limit, self.now, before, cost)
     }
 
     /// For each part, what the request takes from the same bucket before it.
@@ -192,7 +195,7 @@ impl<'l> Decided<'l> {
     }
 }
 
-impl<'l> Outcome<'l> {
+impl<'l> PartOutcome<'l> {
     /// Without anything that a bucket says.
     pub(crate) const fn unknown(over: bool) -> Self {
         Self { over, ..Self::closed() }
@@ -213,12 +216,12 @@ impl<'l> Outcome<'l> {
     fn of_answer(part: &Part<'l>, answer: Answer<'l>) -> Self {
         let over = part.is_over(&answer);
         let charged = part.act == Act::Charge || !over;
-        Self { answer: Some(answer), over, charged, standing: Standing::Below }
+        Self { answer: Some(answer), over, charged, soft_state: SoftLimitState::Below }
     }
 
     /// Of a limit that lets nothing through.
     #[inline(always)]
     pub(super) const fn closed() -> Self {
-        Self { answer: None, over: true, charged: false, standing: Standing::Below }
+        Self { answer: None, over: true, charged: false, soft_state: SoftLimitState::Below }
     }
 }

@@ -87,7 +87,7 @@ fn limit(algorithm: Algorithm, amount: u64) -> Limit {
 
 /// Whether a request of one unit of each limit passes that is overtaken after so many exchanges, how often it was, and what
 /// each limit has let through then.
-fn judged(limits: &[Limit; 2], undisturbed: u32) -> (bool, u32, [u64; 2]) {
+fn evaluated(limits: &[Limit; 2], undisturbed: u32) -> (bool, u32, [u64; 2]) {
     let store = Contended {
         store: MemoryStore::new(100).unwrap(),
         undisturbed: Cell::new(undisturbed),
@@ -127,8 +127,8 @@ fn a_request_that_is_overtaken_again_and_again_gets_a_turn() {
     let most = u64::from(MOST_LOST);
     for algorithm in ALGORITHMS {
         let limits = [limit(algorithm, 1_000), limit(algorithm, 1_000)];
-        assert_eq!(judged(&limits, 0), (true, MOST_LOST, [most + 1, 1]), "{algorithm:?}");
-        assert_eq!(judged(&limits, 1), (true, MOST_LOST, [1, most + 1]), "{algorithm:?}");
+        assert_eq!(evaluated(&limits, 0), (true, MOST_LOST, [most + 1, 1]), "{algorithm:?}");
+        assert_eq!(evaluated(&limits, 1), (true, MOST_LOST, [1, most + 1]), "{algorithm:?}");
     }
 }
 
@@ -136,7 +136,7 @@ fn a_request_that_is_overtaken_again_and_again_gets_a_turn() {
 fn others_may_take_all_that_there_is_meanwhile() {
     for algorithm in ALGORITHMS {
         let limits = [limit(algorithm, 10), limit(algorithm, 1_000)];
-        assert_eq!(judged(&limits, 0), (false, 10, [10, 0]), "{algorithm:?}");
+        assert_eq!(evaluated(&limits, 0), (false, 10, [10, 0]), "{algorithm:?}");
     }
 }
 
@@ -145,7 +145,7 @@ fn others_may_take_all_that_there_is_meanwhile() {
 fn what_was_charged_in_vain_is_given_back_in_a_turn() {
     for algorithm in ALGORITHMS {
         let limits = [limit(algorithm, 1_000), limit(algorithm, 3)];
-        let (admitted, overtaken, used) = judged(&limits, 1);
+        let (admitted, overtaken, used) = evaluated(&limits, 1);
         assert_eq!((admitted, used[1]), (false, 3), "{algorithm:?}");
         assert_eq!(used[0], u64::from(overtaken) - 3, "{algorithm:?}: only what others have taken");
     }

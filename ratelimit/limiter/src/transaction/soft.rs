@@ -38,7 +38,7 @@ struct Crossing {
 
 /// Where a request stands between soft and hard limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum SoftLimitState {
     /// Not above the soft limit.
     Below,
     /// Above, which is no longer than it may be.
@@ -93,13 +93,13 @@ impl Crossings {
 }
 
 /// Where a request stands with which so much would be used.
-pub(super) fn standing(above_since: Option<Now>, soft: SoftLimit, used: u64, now: Now) -> Standing {
+pub(super) fn soft_state(above_since: Option<Now>, soft: SoftLimit, used: u64, now: Now) -> SoftLimitState {
     if used <= soft.limit.get() {
-        return Standing::Below;
+        return SoftLimitState::Below;
     }
     match above_since {
-        Some(since) if now.0.0.saturating_sub(since.0.0) >= soft.lasts.0 => Standing::TooLong,
-        _ => Standing::Above,
+        Some(since) if now.0.0.saturating_sub(since.0.0) >= soft.lasts.0 => SoftLimitState::TooLong,
+        _ => SoftLimitState::Above,
     }
 }
 
@@ -127,11 +127,14 @@ mod tests {
 
     #[test]
     fn a_key_may_be_above_for_a_time() {
-        let since = |used, since, seconds| standing(since, soft(), used, at(seconds));
-        assert_eq!(since(3, None, 0), Standing::Below);
-        assert_eq!((since(4, None, 0), since(4, Some(at(0)), 29)), (Standing::Above, Standing::Above));
-        assert_eq!(since(4, Some(at(0)), 30), Standing::TooLong);
-        assert_eq!(since(3, Some(at(0)), 30), Standing::Below);
+        let since = |used, since, seconds| soft_state(since, soft(), used, at(seconds));
+        assert_eq!(since(3, None, 0), SoftLimitState::Below);
+        assert_eq!(
+            (since(4, None, 0), since(4, Some(at(0)), 29)),
+            (SoftLimitState::Above, SoftLimitState::Above)
+        );
+        assert_eq!(since(4, Some(at(0)), 30), SoftLimitState::TooLong);
+        assert_eq!(since(3, Some(at(0)), 30), SoftLimitState::Below);
         let crossings = Crossings::new(1000);
         crossings.note(7, at(1), Nanos(3600 * SECOND));
         crossings.note(7, at(2), Nanos(3600 * SECOND));

@@ -10,7 +10,7 @@ use arc_swap::Guard;
 
 use super::{
     super::{
-        decide::{self, Manner},
+        decide::{self, RequestKind},
         generation::Generation,
         request::{Request, RequestError},
         response::Response,
@@ -24,19 +24,19 @@ use super::{
 #[derive(Debug)]
 pub struct InForce<'s> {
     pub(super) service: &'s Service,
-    pub(super) generation: Held,
+    pub(super) generation: GenerationGuard,
 }
 
 /// A generation in use.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum GenerationGuard {
     /// For as long as a decision takes in memory.
     Briefly(Guard<Arc<Generation>>),
     /// For as long as a store may take to answer.
     Long(Arc<Generation>),
 }
 
-impl Deref for Held {
+impl Deref for GenerationGuard {
     type Target = Generation;
 
     #[inline]
@@ -67,7 +67,7 @@ impl InForce<'_> {
     /// # Errors
     /// As of [`Service::decide`].
     pub fn decide(&self, request: &Request) -> Result<Response, RequestError> {
-        self.judge(request, Manner::Ask)
+        self.judge(request, RequestKind::Ask)
     }
 
     /// Charges what a request has taken.
@@ -75,7 +75,7 @@ impl InForce<'_> {
     /// # Errors
     /// As of [`Service::report`].
     pub fn report(&self, request: &Request) -> Result<Response, RequestError> {
-        self.judge(request, Manner::Report)
+        self.judge(request, RequestKind::Report)
     }
 
     /// [`Self::decide`], without blocking.
@@ -83,7 +83,7 @@ impl InForce<'_> {
     /// # Errors
     /// As of [`Service::decide`].
     pub async fn decide_async(&self, request: &Request) -> Result<Response, RequestError> {
-        self.judge_async(request, Manner::Ask).await
+        self.judge_async(request, RequestKind::Ask).await
     }
 
     /// [`Self::report`], without blocking.
@@ -91,22 +91,22 @@ impl InForce<'_> {
     /// # Errors
     /// As of [`Service::report`].
     pub async fn report_async(&self, request: &Request) -> Result<Response, RequestError> {
-        self.judge_async(request, Manner::Report).await
+        self.judge_async(request, RequestKind::Report).await
     }
 
-    fn judge(&self, request: &Request, manner: Manner) -> Result<Response, RequestError> {
+    fn judge(&self, request: &Request, kind: RequestKind) -> Result<Response, RequestError> {
         self.check(request)?;
-        Ok(match self.bench() {
-            (bench, None) => decide::decide(&bench, request, manner),
-            (bench, Some(shared)) => shared.decide_blocking(&bench, request, manner),
+        Ok(match self.context() {
+            (context, None) => decide::decide(&context, request, kind),
+            (context, Some(shared)) => shared.decide_blocking(&context, request, kind),
         })
     }
 
-    async fn judge_async(&self, request: &Request, manner: Manner) -> Result<Response, RequestError> {
-        let (bench, Some(shared)) = self.bench() else { return self.judge(request, manner) };
+    async fn judge_async(&self, request: &Request, kind: RequestKind) -> Result<Response, RequestError> {
+        let (context, Some(shared)) = self.context() else { return self.judge(request, kind) };
         self.check(request)?;
         // In a box, so that those whose counts are in memory do not carry all that waiting takes.
-        Ok(Box::pin(shared.decide(&bench, request, manner)).await)
+        Ok(Box::pin(shared.decide(&context, request, kind)).await)
     }
 
     fn check(&self, request: &Request) -> Result<(), RequestError> {
@@ -116,15 +116,15 @@ impl InForce<'_> {
     }
 
     /// What a decision takes, and the store to be asked if it is not the one in memory.
-    pub(in crate::application) fn bench(&self) -> (decide::Bench<'_>, Option<&SharedStore>) {
+    pub(in crate::application) fn context(&self) -> (decide::DecisionContext<'_>, Option<&SharedStore>) {
         let service = self.service;
-        let bench = decide::Bench {
+        let context = decide::DecisionContext {
             generation: &self.generation,
             store: &service.store,
             crossings: &service.crossings,
             registry: &service.registry,
             clock: &*service.clock,
         };
-        (bench, service.shared.as_ref())
+        (context, service.shared.as_ref())
     }
 }

@@ -23,8 +23,8 @@ use ratelimit_common::{
 
 use super::{
     super::{
-        decide::{Asks, Bench},
-        judge::{parts, terms},
+        decide::{DecisionContext, LimitChecks},
+        evaluator::{parts, terms},
     },
     Act, Decided, Keys, Question, Shared, Snapshot, States, Zero, align, decide,
 };
@@ -57,7 +57,7 @@ pub(super) struct Exhausted {
 
 #[derive(Debug, Default)]
 struct Shard {
-    keys: HashMap<u64, Known, FixedState>,
+    keys: HashMap<u64, ExhaustedBucket, FixedState>,
     charges: HashMap<u64, Charges, FixedState>,
     /// New ones that found no room since old ones were removed.
     refused: usize,
@@ -65,7 +65,7 @@ struct Shard {
 
 /// A bucket as it was.
 #[derive(Debug)]
-struct Known {
+struct ExhaustedBucket {
     state: State,
     above_since: Option<Now>,
     zero: Zero,
@@ -109,24 +109,29 @@ impl Exhausted {
     }
 
     /// The states of a request that is denied by them, its windows aligned to them; `None` if the store is to be asked.
-    pub(super) fn recall(&self, store: &Shared, bench: &Bench<'_>, asks: &mut Asks<'_>) -> Option<States> {
-        if self.shards.is_empty() || bench.generation.shadow_mode {
+    pub(super) fn recall(
+        &self,
+        store: &Shared,
+        context: &DecisionContext<'_>,
+        checks: &mut LimitChecks<'_>,
+    ) -> Option<States> {
+        if self.shards.is_empty() || context.generation.shadow_mode {
             return None;
         }
-        let parts_then = parts(asks);
+        let parts_then = parts(checks);
         if !parts_then.iter().all(|part| is_recalled(part)) {
             self.send_charges(&parts_then, store);
             return None;
         }
-        let states = self.gather(&parts_then, bench.clock.now());
+        let states = self.gather(&parts_then, context.clock.now());
         if states.is_none() {
             self.send_charges(&parts_then, store);
         }
         let states = states?;
         drop(parts_then);
-        align(asks, states.zero);
-        let parts = parts(asks);
-        let terms = terms(asks, states.now, false);
+        align(checks, states.zero);
+        let parts = parts(checks);
+        let terms = terms(checks, states.now, false);
         let mut decided = Decided::none(&terms);
         decide(&terms, &parts, &states.snapshot, &mut decided);
         let lets_pass = |(part, &bucket): (&Part<'_>, &usize)| {
@@ -139,8 +144,8 @@ impl Exhausted {
     fn gather(&self, parts: &[Part<'_>], present: Nanos) -> Option<States> {
         let mut snapshot = Snapshot::of(parts);
         let (mut zero, mut now) = (None, Now(Nanos(0)));
-        for held in &mut snapshot.buckets {
-            let key = parts[held.reader()].key();
+        for bucket_state in &mut snapshot.buckets {
+            let key = parts[bucket_state.reader()].key();
             let shard = self.shard(key)?;
             let known = shard.keys.get(&key)?;
             let age = present.0.checked_sub(known.at.0).filter(|_| present <= known.until)?;
@@ -148,7 +153,7 @@ impl Exhausted {
                 return None;
             }
             now = now.max(Now(Nanos(known.now.0.0.saturating_add(age))));
-            (held.state, held.above_since) = (known.state.clone(), known.above_since);
+            (bucket_state.state, bucket_state.above_since) = (known.state.clone(), known.above_since);
         }
         Some(States { snapshot, zero: zero?, now, asked_at: present, admitted: None })
     }
@@ -156,16 +161,16 @@ impl Exhausted {
     /// Keeps the states of a request that the store denied; forgets those of one that changes them.
     pub(super) fn keep(&self, states: &States, parts: &[Part<'_>], decided: &Decided<'_>, present: Nanos) {
         let is_kept = !decided.admitted && parts.iter().all(is_recalled);
-        for held in &decided.buckets {
-            let key = parts[held.reader()].key();
+        for bucket_state in &decided.buckets {
+            let key = parts[bucket_state.reader()].key();
             let Some(mut shard) = self.shard(key) else { return };
-            if !is_kept || is_long(&held.state) {
+            if !is_kept || is_long(&bucket_state.state) {
                 shard.keys.remove(&key);
                 continue;
             }
-            let known = Known {
-                state: held.state.clone(),
-                above_since: held.above_since,
+            let known = ExhaustedBucket {
+                state: bucket_state.state.clone(),
+                above_since: bucket_state.above_since,
                 zero: states.zero,
                 now: states.now,
                 at: present,
@@ -186,17 +191,17 @@ impl Exhausted {
     ) {
         let buckets = keys.buckets();
         for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.act == Act::Charge) {
-            let (key, held) = (part.key(), decided.held(index));
+            let (key, bucket_state) = (part.key(), decided.bucket(index));
             let Some(mut shard) = self.shard(key) else { continue };
             if let Some(known) = shard.keys.get_mut(&key) {
-                known.state = held.state.clone();
+                known.state = bucket_state.state.clone();
             }
             if let Some(charges) = shard.charges.get_mut(&key) {
                 charges.cost = charges.cost.saturating_add(part.cost);
                 continue;
             }
             let bucket = &buckets[states.snapshot.of_part[index]];
-            let lasts = held.ask(part.limit, states.now, 0).decision().reset_after();
+            let lasts = bucket_state.ask(part.limit, states.now, 0).decision().reset_after();
             let end = Now(Nanos(states.now.0.0.saturating_add(lasts.0)));
             let charges = Charges::new(part, bucket, states.zero.wall_at(end));
             if shard.charges.len() < self.most_in_shard && length(bucket) <= LONGEST_KEY {
@@ -271,7 +276,7 @@ fn length(bucket: &BucketKey<'_>) -> usize {
 }
 
 impl Shard {
-    fn insert(&mut self, key: u64, known: Known, most: usize) {
+    fn insert(&mut self, key: u64, known: ExhaustedBucket, most: usize) {
         if self.keys.len() >= most && !self.keys.contains_key(&key) {
             // Those pay for looking at all of them.
             self.refused += 1;

@@ -366,7 +366,7 @@ fn what_is_remembered_is_bounded_and_nothing_is_remembered_of_none() {
         assert!(passes(&a, &[&format!("user={user}")]));
         assert!(!passes(&a, &[&format!("user={user}")]));
     }
-    let kept = a.in_force().bench().1.unwrap().exhausted.kept();
+    let kept = a.in_force().context().1.unwrap().exhausted.kept();
     assert!((1..=16).contains(&kept), "{kept}");
     let before = bank.asked();
     let b = a.remembering(0);

@@ -4,39 +4,39 @@
 
 use super::{
     super::{
-        book::DomainRules,
-        decide::{Asks, Bench, Rules, answer, count_unlimited, statuses},
-        judge::{parts, terms},
+        decide::{DecisionContext, LimitChecks, MatchedRules, answer, count_unlimited, statuses},
+        evaluator::{parts, terms},
         request::Request,
         response::{Code, Response, Status},
+        rule_tree::DomainRules,
     },
     SharedStore,
     stats::Instead,
 };
 use crate::{
     policy::OnStoreError,
-    transaction::{Outcome, Part, is_over},
+    transaction::{Part, PartOutcome, is_over},
 };
 
 impl SharedStore {
     /// Decides by what the domain says about that.
     pub(super) fn decide_without(
         &self,
-        bench: &Bench<'_>,
+        context: &DecisionContext<'_>,
         (domain, request): (&DomainRules, &Request),
-        rules: &Rules<'_>,
-        asks: &mut Asks<'_>,
+        rules: &MatchedRules<'_>,
+        checks: &mut LimitChecks<'_>,
     ) -> Response {
-        let policy = domain.on_store_error.unwrap_or(bench.generation.on_store_error);
+        let policy = domain.on_store_error.unwrap_or(context.generation.on_store_error);
         let deny = match policy {
             OnStoreError::Allow => false,
             OnStoreError::Deny => true,
             OnStoreError::Local => {
                 self.counts.did(Instead::Local);
-                return local(bench, (domain, request), rules, asks);
+                return local(context, (domain, request), rules, checks);
             }
         };
-        let response = unjudged(bench, (domain, request), rules, asks, deny);
+        let response = unjudged(context, (domain, request), rules, checks, deny);
         self.counts.did(if response.allowed() { Instead::Allowed } else { Instead::Denied });
         response
     }
@@ -45,38 +45,38 @@ impl SharedStore {
 /// Judges by the buckets of this process, which have this process's share of each limit. They are kept when the store is back,
 /// so that one that comes and goes gives nobody another burst.
 fn local(
-    bench: &Bench<'_>,
+    context: &DecisionContext<'_>,
     (domain, request): (&DomainRules, &Request),
-    rules: &Rules<'_>,
-    asks: &mut Asks<'_>,
+    rules: &MatchedRules<'_>,
+    checks: &mut LimitChecks<'_>,
 ) -> Response {
-    for ask in asks.iter_mut() {
+    for check in checks.iter_mut() {
         let of_request = || {
-            let own = request.descriptors[ask.descriptor].limit?;
-            bench.generation.local_window(own.requests_per_unit, own.unit?)
+            let own = request.descriptors[check.descriptor].limit?;
+            context.generation.local_window(own.requests_per_unit, own.unit?)
         };
-        if let Some(bucket) = ask.rule.map_or_else(of_request, |rule| rule.local) {
-            ask.bucket = bucket;
+        if let Some(limit) = check.rule.map_or_else(of_request, |rule| rule.local) {
+            check.limit = limit;
         }
     }
-    let judged = bench.court().judge(asks, || bench.now());
-    answer(bench, domain, request, rules, &judged)
+    let evaluated = context.evaluator().judge(checks, || context.now());
+    answer(context, domain, request, rules, &evaluated)
 }
 
 /// The answer without any state.
 fn unjudged(
-    bench: &Bench<'_>,
+    context: &DecisionContext<'_>,
     (domain, request): (&DomainRules, &Request),
-    rules: &Rules<'_>,
-    asks: &Asks<'_>,
+    rules: &MatchedRules<'_>,
+    checks: &LimitChecks<'_>,
     deny: bool,
 ) -> Response {
     use std::sync::atomic::Ordering::Relaxed;
 
-    let parts = parts(asks);
-    let terms = terms(asks, bench.now(), bench.generation.shadow_mode);
+    let parts = parts(checks);
+    let terms = terms(checks, context.now(), context.generation.shadow_mode);
     let over = |part: &Part<'_>| part.denies_always() || (deny && !part.gives_back());
-    let outcomes: Vec<Outcome<'_>> = parts.iter().map(|part| Outcome::unknown(over(part))).collect();
+    let outcomes: Vec<PartOutcome<'_>> = parts.iter().map(|part| PartOutcome::unknown(over(part))).collect();
     let is_over = is_over(&terms, &parts, &outcomes);
     let is_denied = is_over && !terms.passes_all;
     let counter = if is_denied { &domain.counters.denied } else { &domain.counters.allowed };
@@ -86,13 +86,13 @@ fn unjudged(
     }
     count_unlimited(request, rules);
     let mut statuses = statuses(rules, &[], &[]);
-    for (ask, outcome) in asks.iter().zip(&outcomes) {
-        let over = outcome.over && !ask.shadow && !ask.reports;
-        statuses[ask.descriptor] = Status {
+    for (check, outcome) in checks.iter().zip(&outcomes) {
+        let over = outcome.over && !check.shadow && !check.reports;
+        statuses[check.descriptor] = Status {
             code: if over { Code::OverLimit } else { Code::Ok },
-            shadowed: outcome.over && ask.shadow,
-            quota: ask.quota,
-            rule: ask.rule.map(|rule| std::sync::Arc::clone(&rule.identity)),
+            shadowed: outcome.over && check.shadow,
+            quota: check.quota,
+            rule: check.rule.map(|rule| std::sync::Arc::clone(&rule.identity)),
             ..Status::NONE
         };
     }

@@ -24,7 +24,7 @@ use super::{
     backoff::Backoff,
     control::Control,
     reserve::{Reserve, SlotWords},
-    slots::Set,
+    slots::MemorySet,
 };
 use crate::store::Limits;
 
@@ -192,7 +192,7 @@ impl Grid {
 
     /// The two sets of a key.
     #[inline]
-    fn home(&self, key: &Key, control: Control) -> Option<Home<Set<'_>>> {
+    fn home(&self, key: &Key, control: Control) -> Option<Home<MemorySet<'_>>> {
         let first = self.set(control.number(key.first()), control)?;
         let second = self.set(control.number(key.second()), control)?;
         Some(Home { first, second, stamp: control.0 })
@@ -200,7 +200,7 @@ impl Grid {
 
     /// The two sets of a key when neither is being split.
     #[cold]
-    fn home_at_rest(&self, key: Key) -> Option<Home<Set<'_>>> {
+    fn home_at_rest(&self, key: Key) -> Option<Home<MemorySet<'_>>> {
         let mut backoff = Backoff::default();
         loop {
             let control = self.control();
@@ -214,8 +214,12 @@ impl Grid {
     }
 
     #[inline]
-    fn set(&self, number: u64, control: Control) -> Option<Set<'_>> {
-        Some(Set { words: self.reserve.get(number as usize)?, control: &self.control, stamp: control.0 })
+    fn set(&self, number: u64, control: Control) -> Option<MemorySet<'_>> {
+        Some(MemorySet {
+            words: self.reserve.get(number as usize)?,
+            control: &self.control,
+            stamp: control.0,
+        })
     }
 
     /// Splits off a few sets; false if the table is as large as it can be. One at a time may do that.
@@ -279,10 +283,10 @@ pub struct View<'g, 'l> {
 }
 
 impl<'g> table::Table for View<'g, '_> {
-    type Set = Set<'g>;
+    type Set = MemorySet<'g>;
 
     #[inline]
-    fn home(&self, key: &Key) -> Option<Home<Set<'g>>> {
+    fn home(&self, key: &Key) -> Option<Home<MemorySet<'g>>> {
         let control = self.grid.control();
         // Taken apart, so that the commoner one stays in registers.
         let Home { first, second, stamp } = match control.is_splitting() {
@@ -309,7 +313,7 @@ impl<'g> table::Table for View<'g, '_> {
     }
 
     #[cold]
-    fn nearest_to_fresh(&self, home: &Home<Set<'g>>, now: Now) -> Option<Position> {
+    fn nearest_to_fresh(&self, home: &Home<MemorySet<'g>>, now: Now) -> Option<Position> {
         if self.grid.make_room(home.stamp) { None } else { table::nearest_to_fresh(self, home, now) }
     }
 

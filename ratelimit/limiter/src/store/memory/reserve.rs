@@ -19,7 +19,7 @@ pub struct SlotWords {
 /// A set's slots: two cache lines.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct SetWords(pub [SlotWords; SLOTS]);
+pub struct ReservedSet(pub [SlotWords; SLOTS]);
 
 /// Sets of zeros.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Reserve {
     /// Room for `sets`; `None` if there is no address space for so many.
     pub fn new(sets: u64) -> Option<Self> {
         let sets = usize::try_from(sets).ok().filter(|&sets| sets > 0)?;
-        let bytes = sets.checked_mul(size_of::<SetWords>())?;
+        let bytes = sets.checked_mul(size_of::<ReservedSet>())?;
         let memory = MmapRaw::from(MmapOptions::new().len(bytes).no_reserve_swap().map_anon().ok()?);
         // With large pages a random look-up finds its page sooner. A system that has none works too.
         let _ = memory.advise(Advice::HugePage);
@@ -41,7 +41,7 @@ impl Reserve {
 
     /// Starts to read a set, so that a key's two sets take as long as one.
     #[inline]
-    pub fn prefetch(set: &SetWords) {
+    pub fn prefetch(set: &ReservedSet) {
         #[cfg(target_arch = "x86_64")]
         for slot in [&set.0[0], &set.0[SLOTS / 2]] {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -54,10 +54,10 @@ impl Reserve {
 }
 
 impl Deref for Reserve {
-    type Target = [SetWords];
+    type Target = [ReservedSet];
 
     #[inline]
-    fn deref(&self) -> &[SetWords] {
+    fn deref(&self) -> &[ReservedSet] {
         // SAFETY: the mapping is this long, aligned to pages, and written through these atomics only; it is mapped as long
         // as `self` lives, and the zeros that it began with are valid sets.
         unsafe { slice::from_raw_parts(self.memory.as_mut_ptr().cast(), self.sets) }

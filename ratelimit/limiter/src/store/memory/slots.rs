@@ -7,25 +7,25 @@ use std::{
 
 use ratelimit_common::table::{self, BUSY, SLOTS};
 
-use super::reserve::{SetWords, SlotWords};
+use super::reserve::{ReservedSet, SlotWords};
 
 /// A set, as it was at the time of `stamp`.
 #[derive(Clone, Copy, Debug)]
-pub struct Set<'g> {
+pub struct MemorySet<'g> {
     /// The memory.
-    pub words: &'g SetWords,
+    pub words: &'g ReservedSet,
     /// The control word.
     pub control: &'g AtomicU64,
     /// What it was.
     pub stamp: u64,
 }
 
-impl<'g> table::Set for Set<'g> {
-    type Slot = Slot<'g>;
+impl<'g> table::Set for MemorySet<'g> {
+    type Slot = MemorySlot<'g>;
 
     #[inline]
-    fn slot(self, index: usize) -> Slot<'g> {
-        Slot { words: &self.words.0[index % SLOTS], control: self.control, stamp: self.stamp }
+    fn slot(self, index: usize) -> MemorySlot<'g> {
+        MemorySlot { words: &self.words.0[index % SLOTS], control: self.control, stamp: self.stamp }
     }
 
     /// Looks at all eight: where a key lies can't be predicted, and a wrong guess takes longer.
@@ -41,13 +41,13 @@ impl<'g> table::Set for Set<'g> {
 
 /// A slot, as it was at the time of `stamp`.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot<'g> {
+pub struct MemorySlot<'g> {
     words: &'g SlotWords,
     control: &'g AtomicU64,
     stamp: u64,
 }
 
-impl table::Slot for Slot<'_> {
+impl table::Slot for MemorySlot<'_> {
     #[inline]
     fn key(self) -> u64 {
         self.words.key.load(Ordering::SeqCst)

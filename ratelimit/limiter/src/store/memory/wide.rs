@@ -18,7 +18,7 @@ use ratelimit_common::{
     time::{Nanos, Now},
 };
 
-use self::{bucket::Bucket, shard::Shard};
+use self::{bucket::WideBucket, shard::Shard};
 use crate::store::{Charge, WideRecord};
 
 /// With far fewer buckets in each, what is nearest to fresh in one would say little about all.
@@ -85,7 +85,7 @@ impl Wide {
     pub fn restore(&self, buckets: impl IntoIterator<Item = SavedWide>) {
         for saved in buckets {
             let identity = saved.identity;
-            let bucket = Bucket::restored(saved);
+            let bucket = WideBucket::restored(saved);
             let mut shard = self.shard(identity);
             let has_room = self.buckets.load(Relaxed) < self.most.buckets
                 && self.entries.load(Relaxed) + bucket.entries() <= self.most.entries;
@@ -136,7 +136,7 @@ impl Wide {
         let identity = charge.bucket().identity;
         let mut shard = self.shard(identity);
         self.go_on_with(&mut shard, &charge, word);
-        let before = shard.get(identity).map_or(0, Bucket::entries);
+        let before = shard.get(identity).map_or(0, WideBucket::entries);
         if let Some(decision) = shard.charge(identity, &charge) {
             if let Some(bucket) = shard.get(identity) {
                 self.note_entries(before, bucket.entries());
@@ -145,7 +145,7 @@ impl Wide {
             self.make_room(&mut shard, identity, charge.now);
             return decision;
         }
-        let mut bucket = Bucket::fresh(charge.limit);
+        let mut bucket = WideBucket::fresh(charge.limit);
         let decision = bucket.decide(&charge);
         if bucket.idle_at > charge.now.0 {
             self.remove_idle(&mut shard, REMOVALS, identity, charge.now);
@@ -180,7 +180,7 @@ impl Wide {
             return false;
         }
         drop(before);
-        let mut bucket = Bucket::of_record(charge, after);
+        let mut bucket = WideBucket::of_record(charge, after);
         if let Some(found) = found {
             self.note_entries(found.entries(), bucket.entries());
             self.note_counter(&bucket);
@@ -203,7 +203,7 @@ impl Wide {
         if charge.limit.kind() != StateKind::WideSlidingCounter || shard.is_in_use(identity, now) {
             return;
         }
-        let bucket = Bucket::of_word(charge, word());
+        let bucket = WideBucket::of_word(charge, word());
         if bucket.idle_at > now.0 {
             if let Some(idle) = shard.get(identity) {
                 self.forget(idle);
@@ -219,7 +219,7 @@ impl Wide {
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn insert(&self, shard: &mut Shard, identity: u64, bucket: Bucket) {
+    fn insert(&self, shard: &mut Shard, identity: u64, bucket: WideBucket) {
         self.buckets.fetch_add(1, Relaxed);
         self.note_entries(0, bucket.entries());
         self.note_counter(&bucket);
@@ -232,7 +232,7 @@ impl Wide {
         }
     }
 
-    fn note_counter(&self, bucket: &Bucket) {
+    fn note_counter(&self, bucket: &WideBucket) {
         let is_later = bucket.idle_at.0 > self.counters_idle_at.load(Relaxed);
         if is_later && matches!(bucket.record, WideRecord::Counter(_)) {
             self.counters_idle_at.fetch_max(bucket.idle_at.0, Relaxed);
@@ -272,7 +272,7 @@ impl Wide {
         gone.inspect(|gone| self.forget(gone)).count()
     }
 
-    fn forget(&self, gone: &Bucket) {
+    fn forget(&self, gone: &WideBucket) {
         self.buckets.fetch_sub(1, Relaxed);
         self.note_entries(gone.entries(), 0);
     }

@@ -72,7 +72,7 @@ fn said(terms: &Terms, parts: &[Part<'_>], decided: &Decided<'_>) -> Vec<String>
         });
         let mut said = format!(
             "over {}, charged {}, {:?}, {numbers:?}",
-            outcome.over, outcome.charged, outcome.standing
+            outcome.over, outcome.charged, outcome.soft_state
         );
         if !decided.admitted && part.over != Over::Closed {
             let limit = part.limit.forgiving();
@@ -82,7 +82,7 @@ fn said(terms: &Terms, parts: &[Part<'_>], decided: &Decided<'_>) -> Vec<String>
                 let above = limit.capacity().saturating_sub(soft.limit.get());
                 let above = u32::try_from(above).unwrap_or(u32::MAX);
                 let below = decided.ask_after(index, &limit, above, 1).decision().retry_after();
-                let held = decided.held(index);
+                let held = decided.bucket(index);
                 let used = held.ask(&limit, terms.now, 0).decision().used();
                 let left = time_left(held.above_since, soft, used, terms.now);
                 said += &format!(", below {below:?}, above for {left:?}");

@@ -68,8 +68,8 @@ impl Vault {
             question.parts.iter().zip(&limits).map(|(part, limit)| Part { limit, ..*part }).collect();
         let mut snapshot = Snapshot::of(&parts);
         let names: Vec<String> = question.buckets.iter().map(name).collect();
-        for (held, name) in snapshot.buckets.iter_mut().zip(&names) {
-            let limit = parts[held.reader()].limit;
+        for (bucket_state, name) in snapshot.buckets.iter_mut().zip(&names) {
+            let limit = parts[bucket_state.reader()].limit;
             let fresh = match limit.kind() {
                 ratelimit_common::limit::StateKind::Log
                 | ratelimit_common::limit::StateKind::WideSlidingCounter => {
@@ -77,7 +77,8 @@ impl Vault {
                 }
                 _ => State::Word(ratelimit_common::algorithm::fresh(now)),
             };
-            (held.state, held.above_since) = self.buckets.get(name).cloned().unwrap_or((fresh, None));
+            (bucket_state.state, bucket_state.above_since) =
+                self.buckets.get(name).cloned().unwrap_or((fresh, None));
         }
         let terms = crate::transaction::Terms {
             now,
@@ -87,8 +88,10 @@ impl Vault {
         let mut decided = Decided::none(&terms);
         decide(&terms, &parts, &snapshot, &mut decided);
         let mut reading = Reading::at(self.zero, now, decided.admitted);
-        for (held, (after, name)) in snapshot.buckets.into_iter().zip(decided.buckets.iter().zip(names)) {
-            reading.buckets.push(Found { state: held.state, above_since: held.above_since });
+        for (bucket_state, (after, name)) in
+            snapshot.buckets.into_iter().zip(decided.buckets.iter().zip(names))
+        {
+            reading.buckets.push(Found { state: bucket_state.state, above_since: bucket_state.above_since });
             self.buckets.insert(name, (after.state.clone(), after.above_since));
         }
         reading

@@ -19,7 +19,7 @@ pub(super) type Rank = (u32, Nanos);
 const FULL_SHARE: u32 = 1 << 16;
 
 #[derive(Clone, Debug)]
-pub(super) struct Bucket {
+pub(super) struct WideBucket {
     /// When it will be as good as new, if it is not charged again.
     pub(super) idle_at: Nanos,
     /// The share that was used when it was charged last.
@@ -27,7 +27,7 @@ pub(super) struct Bucket {
     pub(super) record: WideRecord,
 }
 
-impl Bucket {
+impl WideBucket {
     pub(super) fn fresh(limit: &Limit) -> Self {
         Self { idle_at: Nanos(0), share: 0, record: WideRecord::fresh(limit) }
     }

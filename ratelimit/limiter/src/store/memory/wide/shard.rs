@@ -14,7 +14,7 @@ use ratelimit_common::{
     time::{Nanos, Now},
 };
 
-use super::bucket::{Bucket, Rank};
+use super::bucket::{Rank, WideBucket};
 use crate::store::Charge;
 
 /// Entries that a heap may have beside two for each bucket.
@@ -22,12 +22,12 @@ const SPARE: usize = 64;
 
 /// Bytes that a bucket takes beside its entries: in the map, and once in each heap.
 pub(super) const BYTES_A_BUCKET: usize =
-    size_of::<(u64, Held)>() + size_of::<(Nanos, u64)>() + size_of::<(Rank, u64)>();
+    size_of::<(u64, HeapBucket)>() + size_of::<(Nanos, u64)>() + size_of::<(Rank, u64)>();
 
 /// Some of the buckets.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    buckets: HashMap<u64, Held, FixedState>,
+    buckets: HashMap<u64, HeapBucket, FixedState>,
     /// Each bucket by a time before which it is not idle.
     ends: BinaryHeap<Reverse<(Nanos, u64)>>,
     /// Each bucket by a rank that it does not fall below.
@@ -36,14 +36,14 @@ pub(super) struct Shard {
 
 /// A bucket, and where the heaps have it. Whatever else they have about it is void.
 #[derive(Debug)]
-struct Held {
-    bucket: Bucket,
+struct HeapBucket {
+    bucket: WideBucket,
     end: Nanos,
     rank: Rank,
 }
 
 impl Shard {
-    pub(super) fn get(&self, identity: u64) -> Option<&Bucket> {
+    pub(super) fn get(&self, identity: u64) -> Option<&WideBucket> {
         self.buckets.get(&identity).map(|held| &held.bucket)
     }
 
@@ -51,12 +51,12 @@ impl Shard {
         self.get(identity).is_some_and(|bucket| bucket.idle_at > now.0)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Bucket)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &WideBucket)> {
         self.buckets.iter().map(|(&identity, held)| (identity, &held.bucket))
     }
 
     /// A bucket for a question, which may leave what is void out of its state.
-    pub(super) fn get_mut(&mut self, identity: u64) -> Option<&mut Bucket> {
+    pub(super) fn get_mut(&mut self, identity: u64) -> Option<&mut WideBucket> {
         self.buckets.get_mut(&identity).map(|held| &mut held.bucket)
     }
 
@@ -64,7 +64,7 @@ impl Shard {
     pub(super) fn charge<'l>(&mut self, identity: u64, charge: &Charge<'l>) -> Option<LimitDecision<'l>> {
         let bucket = self.get_mut(identity)?;
         if !bucket.record.is_of(charge.limit) {
-            *bucket = Bucket::fresh(charge.limit);
+            *bucket = WideBucket::fresh(charge.limit);
         }
         let decision = bucket.decide(charge);
         bucket.record.merge(charge.limit);
@@ -73,17 +73,17 @@ impl Shard {
     }
 
     /// Changes all buckets, which may make them go sooner or later.
-    pub(super) fn change_all(&mut self, change: impl Fn(&mut Bucket)) {
+    pub(super) fn change_all(&mut self, change: impl Fn(&mut WideBucket)) {
         self.buckets.values_mut().for_each(|held| change(&mut held.bucket));
         let identities: Vec<u64> = self.buckets.keys().copied().collect();
         identities.into_iter().for_each(|identity| self.changed(identity));
     }
 
-    pub(super) fn insert(&mut self, identity: u64, bucket: Bucket) {
+    pub(super) fn insert(&mut self, identity: u64, bucket: WideBucket) {
         let (end, rank) = (bucket.idle_at, bucket.rank());
         self.ends.push(Reverse((end, identity)));
         self.ranks.push(Reverse((rank, identity)));
-        self.buckets.insert(identity, Held { bucket, end, rank });
+        self.buckets.insert(identity, HeapBucket { bucket, end, rank });
         self.shrink();
     }
 
@@ -102,7 +102,7 @@ impl Shard {
     }
 
     /// Removes the bucket that has been idle longest, if there is one that is. `spared` does not go.
-    pub(super) fn remove_idle(&mut self, spared: u64, now: Now) -> Option<Bucket> {
+    pub(super) fn remove_idle(&mut self, spared: u64, now: Now) -> Option<WideBucket> {
         while let Some(&Reverse((end, identity))) = self.ends.peek().filter(|top| top.0.0 <= now.0) {
             self.ends.pop();
             let Some(held) = self.buckets.get_mut(&identity).filter(|held| held.end == end) else { continue };
@@ -117,7 +117,7 @@ impl Shard {
     }
 
     /// Removes the bucket that is nearest to a fresh one. `spared` does not go.
-    pub(super) fn remove_nearest_to_fresh(&mut self, spared: u64) -> Option<Bucket> {
+    pub(super) fn remove_nearest_to_fresh(&mut self, spared: u64) -> Option<WideBucket> {
         let mut aside = None;
         let mut removed = None;
         while let Some(Reverse((rank, identity))) = self.ranks.pop() {

@@ -14,7 +14,7 @@ use crate::{
 
 /// A limit on requests in force.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
+pub(super) struct ActiveLimit {
     pub(super) limit: Limit,
     pub(super) account: Account,
     pub(super) current: CurrentLimit,
@@ -27,7 +27,7 @@ pub(super) struct Bucket {
 
 /// What one limit says about one descriptor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Verdict {
+pub(super) struct LimitVerdict {
     pub(super) over: bool,
     /// Above the soft limit, and not over.
     pub(super) soft: bool,
@@ -43,14 +43,14 @@ pub(super) struct Verdict {
     pub(super) cut: u64,
 }
 
-impl Verdict {
+impl LimitVerdict {
     /// The same about a request that no waiting helps.
     pub(super) const fn forever(self) -> Self {
         Self { over: true, soft: false, remaining: 0, wait: None, never: true, ..self }
     }
 }
 
-impl Bucket {
+impl ActiveLimit {
     pub(super) fn new(rate: &RequestRate, limit: Limit, account: Account, near: NearLimitRatio) -> Self {
         let capacity = rate.capacity();
         let spec = rate.spec();
@@ -90,17 +90,17 @@ impl Bucket {
     }
 
     /// What the store's decision about `hits` means.
-    pub(super) fn verdict(&self, decision: &algorithm::LimitDecision<'_>, hits: u32) -> Verdict {
+    pub(super) fn verdict(&self, decision: &algorithm::LimitDecision<'_>, hits: u32) -> LimitVerdict {
         if self.counts_all { self.of_count(decision, hits) } else { self.of_decision(decision) }
     }
 
     /// A request that only asks is over if the count is, which it is not when it is just reached.
-    fn of_count(&self, decision: &algorithm::LimitDecision<'_>, hits: u32) -> Verdict {
+    fn of_count(&self, decision: &algorithm::LimitDecision<'_>, hits: u32) -> LimitVerdict {
         let (used, capacity) = (decision.used(), self.current.capacity);
         let reset_after = decision.reset_after();
         let over = used > capacity;
         let never = over && u64::from(hits.max(1)) > capacity;
-        Verdict {
+        LimitVerdict {
             over,
             soft: false,
             used,
@@ -113,14 +113,14 @@ impl Bucket {
         }
     }
 
-    fn of_decision(&self, decision: &algorithm::LimitDecision<'_>) -> Verdict {
+    fn of_decision(&self, decision: &algorithm::LimitDecision<'_>) -> LimitVerdict {
         let over = !decision.allowed;
         let retry_after = decision.retry_after();
         let reset_after = match retry_after {
             Some(wait) if !self.is_window() => wait,
             _ => decision.reset_after(),
         };
-        Verdict {
+        LimitVerdict {
             over,
             soft: false,
             used: decision.used(),
@@ -134,7 +134,7 @@ impl Bucket {
     }
 
     /// Of a limit that lets nothing through.
-    pub(super) const CLOSED: Verdict = Verdict {
+    pub(super) const CLOSED: LimitVerdict = LimitVerdict {
         over: true,
         soft: false,
         used: 0,

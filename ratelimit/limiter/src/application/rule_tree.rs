@@ -16,8 +16,8 @@ use std::{
 use foldhash::fast::FixedState;
 
 use super::{
-    bucket::Bucket,
-    counters::{DomainCounters, RuleCounters, RuleCounts},
+    active_limit::ActiveLimit,
+    counters::{DomainCounters, HitCounters, RuleCounts},
     networks::NetworkTable,
     pattern::Pattern,
     response::RuleIdentity,
@@ -32,18 +32,18 @@ type Table<V> = HashMap<Box<str>, V, FixedState>;
 
 /// All rules.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct RuleTree {
     pub(super) domains: Table<DomainRules>,
 }
 
 /// The rules of a domain.
 #[derive(Debug)]
 pub(super) struct DomainRules {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<RuleNode>,
     pub(super) top: Level,
     pub(super) counters: Arc<DomainCounters>,
     /// Those of limits that requests bring along.
-    pub(super) overrides: Arc<RuleCounters>,
+    pub(super) overrides: Arc<HitCounters>,
     /// What is done while a store does not answer, if not what is done everywhere.
     pub(super) on_store_error: Option<OnStoreError>,
 }
@@ -64,22 +64,22 @@ struct Values {
 
 /// What an entry was found as.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) rule: Option<Rule>,
+pub(super) struct RuleNode {
+    pub(super) rule: Option<RequestRule>,
     pub(super) below: Level,
 }
 
 /// A rule that ends in a limit, or in the word that there is none.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct RequestRule {
     pub(super) identity: Arc<RuleIdentity>,
     pub(super) replaces: Vec<String>,
     /// `None` if it is unlimited.
-    pub(super) bucket: Option<Bucket>,
+    pub(super) limit: Option<ActiveLimit>,
     /// What its buckets go by in a store that several processes share.
     pub(super) account: Box<str>,
     /// This process's share of the limit, for the time in which such a store does not answer.
-    pub(super) local: Option<Bucket>,
+    pub(super) local: Option<ActiveLimit>,
     /// The limit as written, for people.
     pub(super) rate: Option<RequestRate>,
     pub(super) shadow: bool,
@@ -87,16 +87,16 @@ pub(super) struct Rule {
     /// Whether it has been asked with a cost of 0 and can't be overrun.
     pub(super) is_no_budget: AtomicBool,
     /// For each entry on the way, how it tells requests apart.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<RuleStep>,
     pub(super) detailed: bool,
-    pub(super) counters: Arc<RuleCounters>,
+    pub(super) counters: Arc<HitCounters>,
     /// Those under labels that values make, if there are such.
     pub(super) values: Option<Arc<ValueCounters>>,
 }
 
 /// An entry on the way to a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct RuleStep {
     /// Key and value that stand for all that the pattern matches, if these share a bucket.
     pub(super) shared: Option<(Box<str>, Box<str>)>,
     /// Whether metrics tell values apart.
@@ -105,26 +105,26 @@ pub(super) struct Step {
     pub(super) label: Box<str>,
 }
 
-impl Step {
+impl RuleStep {
     /// Whether requests count under labels that their values make, in a rule that may be detailed.
     pub(super) const fn tells(&self, detailed: bool) -> bool {
         self.shared.is_none() && (detailed || self.value_to_metric)
     }
 }
 
-impl Rule {
+impl RequestRule {
     /// Notes that it was asked with a cost of 0, and says it once if costs that are reported afterwards would be dropped.
     #[cold]
     pub(super) fn asked_for_nothing(&self) {
-        let Some(bucket) = &self.bucket else { return };
-        let is_dropped = !bucket.overruns() && !bucket.limit.counts_denied() && !bucket.is_closed();
+        let Some(limit) = &self.limit else { return };
+        let is_dropped = !limit.overruns() && !limit.limit.counts_denied() && !limit.is_closed();
         if is_dropped && !self.is_no_budget.load(Relaxed) && !self.is_no_budget.swap(true, Relaxed) {
             warnings::is_no_budget(&self.identity.domain, &self.identity.key);
         }
     }
 }
 
-impl Book {
+impl RuleTree {
     /// Gives each rule that tells values apart its share of all labels.
     pub(super) fn share_labels(&self) {
         let nodes = self.domains.values().flat_map(|domain| &domain.nodes);
@@ -172,7 +172,7 @@ impl Level {
 
 impl DomainRules {
     /// The rule of a descriptor with these entries.
-    pub(super) fn find(&self, entries: &[(String, String)]) -> Option<&Rule> {
+    pub(super) fn find(&self, entries: &[(String, String)]) -> Option<&RequestRule> {
         let (mut level, mut node) = (&self.top, None);
         for (key, value) in entries {
             let found = self.nodes.get(level.find(key, value)?)?;
@@ -184,14 +184,14 @@ impl DomainRules {
 
 /// Whose bucket: hashed, domain and entries can't be mistaken for others.
 #[derive(Debug)]
-pub(super) struct BucketKey<'r> {
+pub(super) struct DescriptorKey<'r> {
     pub(super) domain: &'r str,
     pub(super) entries: &'r [(String, String)],
     /// Those of the rule, if it has any that share.
-    pub(super) steps: &'r [Step],
+    pub(super) steps: &'r [RuleStep],
 }
 
-impl Hash for BucketKey<'_> {
+impl Hash for DescriptorKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.domain.hash(state);
         for (index, (key, value)) in self.entries.iter().enumerate() {
@@ -203,7 +203,7 @@ impl Hash for BucketKey<'_> {
     }
 }
 
-impl Rule {
+impl RequestRule {
     /// What was counted under its label and those of its values.
     pub(super) fn counts(&self) -> RuleCounts {
         let mut counts = self.counters.read();
@@ -213,7 +213,7 @@ impl Rule {
         counts
     }
 
-    fn tells(&self, step: &Step) -> bool {
+    fn tells(&self, step: &RuleStep) -> bool {
         step.tells(self.detailed)
     }
 
@@ -235,7 +235,7 @@ impl Rule {
 /// What tells the label of a descriptor from others.
 #[derive(Debug)]
 pub(super) struct ValueKey<'r> {
-    pub(super) rule: &'r Rule,
+    pub(super) rule: &'r RequestRule,
     pub(super) entries: &'r [(String, String)],
 }
 

@@ -7,28 +7,29 @@ use ratelimit_common::time::Now;
 use smallvec::SmallVec;
 
 use super::{
-    book::Rule,
-    bucket::{Bucket, Verdict},
+    active_limit::{ActiveLimit, LimitVerdict},
+    rule_tree::RequestRule,
     wait::Opening,
 };
 use crate::{
     store::{KeyHash, Limits, MemoryStore},
     transaction::{
-        self, Act, Crossings, Decided, Held, Over, Part, Say, Standing, Terms, Transaction, is_over,
+        self, Act, BucketSnapshot, Crossings, Decided, Over, Part, Say, SoftLimitState, Terms, Transaction,
+        is_over,
     },
 };
 
 /// A request with more limits than this allocates memory.
 pub(super) const MOST_INLINE: usize = 4;
 
-/// One limit to ask.
+/// One limit that a request is checked against.
 #[derive(Clone, Debug)]
-pub(super) struct Ask<'g> {
+pub(super) struct LimitCheck<'g> {
     /// Which descriptor it is about.
     pub(super) descriptor: usize,
     /// `None` if the request brought the limit.
-    pub(super) rule: Option<&'g Rule>,
-    pub(super) bucket: Bucket,
+    pub(super) rule: Option<&'g RequestRule>,
+    pub(super) limit: ActiveLimit,
     pub(super) hash: KeyHash,
     /// 0 only asks.
     pub(super) hits: u32,
@@ -48,18 +49,18 @@ pub(super) struct Ask<'g> {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
-    pub(super) verdict: Verdict,
+pub(super) struct CheckOutcome {
+    pub(super) verdict: LimitVerdict,
     pub(super) charged: bool,
 }
 
 pub(super) type Parts<'a> = SmallVec<[Part<'a>; MOST_INLINE]>;
 
-pub(super) type Outcomes = SmallVec<[Outcome; MOST_INLINE]>;
+pub(super) type CheckOutcomes = SmallVec<[CheckOutcome; MOST_INLINE]>;
 
-/// What limits are asked with.
+/// Checks requests against their limits: what that takes.
 #[derive(Clone, Copy)]
-pub(super) struct Court<'g> {
+pub(super) struct Evaluator<'g> {
     pub(super) store: &'g MemoryStore,
     pub(super) limits: &'g Limits,
     pub(super) crossings: &'g Crossings,
@@ -69,9 +70,9 @@ pub(super) struct Court<'g> {
 }
 
 /// A request that was judged.
-pub(super) struct Judged<'a, 'g> {
-    pub(super) asks: &'a [Ask<'g>],
-    pub(super) outcomes: Outcomes,
+pub(super) struct Evaluated<'a, 'g> {
+    pub(super) checks: &'a [LimitCheck<'g>],
+    pub(super) outcomes: CheckOutcomes,
     /// Whether a limit that decides is over, or all that are in quota mode, whatever becomes of it.
     pub(super) is_over: bool,
     pub(super) now: Now,
@@ -79,9 +80,9 @@ pub(super) struct Judged<'a, 'g> {
     decided: Decided<'a>,
 }
 
-impl Ask<'_> {
+impl LimitCheck<'_> {
     fn part(&self) -> Part<'_> {
-        let Bucket { account, ref limit, soft, .. } = self.bucket;
+        let ActiveLimit { account, ref limit, soft, .. } = self.limit;
         Part {
             account,
             hash: self.hash,
@@ -95,9 +96,9 @@ impl Ask<'_> {
     }
 
     fn act(&self) -> Act {
-        let stands_alone = self.bucket.stands_alone();
+        let stands_alone = self.limit.stands_alone();
         // What only counts denied requests was charged by each of them. A debt is what others have taken.
-        let refunds_alone = self.reports || self.bucket.is_closed() || self.bucket.limit.counts_denied();
+        let refunds_alone = self.reports || self.limit.is_closed() || self.limit.limit.counts_denied();
         match (self.refunds, self.hits) {
             (true, 0) => Act::Refund,
             (true, _) if refunds_alone => Act::Refund,
@@ -105,7 +106,7 @@ impl Ask<'_> {
             (false, 0) => Act::Ask,
             (false, _) if self.reports => Act::Report,
             (false, _) if stands_alone => Act::Charge,
-            (false, _) if self.is_excessive || self.bucket.is_closed() => Act::Ask,
+            (false, _) if self.is_excessive || self.limit.is_closed() => Act::Ask,
             (false, _) => Act::ChargeIfAdmitted,
         }
     }
@@ -120,12 +121,12 @@ impl Ask<'_> {
     }
 
     const fn over(&self) -> Over {
-        if self.bucket.is_closed() {
+        if self.limit.is_closed() {
             Over::Closed
-        } else if self.is_excessive && !self.bucket.overruns() {
+        } else if self.is_excessive && !self.limit.overruns() {
             Over::Excessive
-        } else if self.bucket.counts_all {
-            Over::Counted(self.bucket.current.capacity)
+        } else if self.limit.counts_all {
+            Over::Counted(self.limit.current.capacity)
         } else {
             Over::Denied
         }
@@ -138,102 +139,113 @@ impl Ask<'_> {
 }
 
 /// Whether there is a limit in quota mode that never denies, so that quotas are never all over.
-pub(super) fn are_quotas_open(asks: &[Ask<'_>]) -> bool {
-    asks.iter().any(|ask| ask.quota && (ask.shadow || ask.has_open_quota))
+pub(super) fn are_quotas_open(checks: &[LimitCheck<'_>]) -> bool {
+    checks.iter().any(|check| check.quota && (check.shadow || check.has_open_quota))
 }
 
-impl<'g> Court<'g> {
+impl<'g> Evaluator<'g> {
     /// Judges a request; `present` reads the clock, for giving back.
-    pub(super) fn judge<'a>(&self, asks: &'a [Ask<'g>], present: impl Fn() -> Now) -> Judged<'a, 'g> {
+    pub(super) fn judge<'a>(
+        &self,
+        checks: &'a [LimitCheck<'g>],
+        present: impl Fn() -> Now,
+    ) -> Evaluated<'a, 'g> {
         let Self { store, limits, crossings, now, passes_all } = *self;
-        let parts = parts(asks);
-        let terms = terms(asks, now, passes_all);
+        let parts = parts(checks);
+        let terms = terms(checks, now, passes_all);
         let mut decided = Decided::none(&terms);
         Transaction { store, limits, crossings: Some(crossings), terms }.judge(&parts, &mut decided, present);
-        Judged::new(asks, &terms, parts, decided)
+        Evaluated::new(checks, &terms, parts, decided)
     }
 }
 
 /// What each limit has to do with the request.
 #[inline(always)]
-pub(super) fn parts<'a>(asks: &'a [Ask<'_>]) -> Parts<'a> {
-    asks.iter().map(Ask::part).collect()
+pub(super) fn parts<'a>(checks: &'a [LimitCheck<'_>]) -> Parts<'a> {
+    checks.iter().map(LimitCheck::part).collect()
 }
 
 /// What else decides about it.
 #[inline(always)]
-pub(super) fn terms(asks: &[Ask<'_>], now: Now, passes_all: bool) -> Terms {
-    Terms { now, passes_all, has_open_quota: are_quotas_open(asks) }
+pub(super) fn terms(checks: &[LimitCheck<'_>], now: Now, passes_all: bool) -> Terms {
+    Terms { now, passes_all, has_open_quota: are_quotas_open(checks) }
 }
 
-impl<'a, 'g> Judged<'a, 'g> {
+impl<'a, 'g> Evaluated<'a, 'g> {
     /// From what came of each limit's part.
     #[inline(always)]
-    pub(super) fn new(asks: &'a [Ask<'g>], terms: &Terms, parts: Parts<'a>, decided: Decided<'a>) -> Self {
+    pub(super) fn new(
+        checks: &'a [LimitCheck<'g>],
+        terms: &Terms,
+        parts: Parts<'a>,
+        decided: Decided<'a>,
+    ) -> Self {
         let now = terms.now;
-        let outcome = |index: usize| of_outcome(&asks[index], &parts[index], &decided, index);
-        let outcomes = (0..asks.len()).map(outcome).collect();
+        let outcome = |index: usize| of_outcome(&checks[index], &parts[index], &decided, index);
+        let outcomes = (0..checks.len()).map(outcome).collect();
         let is_over = is_over(terms, &parts, &decided.outcomes);
-        Judged { asks, outcomes, is_over, now, parts, decided }
+        Evaluated { checks, outcomes, is_over, now, parts, decided }
     }
 }
 
-impl Judged<'_, '_> {
+impl Evaluated<'_, '_> {
     /// A limit's bucket as it is after the request.
-    pub(super) fn held(&self, ask: usize) -> &Held {
-        self.decided.held(ask)
+    pub(super) fn bucket(&self, check: usize) -> &BucketSnapshot {
+        self.decided.bucket(check)
     }
 
     /// For each limit, what the request takes from the same bucket before it is asked.
     pub(super) fn taken_before(&self) -> SmallVec<[u32; transaction::MOST_INLINE]> {
         // Others are asked before anything is taken from them; of quotas, those that are over take nothing.
-        let sees = |(part, ask): (&Part<'_>, &Ask<'_>)| {
-            ask.bucket.stands_alone() || (part.act == Act::ChargeIfAdmitted && !ask.quota)
+        let sees = |(part, check): (&Part<'_>, &LimitCheck<'_>)| {
+            check.limit.stands_alone() || (part.act == Act::ChargeIfAdmitted && !check.quota)
         };
         let before = self.decided.taken_before(&self.parts);
-        let seen = self.parts.iter().zip(self.asks).map(sees);
+        let seen = self.parts.iter().zip(self.checks).map(sees);
         before.into_iter().zip(seen).map(|(before, sees)| if sees { before } else { 0 }).collect()
     }
 
     /// Whether it gets hits back if the request passes, and only then.
-    pub(super) fn is_tentative_refund(&self, ask: usize) -> bool {
-        self.parts[ask].act == Act::RefundIfAdmitted
+    pub(super) fn is_tentative_refund(&self, check: usize) -> bool {
+        self.parts[check].act == Act::RefundIfAdmitted
     }
 }
 
-fn of_outcome(ask: &Ask<'_>, part: &Part<'_>, decided: &Decided<'_>, index: usize) -> Outcome {
+fn of_outcome(check: &LimitCheck<'_>, part: &Part<'_>, decided: &Decided<'_>, index: usize) -> CheckOutcome {
     let outcome = &decided.outcomes[index];
     let Some(answer) = outcome.answer else {
-        let verdict = if ask.reports { REPORTED_IN_VAIN } else { Bucket::CLOSED };
-        return Outcome { verdict, charged: false };
+        let verdict = if check.reports { REPORTED_IN_VAIN } else { ActiveLimit::CLOSED };
+        return CheckOutcome { verdict, charged: false };
     };
-    let mut verdict = ask.bucket.verdict(&answer.decision(), if ask.refunds { 0 } else { ask.hits });
-    if ask.reports {
-        let soft = outcome.standing == Standing::Above;
-        verdict = Verdict { over: false, wait: None, never: false, soft, ..verdict };
+    let mut verdict = check.limit.verdict(&answer.decision(), if check.refunds { 0 } else { check.hits });
+    if check.reports {
+        let soft = outcome.soft_state == SoftLimitState::Above;
+        verdict = LimitVerdict { over: false, wait: None, never: false, soft, ..verdict };
     } else if part.over == Over::Excessive {
         verdict = verdict.forever();
     } else if part.act == Act::RefundIfAdmitted && !outcome.over {
-        verdict = Verdict { over: false, wait: None, never: false, ..verdict };
+        verdict = LimitVerdict { over: false, wait: None, never: false, ..verdict };
     } else {
-        verdict.soft = outcome.standing == Standing::Above && !outcome.over;
+        verdict.soft = outcome.soft_state == SoftLimitState::Above && !outcome.over;
         if let Some(then) = decided.then(index).filter(|_| !verdict.never) {
-            soften(ask, then, decided.now(), &mut verdict);
+            soften(check, then, decided.now(), &mut verdict);
         }
     }
-    if outcome.charged && ask.bucket.overruns() {
-        verdict.cut = verdict.cut.saturating_add(ask.uncounted);
+    if outcome.charged && check.limit.overruns() {
+        verdict.cut = verdict.cut.saturating_add(check.uncounted);
     }
-    Outcome { verdict, charged: outcome.charged }
+    CheckOutcome { verdict, charged: outcome.charged }
 }
 
 /// Of a report to a limit that lets nothing through.
-const REPORTED_IN_VAIN: Verdict = Verdict { over: false, never: false, ..Bucket::CLOSED };
+const REPORTED_IN_VAIN: LimitVerdict = LimitVerdict { over: false, never: false, ..ActiveLimit::CLOSED };
 
 /// What a soft limit that is over makes of what the limit says.
-fn soften(ask: &Ask<'_>, then: &Held, now: Now, verdict: &mut Verdict) {
+fn soften(check: &LimitCheck<'_>, then: &BucketSnapshot, now: Now, verdict: &mut LimitVerdict) {
     // One that counts denied requests has been charged, so what it says now is true of the next one.
-    let wait = Opening::of(ask, then, 0, now).wait();
-    let reset_after = wait.filter(|_| !ask.bucket.is_window()).map_or(verdict.reset_after, |wait| wait.exact);
-    *verdict = Verdict { over: true, remaining: 0, reset_after, wait, never: wait.is_none(), ..*verdict };
+    let wait = Opening::of(check, then, 0, now).wait();
+    let reset_after =
+        wait.filter(|_| !check.limit.is_window()).map_or(verdict.reset_after, |wait| wait.exact);
+    *verdict =
+        LimitVerdict { over: true, remaining: 0, reset_after, wait, never: wait.is_none(), ..*verdict };
 }

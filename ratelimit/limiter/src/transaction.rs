@@ -27,8 +27,8 @@ use self::commit::Spots;
 pub use self::part::{Act, Over, Part, Say};
 pub(crate) use self::{
     decide::{decide, is_over},
-    decided::{Decided, Outcome},
-    soft::{Crossings, Standing, time_left},
+    decided::{Decided, PartOutcome},
+    soft::{Crossings, SoftLimitState, time_left},
 };
 use crate::store::{Answer, Limits, State, Store};
 
@@ -60,14 +60,14 @@ pub(crate) struct Terms {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     /// Each bucket once.
-    pub(crate) buckets: SmallVec<[Held; MOST_INLINE]>,
+    pub(crate) buckets: SmallVec<[BucketSnapshot; MOST_INLINE]>,
     /// For each part its bucket.
     pub(crate) of_part: SmallVec<[usize; MOST_INLINE]>,
 }
 
 /// A bucket as it was gathered, or as it is after a decision.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct BucketSnapshot {
     pub(crate) state: State,
     /// Since when use has been above the soft limit.
     pub(crate) above_since: Option<Now>,
@@ -99,9 +99,10 @@ impl<S: Store> Transaction<'_, S> {
     /// Reads all buckets, and says where they lie.
     #[inline(always)]
     fn gather<'s>(&'s self, parts: &[Part<'_>], snapshot: &mut Snapshot, spots: &mut Spots<'s, S>) {
-        for held in &mut *snapshot.buckets {
-            let (state, spot) = self.store.read(self.limits, &held.part(parts).charge(self.terms.now));
-            held.state = state;
+        for bucket_state in &mut *snapshot.buckets {
+            let (state, spot) =
+                self.store.read(self.limits, &bucket_state.part(parts).charge(self.terms.now));
+            bucket_state.state = state;
             spots.push(spot);
         }
         let Some(crossings) = self.crossings else { return };
@@ -127,19 +128,19 @@ impl Snapshot {
     #[inline(always)]
     fn find_buckets(&mut self, parts: &[Part<'_>]) {
         for (index, part) in parts.iter().enumerate() {
-            let is_same = |held: &Held| held.part(parts).is_about_same(part);
+            let is_same = |bucket_state: &BucketSnapshot| bucket_state.part(parts).is_about_same(part);
             let found = self.buckets.iter().position(is_same);
             self.of_part.push(found.unwrap_or(self.buckets.len()));
             match found {
                 // One that a limit has made too wide for a word is read by that.
                 Some(found) => self.buckets[found].is_shared_by(parts, index),
-                None => self.buckets.push(Held::new(State::Word(0), part, index)),
+                None => self.buckets.push(BucketSnapshot::new(State::Word(0), part, index)),
             }
         }
     }
 }
 
-impl Held {
+impl BucketSnapshot {
     /// Which of the parts reads the state.
     #[inline(always)]
     pub(crate) const fn reader(&self) -> usize {

@@ -37,8 +37,8 @@ pub struct Account {
 impl Account {
     /// The bucket of a key that hashed to `hash`.
     #[inline]
-    const fn bucket(&self, hash: KeyHash) -> Bucket {
-        Bucket { tag: self.tag, identity: self.identity(hash) }
+    const fn bucket(&self, hash: KeyHash) -> BucketId {
+        BucketId { tag: self.tag, identity: self.identity(hash) }
     }
 
     /// What the rule and a key are together, as one number.
@@ -54,7 +54,7 @@ pub struct KeyHash(u64);
 
 /// Whose bucket: one key's, under one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bucket {
+struct BucketId {
     tag: Tag,
     identity: u64,
 }
@@ -76,7 +76,7 @@ pub struct Charge<'l> {
 
 impl Charge<'_> {
     #[inline]
-    const fn bucket(&self) -> Bucket {
+    const fn bucket(&self) -> BucketId {
         self.account.bucket(self.hash)
     }
 }
@@ -185,11 +185,11 @@ fn change_unless_changed<B: Buckets>(
 pub struct Answer<'l> {
     /// Whether the limit allows it.
     pub allowed: bool,
-    facts: Facts<'l>,
+    facts: AnswerFacts<'l>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Facts<'l> {
+enum AnswerFacts<'l> {
     /// The state word that decided about `cost`.
     Word { limit: &'l Limit, before: u64, now: Now, cost: u32 },
     /// The decision itself.
@@ -200,7 +200,7 @@ impl<'l> Answer<'l> {
     /// From whether the limit allows it and the state word that decided.
     #[inline]
     const fn word(limit: &'l Limit, now: Now, cost: u32, (allowed, before): (bool, u64)) -> Self {
-        Self { allowed, facts: Facts::Word { limit, before, now, cost } }
+        Self { allowed, facts: AnswerFacts::Word { limit, before, now, cost } }
     }
 
     /// Decides about a word and charges it.
@@ -217,19 +217,19 @@ impl<'l> Answer<'l> {
     const fn word_uncharged(limit: &'l Limit, now: Now, cost: u32, (allowed, before): (bool, u64)) -> Self {
         // Of a request that costs nothing, the state after is the state before. A limit that can be overrun asks for a unit, too.
         let cost = if allowed || limit.overruns() { 0 } else { cost };
-        Self { allowed, facts: Facts::Word { limit, before, now, cost } }
+        Self { allowed, facts: AnswerFacts::Word { limit, before, now, cost } }
     }
 
     const fn known(decision: algorithm::LimitDecision<'l>) -> Self {
-        Self { allowed: decision.allowed, facts: Facts::Known(decision) }
+        Self { allowed: decision.allowed, facts: AnswerFacts::Known(decision) }
     }
 
     /// The decision with its numbers.
     #[must_use]
     pub fn decision(&self) -> algorithm::LimitDecision<'l> {
         match self.facts {
-            Facts::Word { limit, before, now, cost } => algorithm::decide(limit, before, now, cost).0,
-            Facts::Known(decision) => decision,
+            AnswerFacts::Word { limit, before, now, cost } => algorithm::decide(limit, before, now, cost).0,
+            AnswerFacts::Known(decision) => decision,
         }
     }
 }

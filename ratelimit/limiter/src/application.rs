@@ -38,18 +38,18 @@
 //! [`Service::reload`] puts other rules in force while requests are judged; what is counted goes on. With
 //! [`StoreSettings::state_file`] counts are read at the start, and [`Service::save`] writes them for the next one.
 
-mod book;
-mod bucket;
+mod active_limit;
 mod cached;
 mod counters;
 mod decide;
+mod evaluator;
 mod generation;
 mod inspect;
-mod judge;
 mod networks;
 mod pattern;
 mod request;
 mod response;
+mod rule_tree;
 mod saved;
 mod service;
 mod shared;

@@ -13,7 +13,7 @@ pub use ratelimit_common::{
 };
 use smallvec::SmallVec;
 
-use self::rule::Bound;
+use self::rule::BoundRule;
 pub use self::{
     builder::{LimiterBuilder, LimiterError},
     decision::{Decision, Outcome},
@@ -32,7 +32,7 @@ pub struct Limiter<C = MonotonicClock, S = MemoryStore> {
     store: Arc<S>,
     clock: C,
     zero: Zero,
-    rules: Vec<Bound>,
+    rules: Vec<BoundRule>,
     limits: Limits,
 }
 
