@@ -5,7 +5,7 @@
 use std::{borrow::Cow, num::NonZeroU64};
 
 use super::error::quoted;
-use crate::policy::Unit;
+use crate::policy::LimitUnit;
 pub use crate::policy::format::Amount;
 
 /// Multipliers of a plain number.
@@ -71,8 +71,8 @@ pub enum CountError {
 /// What is wrong with it.
 pub fn parse_count(text: &str) -> Result<NonZeroU64, CountError> {
     match parse(text)? {
-        Amount { number, unit: Unit::Packets } => Ok(number),
-        Amount { unit: Unit::Bytes, .. } => Err(CountError::Size(text.to_owned())),
+        Amount { number, unit: LimitUnit::Packets } => Ok(number),
+        Amount { unit: LimitUnit::Bytes, .. } => Err(CountError::Size(text.to_owned())),
     }
 }
 
@@ -104,13 +104,13 @@ fn parse(text: &str) -> Result<Amount, CountError> {
     let plain = MULTIPLIERS.iter().find(|(name, _)| *name == suffix);
     let size = SIZES.iter().find(|(name, _, _)| *name == suffix);
     let (unit, multiplier, divisor) = match (plain, size) {
-        (Some((_, multiplier)), _) => (Unit::Packets, *multiplier, 1),
-        (None, Some((_, multiplier, divisor))) => (Unit::Bytes, *multiplier, *divisor),
+        (Some((_, multiplier)), _) => (LimitUnit::Packets, *multiplier, 1),
+        (None, Some((_, multiplier, divisor))) => (LimitUnit::Bytes, *multiplier, *divisor),
         (None, None) => return Err(CountError::NotANumber(text.to_owned())),
     };
     let fraction = || match unit {
-        Unit::Packets => CountError::Fraction(text.to_owned()),
-        Unit::Bytes => CountError::FractionOfByte(text.to_owned()),
+        LimitUnit::Packets => CountError::Fraction(text.to_owned()),
+        LimitUnit::Bytes => CountError::FractionOfByte(text.to_owned()),
     };
     let parts = multiplied(text, digits, multiplier)?.ok_or_else(fraction)?;
     if !parts.is_multiple_of(divisor.into()) {
@@ -170,7 +170,7 @@ mod tests {
             ("18446744073709551615B", u64::MAX, "18446744073709551615B"),
         ];
         for (text, bytes, shown) in cases {
-            let amount = Amount { number: NonZeroU64::new(bytes).unwrap(), unit: Unit::Bytes };
+            let amount = Amount { number: NonZeroU64::new(bytes).unwrap(), unit: LimitUnit::Bytes };
             assert_eq!(parse_amount(text), Ok(amount), "{text}");
             assert_eq!(format_amount(amount), shown);
         }
@@ -229,7 +229,7 @@ mod tests {
         fn what_is_formatted_is_read_back(number in 1..=u64::MAX, zeros in 0_u32..19, is_size: bool) {
             let power = 10_u64.pow(zeros);
             let number = NonZeroU64::new(number / power * power).unwrap_or(NonZeroU64::MIN);
-            let amount = Amount { number, unit: if is_size { Unit::Bytes } else { Unit::Packets } };
+            let amount = Amount { number, unit: if is_size { LimitUnit::Bytes } else { LimitUnit::Packets } };
             prop_assert_eq!(parse_amount(&format_amount(amount)), Ok(amount));
         }
 

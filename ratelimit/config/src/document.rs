@@ -7,11 +7,11 @@ use super::{
     error::{Report, quoted},
     fields::Field,
     source,
-    tree::{self, Node},
+    tree::{self, YamlNode},
 };
 
 /// Reads a file; what is wrong with it goes to `report`.
-pub fn read(file: &Path, report: &mut Report) -> Option<Node> {
+pub fn read(file: &Path, report: &mut Report) -> Option<YamlNode> {
     let tree = source::read(file, report).and_then(|text| tree::parse(&text, report))?;
     refuse_resource(&Field::root(&tree), report)?;
     Some(tree)

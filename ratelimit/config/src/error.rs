@@ -7,7 +7,7 @@ use std::{fmt, path::Path};
 
 use serde::Serialize;
 
-use super::tree::Position;
+use super::tree::TextPosition;
 
 /// Mistakes kept of one file; a file with more has one systematic fault, which these show well enough.
 const MOST_ERRORS: usize = 1000;
@@ -44,7 +44,7 @@ impl FieldPath {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct At {
     /// Line and column.
-    pub position: Position,
+    pub position: TextPosition,
     /// The field that stands there.
     pub field: FieldPath,
 }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     fn at(line: usize, column: usize, field: &str) -> At {
-        At { position: Position { line, column }, field: FieldPath(field.to_owned()) }
+        At { position: TextPosition { line, column }, field: FieldPath(field.to_owned()) }
     }
 
     #[test]

@@ -6,13 +6,13 @@
 use super::{
     error::{At, FieldPath, Report, printable, quoted},
     rule_file::home_of,
-    tree::{Entry, Node, Value},
+    tree::{MappingEntry, YamlNode, YamlValue},
     words::{hint, nearest},
 };
 
 /// A value as text, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct LocatedText {
     /// As written, without quotes.
     pub text: String,
     /// Where.
@@ -21,9 +21,9 @@ pub struct Text {
 
 /// One value or a list of them, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Texts {
+pub struct LocatedTexts {
     /// The values, those of a wrong shape left out.
-    pub items: Vec<Text>,
+    pub items: Vec<LocatedText>,
     /// Where the value or the list stands.
     pub at: At,
 }
@@ -31,18 +31,18 @@ pub struct Texts {
 /// A node of the tree and the path that led to it.
 #[derive(Clone, Debug)]
 pub struct Field<'t> {
-    node: &'t Node,
+    node: &'t YamlNode,
     at: At,
 }
 
 impl<'t> Field<'t> {
     /// The top of a file.
     #[must_use]
-    pub fn root(node: &'t Node) -> Self {
+    pub fn root(node: &'t YamlNode) -> Self {
         Self::new(node, FieldPath::default())
     }
 
-    fn new(node: &'t Node, field: FieldPath) -> Self {
+    fn new(node: &'t YamlNode, field: FieldPath) -> Self {
         Self { node, at: At { position: node.position, field } }
     }
 
@@ -55,40 +55,40 @@ impl<'t> Field<'t> {
     /// Whether it is a mapping, for values that may be written in two ways.
     #[must_use]
     pub fn is_mapping(&self) -> bool {
-        matches!(self.node.value, Value::Map(_))
+        matches!(self.node.value, YamlValue::Map(_))
     }
 
     /// Whether no value was given.
     #[must_use]
     pub fn is_null(&self) -> bool {
-        matches!(&self.node.value, Value::Scalar(scalar) if scalar.is_null())
+        matches!(&self.node.value, YamlValue::Scalar(scalar) if scalar.is_null())
     }
 
     /// Where a key of this mapping stands, if this is one and has it.
     #[must_use]
     pub fn key_at(&self, key: &str) -> Option<At> {
-        let Value::Map(entries) = &self.node.value else { return None };
+        let YamlValue::Map(entries) = &self.node.value else { return None };
         let entry = entries.iter().find(|entry| entry.key.text == key)?;
         Some(At { position: entry.position, field: self.at.field.key(key) })
     }
 
     /// A single value, as text.
-    pub fn text(&self, report: &mut Report) -> Option<Text> {
+    pub fn text(&self, report: &mut Report) -> Option<LocatedText> {
         match &self.node.value {
-            Value::Scalar(scalar) if scalar.is_null() => {
+            YamlValue::Scalar(scalar) if scalar.is_null() => {
                 report.error(&self.at, "has no value");
                 None
             }
-            Value::Scalar(scalar) => Some(Text { text: scalar.text.clone(), at: self.at.clone() }),
+            YamlValue::Scalar(scalar) => Some(LocatedText { text: scalar.text.clone(), at: self.at.clone() }),
             // In `[::1, fe80::]` YAML takes the last item for a mapping.
-            Value::Map(_) => {
+            YamlValue::Map(_) => {
                 report.error(
                     &self.at,
                     "must be a single value, not a mapping; put quotes around text that has a `:`",
                 );
                 None
             }
-            Value::List(_) => {
+            YamlValue::List(_) => {
                 report.error(&self.at, "must be a single value, not a list");
                 None
             }
@@ -107,9 +107,9 @@ impl<'t> Field<'t> {
     }
 
     /// The items of a list, or a single value as the only one.
-    pub fn one_or_more(&self, report: &mut Report) -> Option<Texts> {
+    pub fn one_or_more(&self, report: &mut Report) -> Option<LocatedTexts> {
         let items = self.each(|item, report| item.text(report), report)?;
-        Some(Texts { items, at: self.at.clone() })
+        Some(LocatedTexts { items, at: self.at.clone() })
     }
 
     /// What can be read of the items of a list, or of a single value as the only one.
@@ -132,31 +132,31 @@ impl<'t> Field<'t> {
     #[must_use]
     pub fn scalar(&self) -> Option<&'t str> {
         match &self.node.value {
-            Value::Scalar(scalar) => Some(&scalar.text),
-            Value::List(_) | Value::Map(_) => None,
+            YamlValue::Scalar(scalar) => Some(&scalar.text),
+            YamlValue::List(_) | YamlValue::Map(_) => None,
         }
     }
 
     /// Whether it is text whatever it looks like.
     #[must_use]
     pub fn is_quoted(&self) -> bool {
-        matches!(&self.node.value, Value::Scalar(scalar) if scalar.quoted)
+        matches!(&self.node.value, YamlValue::Scalar(scalar) if scalar.quoted)
     }
 
     /// The items of a list, if it is one.
     #[must_use]
     pub fn list(&self) -> Option<Vec<Field<'t>>> {
-        let Value::List(items) = &self.node.value else { return None };
+        let YamlValue::List(items) = &self.node.value else { return None };
         Some(items.iter().enumerate().map(|(i, node)| Field::new(node, self.at.field.item(i))).collect())
     }
 
     /// The keys of a mapping whose keys are not words, as texts, with their values. None if it is something else.
-    pub fn entries(&self) -> Vec<(Text, Field<'t>)> {
-        let Value::Map(entries) = &self.node.value else { return Vec::new() };
-        let entry = |entry: &'t Entry| {
+    pub fn entries(&self) -> Vec<(LocatedText, Field<'t>)> {
+        let YamlValue::Map(entries) = &self.node.value else { return Vec::new() };
+        let entry = |entry: &'t MappingEntry| {
             let field = self.at.field.key(&entry.key.text);
             let at = At { position: entry.position, field: field.clone() };
-            (Text { text: entry.key.text.clone(), at }, Field::new(&entry.value, field))
+            (LocatedText { text: entry.key.text.clone(), at }, Field::new(&entry.value, field))
         };
         entries.iter().map(entry).collect()
     }
@@ -184,8 +184,8 @@ impl<'t> Field<'t> {
         Some(Mapping { entries, at: self.at.clone() })
     }
 
-    fn map_entries(&self, known: &[&str], report: &mut Report) -> Option<&'t [Entry]> {
-        let Value::Map(entries) = &self.node.value else {
+    fn map_entries(&self, known: &[&str], report: &mut Report) -> Option<&'t [MappingEntry]> {
+        let YamlValue::Map(entries) = &self.node.value else {
             let accepted = known.join(", ");
             report.error(&self.at, format!("must be a mapping (of {accepted}), not {}", self.node.shape()));
             return None;
@@ -206,7 +206,7 @@ impl<'t> Field<'t> {
 /// The known keys of a mapping.
 #[derive(Clone, Debug)]
 pub struct Mapping<'t> {
-    entries: &'t [Entry],
+    entries: &'t [MappingEntry],
     at: At,
 }
 
@@ -239,12 +239,12 @@ impl<'t> Mapping<'t> {
     }
 
     /// The text of a key, if it is there.
-    pub fn text(&self, key: &str, report: &mut Report) -> Option<Text> {
+    pub fn text(&self, key: &str, report: &mut Report) -> Option<LocatedText> {
         self.get(key)?.text(report)
     }
 
     /// The value of a key, or its values, if it is there.
-    pub fn texts(&self, key: &str, report: &mut Report) -> Option<Texts> {
+    pub fn texts(&self, key: &str, report: &mut Report) -> Option<LocatedTexts> {
         self.get(key)?.one_or_more(report)
     }
 
@@ -255,7 +255,7 @@ impl<'t> Mapping<'t> {
     }
 
     /// The text of a key; it is a mistake if the key is missing. `example` says what it could be.
-    pub fn required_text(&self, key: &str, example: &str, report: &mut Report) -> Option<Text> {
+    pub fn required_text(&self, key: &str, example: &str, report: &mut Report) -> Option<LocatedText> {
         if self.get(key).is_none() && !self.has_misspelled(key) {
             let at = At { position: self.at.position, field: self.at.field.key(key) };
             report.error(&at, format!("missing; add `{key}: {example}`"));
@@ -264,7 +264,7 @@ impl<'t> Mapping<'t> {
     }
 }
 
-fn refuse_key(entry: &Entry, parent: &FieldPath, known: &[&str], report: &mut Report) {
+fn refuse_key(entry: &MappingEntry, parent: &FieldPath, known: &[&str], report: &mut Report) {
     let key = entry.key.text.as_str();
     let at = At { position: entry.position, field: parent.key(key) };
     report.error(&at, format!("unknown key {}{}", quoted(key), hint(key, known)));

@@ -14,11 +14,11 @@ use crate::policy::{Range, TableSize};
 
 /// A key of the configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// Where it is, from the top of the file; `[]` stands for each item of a list.
     pub path: &'static str,
     /// What its value is.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What it is if it is left out.
     pub default: LeftOut,
     /// What it does.
@@ -29,14 +29,14 @@ pub struct Key {
 
 /// What the value of a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// In words. Those in backquotes are all that it may be.
     Said(&'static str),
     /// A number in a range of the policy's type.
     Number(Range),
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Said(text) => f.write_str(text),
@@ -59,7 +59,7 @@ pub enum LeftOut {
 }
 
 /// The keys, in the order of the reference: parents before their children.
-pub fn all() -> impl Iterator<Item = &'static Key> {
+pub fn all() -> impl Iterator<Item = &'static ConfigKey> {
     TOP.iter()
         .chain(&NETWORK)
         .chain(rules::KEYS)
@@ -69,7 +69,7 @@ pub fn all() -> impl Iterator<Item = &'static Key> {
 }
 
 /// The keys of files of rules on requests, likewise.
-pub fn of_rule_files() -> impl Iterator<Item = &'static Key> {
+pub fn of_rule_files() -> impl Iterator<Item = &'static ConfigKey> {
     rule_file::KEYS.iter()
 }
 
@@ -90,8 +90,8 @@ pub fn names_of_rule_files(parent: &str) -> Vec<&'static str> {
     names
 }
 
-fn names_among(keys: impl Iterator<Item = &'static Key>, parent: &str) -> Vec<&'static str> {
-    let name = |key: &'static Key| match parent {
+fn names_among(keys: impl Iterator<Item = &'static ConfigKey>, parent: &str) -> Vec<&'static str> {
+    let name = |key: &'static ConfigKey| match parent {
         "" => Some(key.path),
         _ => key.path.strip_prefix(parent)?.strip_prefix('.'),
     };
@@ -104,8 +104,8 @@ const fn key(
     default: LeftOut,
     meaning: &'static str,
     example: &'static str,
-) -> Key {
-    Key { path, kind: Kind::Said(kind), default, meaning, example }
+) -> ConfigKey {
+    ConfigKey { path, kind: ValueKind::Said(kind), default, meaning, example }
 }
 
 /// A key whose value is a number, with the range and the default of the policy's type.
@@ -115,8 +115,8 @@ const fn number(
     default: LeftOut,
     meaning: &'static str,
     example: &'static str,
-) -> Key {
-    Key { path, kind: Kind::Number(range), default, meaning, example }
+) -> ConfigKey {
+    ConfigKey { path, kind: ValueKind::Number(range), default, meaning, example }
 }
 
 /// A prefix length, likewise.
@@ -126,11 +126,11 @@ const fn prefix_length(
     default: u8,
     meaning: &'static str,
     example: &'static str,
-) -> Key {
+) -> ConfigKey {
     number(path, Range::new(1, most as u64), IsNumber(default as u64), meaning, example)
 }
 
-const TOP: [Key; 7] = [
+const TOP: [ConfigKey; 7] = [
     key(
         "instance",
         "letters, digits, - and _, at most 63 bytes",
@@ -184,7 +184,7 @@ const TOP: [Key; 7] = [
     ),
 ];
 
-const NETWORK: [Key; 11] = [
+const NETWORK: [ConfigKey; 11] = [
     key(
         "network.interfaces",
         "list of names or mappings",

@@ -12,9 +12,9 @@ pub mod keys;
 mod last;
 pub mod limit;
 mod list_file;
-mod places;
 mod rate;
 mod raw;
+mod references;
 mod rule_file;
 pub mod schema;
 mod source;
@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 pub use error::{ConfigError, ConfigErrors};
 pub use last::LastLists;
 pub use list_file::{ListFile, read as read_list};
-pub use places::{Judge, Named, Unusable};
 pub use rate::parse_time;
+pub use references::{Reference, ReferenceCheck, Unusable};
 pub use validate::{BanLengthError, matching_files, parse_ban_length};
 
 use ratelimit_limiter::text;
@@ -39,7 +39,7 @@ pub use ratelimit_policy::{match_text, numbers};
 use crate::policy::{Policy, application::RuleSet};
 use error::Report;
 use rule_file::FileSet;
-use tree::Node;
+use tree::YamlNode;
 
 /// A file that can be put in force, and what may not be meant in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ pub enum CheckedFile {
 pub fn check_files(
     files: &[PathBuf],
     merge_domains: bool,
-    judge: Judge<'_>,
+    judge: ReferenceCheck<'_>,
 ) -> Vec<Result<CheckedFile, ConfigErrors>> {
     enum Found {
         Rules(Option<usize>),
@@ -144,10 +144,16 @@ pub fn check_files(
     found.into_iter().zip(reports).map(finish).collect()
 }
 
-fn read(tree: &Node, path: &Path, last: &LastLists, judge: Judge<'_>, report: &mut Report) -> Option<Policy> {
+fn read(
+    tree: &YamlNode,
+    path: &Path,
+    last: &LastLists,
+    judge: ReferenceCheck<'_>,
+    report: &mut Report,
+) -> Option<Policy> {
     let mut raw = raw::read(tree, report)?;
     let policy = validate::validate(&mut raw, path.parent().unwrap_or(Path::new("")), last, report)?;
-    places::check(&raw, &policy, judge, report);
+    references::check(&raw, &policy, judge, report);
     warnings::find(&raw, &policy, report);
     Some(policy)
 }

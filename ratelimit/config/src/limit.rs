@@ -13,7 +13,7 @@ use super::{
     rate::{RateError, parse_rate_of_any},
     words::{WordError, hint, parse_word},
 };
-use crate::policy::Unit;
+use crate::policy::LimitUnit;
 
 pub use argument::{LimitArgumentError, format_limit, format_packet_limit, parse_limit};
 
@@ -88,7 +88,7 @@ pub enum LimitTextError {
     #[error("{}", burst_like(*.rate))]
     Mixed {
         /// What the rate counts.
-        rate: Unit,
+        rate: LimitUnit,
     },
     /// Bytes, where a cost is a number.
     #[error("sizes are for packets; what a request costs is a plain number, so write one, such as 10M")]
@@ -127,7 +127,7 @@ const BOOLEANS: [(&str, bool); 2] = [("true", true), ("false", false)];
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitDraft {
     algorithm: Option<Algorithm>,
-    rate: Option<(Rate, Unit)>,
+    rate: Option<(Rate, LimitUnit)>,
     burst: Option<Amount>,
     refill: Option<Refill>,
     count_denied: Option<bool>,
@@ -161,7 +161,7 @@ impl LimitDraft {
 
     /// What it counts, as far as that is known.
     #[must_use]
-    pub fn unit(&self) -> Unit {
+    pub fn unit(&self) -> LimitUnit {
         let rate = self.rate.map(|(_, unit)| unit);
         rate.or(self.burst.map(|burst| burst.unit)).unwrap_or_default()
     }
@@ -170,14 +170,14 @@ impl LimitDraft {
     #[must_use]
     pub fn has_size(&self) -> bool {
         let units = [self.rate.map(|(_, unit)| unit), self.burst.map(|burst| burst.unit)];
-        units.contains(&Some(Unit::Bytes))
+        units.contains(&Some(LimitUnit::Bytes))
     }
 
     /// The whole limit, and what it counts.
     ///
     /// # Errors
     /// Each option that is missing, that the algorithm does not have or that does not go with another.
-    pub fn finish(self) -> Result<(LimitSpec, Unit), Vec<(LimitOption, LimitTextError)>> {
+    pub fn finish(self) -> Result<(LimitSpec, LimitUnit), Vec<(LimitOption, LimitTextError)>> {
         let algorithm = self.algorithm();
         let mut errors = Vec::new();
         let mut only_with = |given: bool, option, fits: bool, only| {
@@ -219,10 +219,10 @@ impl LimitDraft {
     }
 }
 
-const fn burst_like(rate: Unit) -> &'static str {
+const fn burst_like(rate: LimitUnit) -> &'static str {
     match rate {
-        Unit::Bytes => "the rate is in bytes, so the burst must be a size too, such as 1MB",
-        Unit::Packets => "the rate is in packets, so the burst must be a plain number too, such as 20k",
+        LimitUnit::Bytes => "the rate is in bytes, so the burst must be a size too, such as 1MB",
+        LimitUnit::Packets => "the rate is in packets, so the burst must be a plain number too, such as 20k",
     }
 }
 

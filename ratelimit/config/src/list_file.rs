@@ -40,7 +40,7 @@ pub struct ListFile {
 
 /// What a line has.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum ListLine {
     Nothing,
     Prefix(Prefix),
     /// A prefix that was written with bits beyond its length.
@@ -50,7 +50,7 @@ enum Line {
 
 /// Why a line has no prefix.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum LineError {
+enum ListLineError {
     #[error(transparent)]
     Prefix(#[from] PrefixError),
     #[error(transparent)]
@@ -92,13 +92,15 @@ fn parse_all(text: &str, file: &Path, most: usize) -> Result<ListFile, Vec<Strin
     let mut masked = Masked::default();
     for (line, text) in (1..).zip(text.lines()) {
         match parse(text) {
-            Ok(Line::Nothing) => {}
-            Ok(Line::Prefix(prefix)) => list.prefixes.push((line, prefix)),
-            Ok(Line::Masked(prefix)) => {
+            Ok(ListLine::Nothing) => {}
+            Ok(ListLine::Prefix(prefix)) => list.prefixes.push((line, prefix)),
+            Ok(ListLine::Masked(prefix)) => {
                 masked.note(line, text, &prefix);
                 list.prefixes.push((line, prefix));
             }
-            Ok(Line::Range(prefixes)) => list.prefixes.extend(prefixes.into_iter().map(|one| (line, one))),
+            Ok(ListLine::Range(prefixes)) => {
+                list.prefixes.extend(prefixes.into_iter().map(|one| (line, one)))
+            }
             Err(_) if mistakes.len() == MOST_MISTAKES => more += 1,
             Err(error) => {
                 mistakes.push(format!("{at}:{line}: {}: {error}", quoted(without_comment(text))));
@@ -120,36 +122,36 @@ fn without_comment(line: &str) -> &str {
     line.split(COMMENTS).next().unwrap_or_default().trim()
 }
 
-fn parse(line: &str) -> Result<Line, LineError> {
+fn parse(line: &str) -> Result<ListLine, ListLineError> {
     let text = without_comment(line);
     if text.is_empty() {
-        return Ok(Line::Nothing);
+        return Ok(ListLine::Nothing);
     }
     if let Some((first, last)) = text.split_once('-') {
         return parse_range(first.trim(), last.trim());
     }
     match text.parse() {
-        Ok(prefix) => Ok(Line::Prefix(prefix)),
+        Ok(prefix) => Ok(ListLine::Prefix(prefix)),
         Err(PrefixError::HostBits { network, .. }) => {
             // Without these bits it may still be no network of packets.
-            Ok(Line::Masked(Prefix::new(network.address(), network.len())?))
+            Ok(ListLine::Masked(Prefix::new(network.address(), network.len())?))
         }
-        Err(error) => Err(behind(text).unwrap_or(LineError::Prefix(error))),
+        Err(error) => Err(behind(text).unwrap_or(ListLineError::Prefix(error))),
     }
 }
 
-fn parse_range(first: &str, last: &str) -> Result<Line, LineError> {
+fn parse_range(first: &str, last: &str) -> Result<ListLine, ListLineError> {
     let address = |text: &str| text.parse::<IpAddr>();
     match (address(first), address(last)) {
-        (Ok(first), Ok(last)) => Ok(Line::Range(Prefix::range(first, last)?)),
+        (Ok(first), Ok(last)) => Ok(ListLine::Range(Prefix::range(first, last)?)),
         _ => Err(RangeError::Address.into()),
     }
 }
 
 /// Whether a prefix is all right but for what comes behind it.
-fn behind(text: &str) -> Option<LineError> {
+fn behind(text: &str) -> Option<ListLineError> {
     let (first, _) = text.split_once(|character: char| character.is_whitespace() || character == ',')?;
-    first.parse::<Prefix>().ok().map(|_| LineError::Behind(quoted(first)))
+    first.parse::<Prefix>().ok().map(|_| ListLineError::Behind(quoted(first)))
 }
 
 /// Prefixes that were written with bits beyond their length.

@@ -8,7 +8,7 @@ use super::{
     count::{CountError, parse_amount, parse_count},
     error::quoted,
 };
-use crate::policy::{Unit, format::UNITS};
+use crate::policy::{LimitUnit, format::UNITS};
 
 /// Why a text is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, RateError> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse_rate_of_any(text: &str) -> Result<(Rate, Unit), RateError> {
+pub fn parse_rate_of_any(text: &str) -> Result<(Rate, LimitUnit), RateError> {
     let (amount, per) = parts(text)?;
     let amount = parse_amount(amount).map_err(of_rate)?;
     Ok((Rate { amount: amount.number, per: parse_period(per)? }, amount.unit))
@@ -213,8 +213,8 @@ mod tests {
         ];
         for (text, amount, seconds, shown) in cases {
             let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from_secs(seconds) };
-            assert_eq!(parse_rate_of_any(text), Ok((rate, Unit::Bytes)), "{text}");
-            assert_eq!(format_rate(rate, Unit::Bytes), shown);
+            assert_eq!(parse_rate_of_any(text), Ok((rate, LimitUnit::Bytes)), "{text}");
+            assert_eq!(format_rate(rate, LimitUnit::Bytes), shown);
         }
         let message = |text| parse_rate_of_any(text).unwrap_err().to_string();
         assert!(message("0MB/s").starts_with("a rate of 0 would deny everything"));
@@ -269,7 +269,7 @@ mod tests {
             is_size: bool,
         ) {
             let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from_secs(seconds) };
-            let unit = if is_size { Unit::Bytes } else { Unit::Packets };
+            let unit = if is_size { LimitUnit::Bytes } else { LimitUnit::Packets };
             prop_assert_eq!(parse_rate_of_any(&format_rate(rate, unit)), Ok((rate, unit)));
         }
 

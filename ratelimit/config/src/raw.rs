@@ -13,11 +13,11 @@ mod store;
 
 use super::{
     error::{At, Report},
-    fields::{Field, Mapping, Text},
+    fields::{Field, LocatedText, Mapping},
     keys, rule_file,
-    tree::Node,
+    tree::YamlNode,
 };
-use crate::policy::{Rules, SetError};
+use crate::policy::{PacketRules, SetError};
 
 pub use application::{RawApplication, RawAuth, RawListener, RawTls};
 pub use asking::{RawAsking, RawPath};
@@ -32,7 +32,7 @@ pub use store::{RawRedis, RawStore};
 #[derive(Debug)]
 pub struct RawConfig {
     /// `instance`
-    pub instance: Option<Text>,
+    pub instance: Option<LocatedText>,
     /// `lists`
     pub lists: Vec<RawList>,
     /// `network`
@@ -40,9 +40,9 @@ pub struct RawConfig {
     /// `application`
     pub application: Option<RawApplication>,
     /// `metrics.listen`
-    pub metrics: Option<Text>,
+    pub metrics: Option<LocatedText>,
     /// `control`
-    pub control: Option<Text>,
+    pub control: Option<LocatedText>,
 }
 
 /// `network`
@@ -57,11 +57,11 @@ pub struct RawNetwork {
     /// `deny`
     pub deny: Vec<RawPrefix>,
     /// `table_size`
-    pub table_size: Option<Text>,
+    pub table_size: Option<LocatedText>,
     /// `on_exit`
-    pub on_exit: Option<Text>,
+    pub on_exit: Option<LocatedText>,
     /// `on_malformed`
-    pub on_malformed: Option<Text>,
+    pub on_malformed: Option<LocatedText>,
     /// `rules`
     pub rules: Vec<RawRule>,
 }
@@ -70,25 +70,25 @@ pub struct RawNetwork {
 #[derive(Debug)]
 pub struct RawInterface {
     /// The item, or its `name`.
-    pub name: Text,
+    pub name: LocatedText,
     /// `mode`
-    pub mode: Option<Text>,
+    pub mode: Option<LocatedText>,
 }
 
 /// An item of a list of prefixes.
 #[derive(Clone, Debug)]
 pub enum RawPrefix {
     /// A prefix.
-    Inline(Text),
+    Inline(LocatedText),
     /// The path of a file of them.
-    File(Text),
+    File(LocatedText),
     /// The name of a list of them.
-    List(Text),
+    List(LocatedText),
 }
 
 impl RawPrefix {
     /// What is written.
-    pub const fn text(&self) -> &Text {
+    pub const fn text(&self) -> &LocatedText {
         match self {
             Self::Inline(text) | Self::File(text) | Self::List(text) => text,
         }
@@ -99,13 +99,13 @@ impl RawPrefix {
 #[derive(Debug)]
 pub struct RawList {
     /// Its name.
-    pub name: Text,
+    pub name: LocatedText,
     /// What it has.
     pub items: Vec<RawPrefix>,
 }
 
 /// Reads a whole file; what is wrong goes to `report`.
-pub fn read(node: &Node, report: &mut Report) -> Option<RawConfig> {
+pub fn read(node: &YamlNode, report: &mut Report) -> Option<RawConfig> {
     let root = Field::root(node);
     if root.is_null() {
         report.error(&At::default(), "the file is empty");
@@ -139,12 +139,13 @@ fn read_lists(field: &Field<'_>, report: &mut Report) -> Vec<RawList> {
     if !field.is_mapping() {
         report.error(field.at(), "must be a mapping of names to lists, such as `office: {file: office.txt}`");
     }
-    let list =
-        |(name, items): (Text, Field<'_>)| Some(RawList { name, items: items.each(read_prefix, report)? });
+    let list = |(name, items): (LocatedText, Field<'_>)| {
+        Some(RawList { name, items: items.each(read_prefix, report)? })
+    };
     field.entries().into_iter().filter_map(list).collect()
 }
 
-fn read_metrics(field: &Field<'_>, report: &mut Report) -> Option<Text> {
+fn read_metrics(field: &Field<'_>, report: &mut Report) -> Option<LocatedText> {
     let metrics = field.mapping(&keys::names("metrics"), report)?;
     metrics.required_text("listen", "127.0.0.1:9102", report)
 }
@@ -166,10 +167,10 @@ fn read_network(field: &Field<'_>, report: &mut Report) -> Option<RawNetwork> {
 /// Those that are too many are not looked at.
 fn read_rules(network: &Mapping<'_>, report: &mut Report) -> Vec<RawRule> {
     let items = network.get("rules").map(|list| list.items(report)).unwrap_or_default();
-    if let Some(first_too_many) = items.get(Rules::MOST) {
+    if let Some(first_too_many) = items.get(PacketRules::MOST) {
         report.error(first_too_many.at(), SetError::TooManyRules { count: items.len() });
     }
-    items.iter().take(Rules::MOST).filter_map(|item| rule::read(item, report)).collect()
+    items.iter().take(PacketRules::MOST).filter_map(|item| rule::read(item, report)).collect()
 }
 
 fn read_items<'t, T>(

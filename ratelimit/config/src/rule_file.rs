@@ -22,9 +22,9 @@ pub use self::{
 use super::{
     document,
     error::{At, Report},
-    fields::{Field, Text},
+    fields::{Field, LocatedText},
     last::LastLists,
-    tree::Node,
+    tree::YamlNode,
 };
 use crate::{
     policy::application::{Domain, NetworkFile, RequestBan, RuleSet, RuleSetError},
@@ -62,7 +62,7 @@ pub fn read_all(
 
 /// Whether a file is one of rules: it has a `domain` or `descriptors` at its top, and nothing of a configuration.
 #[must_use]
-pub fn is_one(tree: &Node) -> bool {
+pub fn is_one(tree: &YamlNode) -> bool {
     let root = Field::root(tree);
     let has = |key: &str| root.key_at(key).is_some();
     (has("domain") || has("descriptors")) && !has("network") && !has("application")
@@ -86,21 +86,23 @@ impl<'n> FileSet<'n> {
     }
 
     /// Adds the rules of the file of that number, and says how many limits it has.
-    pub fn add(&mut self, tree: &Node, file: usize, path: &Path, report: &mut Report) -> Option<usize> {
+    pub fn add(&mut self, tree: &YamlNode, file: usize, path: &Path, report: &mut Report) -> Option<usize> {
         let directory = path.parent().unwrap_or(Path::new(""));
-        let (domain, places) = read(&Field::root(tree), &mut self.networks, directory, report)?;
+        let (domain, declared) = read(&Field::root(tree), &mut self.networks, directory, report)?;
         let limits = domain.limits();
         let name = domain.name.clone();
         let replacement = |(by, other)| Replacement { file, domain: name.clone(), by, name: other };
-        self.replacements.extend(places.replaced.into_iter().map(replacement));
+        self.replacements.extend(declared.replaced.into_iter().map(replacement));
         let labelled = |(label, at)| Labelled { file, domain: name.clone(), label, at };
-        self.labels.extend(places.labels.into_iter().map(labelled));
+        self.labels.extend(declared.labels.into_iter().map(labelled));
         let ban = |(ban, at)| BanPlace { file, domain: name.clone(), at, ban };
-        self.bans.extend(places.bans.into_iter().map(ban));
+        self.bans.extend(declared.bans.into_iter().map(ban));
         if let Err(error) = self.rules.add(domain, self.merge_domains) {
             let at = match &error {
-                RuleSetError::DuplicateDomain(_) | RuleSetError::OnStoreErrorDiffers => Some(&places.domain),
-                RuleSetError::DuplicateDescriptor { index, .. } => places.descriptors.get(*index),
+                RuleSetError::DuplicateDomain(_) | RuleSetError::OnStoreErrorDiffers => {
+                    Some(&declared.domain)
+                }
+                RuleSetError::DuplicateDescriptor { index, .. } => declared.descriptors.get(*index),
             };
             report.error(at.unwrap_or(&At::default()), error);
         }
@@ -117,12 +119,12 @@ impl<'n> FileSet<'n> {
 }
 
 /// Where what may collide with other files stands.
-struct Places {
+struct Declared {
     domain: At,
     /// One for each descriptor at the top.
     descriptors: Vec<At>,
     /// What limits replace.
-    replaced: Vec<(Option<String>, Text)>,
+    replaced: Vec<(Option<String>, LocatedText)>,
     /// What metrics call its rules.
     labels: Vec<(String, At)>,
     /// Its bans.
@@ -134,7 +136,7 @@ fn read(
     networks: &mut NetworkFiles<'_>,
     directory: &Path,
     report: &mut Report,
-) -> Option<(Domain, Places)> {
+) -> Option<(Domain, Declared)> {
     if root.is_null() {
         report.error(root.at(), "the file is empty; a file of rules has a `domain` and its `descriptors`");
         return None;
@@ -150,12 +152,12 @@ fn read(
     check_length(&name, &at, report);
     let descriptors = top.get("descriptors").filter(|field| !field.is_null());
     let mut reader = Descriptors::new(&name, networks, directory, report);
-    let (descriptors, places) = descriptors.map(|field| reader.read(&field, &[])).unwrap_or_default();
+    let (descriptors, declared) = descriptors.map(|field| reader.read(&field, &[])).unwrap_or_default();
     let Descriptors { replaced, labels, bans, .. } = reader;
-    let places = Places { domain: at, descriptors: places, replaced, labels, bans };
+    let declared = Declared { domain: at, descriptors: declared, replaced, labels, bans };
     let on_store_error = word(top.text("on_store_error", report).as_ref(), &ON_STORE_ERRORS, report);
     consistency(top.text("consistency", report).as_ref(), report);
-    (!name.is_empty()).then_some((Domain { on_store_error, ..Domain::new(name, descriptors) }, places))
+    (!name.is_empty()).then_some((Domain { on_store_error, ..Domain::new(name, descriptors) }, declared))
 }
 
 fn check_length(text: &str, at: &At, report: &mut Report) {

@@ -9,7 +9,7 @@ mod words;
 use serde_json::{Map, Value, json};
 
 use self::words::Forms;
-use crate::keys::{self, Key, LeftOut};
+use crate::keys::{self, ConfigKey, LeftOut};
 
 /// What a schema is about.
 const CONFIGURATION: (&str, &str) =
@@ -20,19 +20,19 @@ const RULE_FILE: (&str, &str) =
 /// The schema of the configuration.
 #[must_use]
 pub fn configuration() -> Value {
-    Table(keys::all().collect()).schema(CONFIGURATION)
+    KeyTable(keys::all().collect()).schema(CONFIGURATION)
 }
 
 /// The schema of a file of rules on requests.
 #[must_use]
 pub fn rule_file() -> Value {
-    Table(keys::of_rule_files().collect()).schema(RULE_FILE)
+    KeyTable(keys::of_rule_files().collect()).schema(RULE_FILE)
 }
 
 /// The keys of a kind of file, in their order.
-struct Table(Vec<&'static Key>);
+struct KeyTable(Vec<&'static ConfigKey>);
 
-impl Table {
+impl KeyTable {
     fn schema(&self, (title, description): (&str, &str)) -> Value {
         let Value::Object(mut schema) = self.mapping("") else { return Value::Bool(true) };
         schema.insert("$schema".to_owned(), json!("http://json-schema.org/draft-07/schema#"));
@@ -42,8 +42,8 @@ impl Table {
     }
 
     /// The keys directly in the mapping at a path, with their names.
-    fn children(&self, parent: &str) -> Vec<(&'static str, &'static Key)> {
-        let name = |key: &'static Key| match parent {
+    fn children(&self, parent: &str) -> Vec<(&'static str, &'static ConfigKey)> {
+        let name = |key: &'static ConfigKey| match parent {
             "" => Some(key.path),
             _ => key.path.strip_prefix(parent)?.strip_prefix('.'),
         };
@@ -66,7 +66,7 @@ impl Table {
     }
 
     /// The value of a key, with what is said of it.
-    fn key(&self, key: &'static Key) -> Value {
+    fn key(&self, key: &'static ConfigKey) -> Value {
         let mut schema = self.value(key);
         schema["description"] = json!(key.meaning);
         match key.default {
@@ -77,7 +77,7 @@ impl Table {
         schema
     }
 
-    fn value(&self, key: &'static Key) -> Value {
+    fn value(&self, key: &'static ConfigKey) -> Value {
         if let Some(above) = recursive(key.path) {
             return json!({"allOf": [{"$ref": format!("#/properties/{above}")}]});
         }
@@ -94,9 +94,9 @@ impl Table {
 
     /// The mapping that a value may be, and the one that it or an item of it may be. A key that is described elsewhere ("as
     /// in `source`") has those of the key beside it that is described in the same words.
-    fn mappings(&self, key: &'static Key, forms: &Forms) -> (Option<Value>, Option<Value>) {
+    fn mappings(&self, key: &'static ConfigKey, forms: &Forms) -> (Option<Value>, Option<Value>) {
         let parent = |path: &'static str| path.rsplit_once('.').map(|(parent, _)| parent);
-        let is_alike = |other: &&Key| other.kind == key.kind && parent(other.path) == parent(key.path);
+        let is_alike = |other: &&ConfigKey| other.kind == key.kind && parent(other.path) == parent(key.path);
         let candidates = std::iter::once(key).chain(self.0.iter().copied().filter(is_alike));
         for candidate in candidates {
             let item = format!("{}[]", candidate.path);

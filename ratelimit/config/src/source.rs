@@ -12,7 +12,7 @@ use nix::fcntl::OFlag;
 
 use super::{
     error::{At, FieldPath, Report},
-    tree::Position,
+    tree::TextPosition,
 };
 
 /// Bytes of a file at most. A hundred thousand rules fit; a file given by mistake (a disk image, `/dev/zero`) is
@@ -30,7 +30,7 @@ const DESCRIPTORS: &str = "/dev/fd";
 
 /// Why a file's text can't be had.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum FileError {
     /// It can't be read.
     #[error("{0}")]
     Unreadable(String),
@@ -39,7 +39,7 @@ pub enum Refused {
     TooLarge(u64),
     /// It is no text.
     #[error("not UTF-8 text")]
-    NotText(Position),
+    NotText(TextPosition),
 }
 
 /// Reads the whole configuration file.
@@ -47,7 +47,7 @@ pub fn read(path: &Path, report: &mut Report) -> Option<String> {
     read_text(path, MOST_BYTES)
         .map_err(|refused| {
             let position =
-                if let Refused::NotText(position) = refused { position } else { Position::default() };
+                if let FileError::NotText(position) = refused { position } else { TextPosition::default() };
             report.error(&At { position, field: FieldPath::default() }, refused);
         })
         .ok()
@@ -57,14 +57,14 @@ pub fn read(path: &Path, report: &mut Report) -> Option<String> {
 ///
 /// # Errors
 /// Why it can't be had.
-pub fn read_text(path: &Path, most: u64) -> Result<String, Refused> {
-    let bytes = read_bytes(path, most).map_err(|error| Refused::Unreadable(unreadable(path, &error)))?;
+pub fn read_text(path: &Path, most: u64) -> Result<String, FileError> {
+    let bytes = read_bytes(path, most).map_err(|error| FileError::Unreadable(unreadable(path, &error)))?;
     if bytes.len() as u64 > most {
-        return Err(Refused::TooLarge(most));
+        return Err(FileError::TooLarge(most));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.as_bytes().get(..error.utf8_error().valid_up_to());
-        Refused::NotText(end_of(valid.unwrap_or_default()))
+        FileError::NotText(end_of(valid.unwrap_or_default()))
     })
 }
 
@@ -117,8 +117,8 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 }
 
 /// Where the text after `before` begins.
-fn end_of(before: &[u8]) -> Position {
+fn end_of(before: &[u8]) -> TextPosition {
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     let last = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-    Position { line, column: String::from_utf8_lossy(last).chars().count() + 1 }
+    TextPosition { line, column: String::from_utf8_lossy(last).chars().count() + 1 }
 }

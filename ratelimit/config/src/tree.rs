@@ -9,20 +9,20 @@ pub use builder::parse;
 
 /// A line and a column of a file, both from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
+pub struct TextPosition {
     /// From 1.
     pub line: usize,
     /// From 1, in characters.
     pub column: usize,
 }
 
-impl Default for Position {
+impl Default for TextPosition {
     fn default() -> Self {
         Self { line: 1, column: 1 }
     }
 }
 
-impl From<granit_parser::Marker> for Position {
+impl From<granit_parser::Marker> for TextPosition {
     fn from(marker: granit_parser::Marker) -> Self {
         Self { line: marker.line(), column: marker.col() + 1 }
     }
@@ -30,22 +30,22 @@ impl From<granit_parser::Marker> for Position {
 
 /// A value and where it stands. What came through an alias stands where the anchor is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct YamlNode {
     /// Where it begins.
-    pub position: Position,
+    pub position: TextPosition,
     /// What it is.
-    pub value: Value,
+    pub value: YamlValue,
 }
 
 /// The three shapes of YAML.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum YamlValue {
     /// A single value.
     Scalar(Scalar),
     /// A list.
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// A mapping, in file order, each key once.
-    Map(Vec<Entry>),
+    Map(Vec<MappingEntry>),
 }
 
 /// A single value as it was written; nobody has taken it for a number yet.
@@ -59,13 +59,13 @@ pub struct Scalar {
 
 /// A key of a mapping and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct MappingEntry {
     /// The key.
     pub key: Scalar,
     /// Where the key stands.
-    pub position: Position,
+    pub position: TextPosition,
     /// Its value.
-    pub value: Node,
+    pub value: YamlNode,
 }
 
 impl Scalar {
@@ -89,15 +89,15 @@ impl Scalar {
     }
 }
 
-impl Node {
+impl YamlNode {
     /// What it is, for messages.
     #[must_use]
     pub fn shape(&self) -> &'static str {
         match &self.value {
-            Value::Scalar(scalar) if scalar.is_null() => "nothing",
-            Value::Scalar(_) => "a single value",
-            Value::List(_) => "a list",
-            Value::Map(_) => "a mapping",
+            YamlValue::Scalar(scalar) if scalar.is_null() => "nothing",
+            YamlValue::Scalar(_) => "a single value",
+            YamlValue::List(_) => "a list",
+            YamlValue::Map(_) => "a mapping",
         }
     }
 }

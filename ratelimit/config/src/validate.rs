@@ -19,7 +19,7 @@ use std::{
     str::FromStr,
 };
 
-use self::prefixes::Lists;
+use self::prefixes::ListReader;
 pub use self::{
     application::{ON_STORE_ERRORS, consistency, matching_files, number},
     ban::{BanLengthError, parse_ban_length, terms as ban_terms},
@@ -28,18 +28,20 @@ pub use self::{
 use super::{
     count::{CountError, parse_count},
     error::{Report, quoted},
-    fields::Text,
+    fields::LocatedText,
     last::LastLists,
     raw::{RawApplication, RawConfig, RawInterface, RawListener, RawNetwork},
     words::parse_word,
 };
 use crate::policy::{
-    Application, Interface, Interfaces, List, Mode, Network, OnExit, OnMalformed, Policy, Range, TableSize,
-    application::{ListenAddress, Listener},
+    Application, AttachMode, Interface, Interfaces, ListPurpose, Network, OnExit, OnMalformed, Policy, Range,
+    TableSize,
+    application::{ListenAddress, ListenerSettings},
     duplicates,
 };
 
-const MODES: [(&str, Mode); 3] = [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic)];
+const MODES: [(&str, AttachMode); 3] =
+    [("auto", AttachMode::Auto), ("native", AttachMode::Native), ("generic", AttachMode::Generic)];
 const ON_EXITS: [(&str, OnExit); 2] = [("detach", OnExit::Detach), ("keep", OnExit::Keep)];
 const ON_MALFORMED: [(&str, OnMalformed); 2] = [("pass", OnMalformed::Pass), ("drop", OnMalformed::Drop)];
 
@@ -72,7 +74,7 @@ fn validate_all(
     let instance = parsed(raw.instance.as_ref(), report);
     let control = raw.control.as_ref().and_then(|text| socket_path(text, directory, report));
     let network = match &raw.network {
-        Some(network) => Some(validate_network(network, Lists::new(directory, last), report)?),
+        Some(network) => Some(validate_network(network, ListReader::new(directory, last), report)?),
         None => None,
     };
     let application = match &raw.application {
@@ -96,11 +98,11 @@ fn validate_all(
 fn check_collisions<'r>(
     raw: &RawApplication,
     application: &Application,
-    others: impl Iterator<Item = (&'r Text, ListenAddress)>,
+    others: impl Iterator<Item = (&'r LocatedText, ListenAddress)>,
     report: &mut Report,
 ) {
     let raw: Vec<&RawListener> = raw.listeners().collect();
-    let made: Vec<&Listener> = application.listeners().collect();
+    let made: Vec<&ListenerSettings> = application.listeners().collect();
     for (text, address) in others {
         // One that is wrong itself has been left out, and then it is not known which is which.
         let mut pairs = raw.iter().zip(&made).filter(|_| raw.len() == made.len());
@@ -111,7 +113,7 @@ fn check_collisions<'r>(
 }
 
 /// Numbers only: what a name means can change, and with it who may reach what listens there.
-fn listen_address(text: &Text, report: &mut Report) -> Option<SocketAddr> {
+fn listen_address(text: &LocatedText, report: &mut Report) -> Option<SocketAddr> {
     let address = text.text.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
     if address.is_none() {
         let shown = quoted(&text.text);
@@ -122,7 +124,7 @@ fn listen_address(text: &Text, report: &mut Report) -> Option<SocketAddr> {
     address
 }
 
-fn socket_path(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {
+fn socket_path(text: &LocatedText, directory: &Path, report: &mut Report) -> Option<PathBuf> {
     let path = directory.join(&text.text);
     let length = path.as_os_str().len();
     if text.text.trim().is_empty() || text.text.contains(crate::text::is_hidden) {
@@ -138,10 +140,10 @@ fn socket_path(text: &Text, directory: &Path, report: &mut Report) -> Option<Pat
     None
 }
 
-fn validate_network(raw: &RawNetwork, mut lists: Lists<'_>, report: &mut Report) -> Option<Network> {
+fn validate_network(raw: &RawNetwork, mut lists: ListReader<'_>, report: &mut Report) -> Option<Network> {
     let interfaces = validate_interfaces(&raw.interfaces, report);
-    let allow = lists.list(&List::Allow, &raw.allow, report);
-    let deny = lists.list(&List::Deny, &raw.deny, report);
+    let allow = lists.list(&ListPurpose::Allow, &raw.allow, report);
+    let deny = lists.list(&ListPurpose::Deny, &raw.deny, report);
     let table = raw.table_size.as_ref().and_then(|text| table_size(text, report));
     let on_exit = word(raw.on_exit.as_ref(), &ON_EXITS, report);
     let on_malformed = word(raw.on_malformed.as_ref(), &ON_MALFORMED, report);
@@ -172,7 +174,7 @@ fn validate_interfaces(raw: &[RawInterface], report: &mut Report) -> Option<Inte
     Interfaces::new(interfaces.collect()).ok()
 }
 
-fn table_size(text: &Text, report: &mut Report) -> Option<TableSize> {
+fn table_size(text: &LocatedText, report: &mut Report) -> Option<TableSize> {
     let buckets = match parse_count(&text.text) {
         Ok(buckets) => buckets.get(),
         // Of all that can be wrong with it, the range says most.
@@ -190,13 +192,13 @@ fn table_size(text: &Text, report: &mut Report) -> Option<TableSize> {
     size
 }
 
-fn report_duplicate(later: &Text, earlier: &Text, report: &mut Report) {
+fn report_duplicate(later: &LocatedText, earlier: &LocatedText, report: &mut Report) {
     let (first, line) = (earlier.at.field.as_str(), earlier.at.position.line);
     report
         .error(&later.at, format!("{} is there twice, first as {first} on line {line}", quoted(&later.text)));
 }
 
-fn report_collision(later: &Text, earlier: &Text, report: &mut Report) {
+fn report_collision(later: &LocatedText, earlier: &LocatedText, report: &mut Report) {
     let (first, line) = (earlier.at.field.as_str(), earlier.at.position.line);
     let (one, other) = (quoted(&later.text), quoted(&earlier.text));
     report.error(
@@ -205,13 +207,17 @@ fn report_collision(later: &Text, earlier: &Text, report: &mut Report) {
     );
 }
 
-fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&Text>, report: &mut Report) -> Option<T> {
+fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&LocatedText>, report: &mut Report) -> Option<T> {
     let text = text?;
     text.text.parse().map_err(|error| report.error(&text.at, error)).ok()
 }
 
 /// What a word stands for, if it is one of these.
-pub fn word<T: Clone>(text: Option<&Text>, words: &[(&'static str, T)], report: &mut Report) -> Option<T> {
+pub fn word<T: Clone>(
+    text: Option<&LocatedText>,
+    words: &[(&'static str, T)],
+    report: &mut Report,
+) -> Option<T> {
     let text = text?;
     parse_word(&text.text, words).map_err(|error| report.error(&text.at, error)).ok()
 }

@@ -11,7 +11,7 @@ use super::{
     raw::{RawApplication, RawConfig, RawNetwork, RawPrefix, RawProxy, RawRule},
 };
 use crate::policy::{
-    Application, IcmpType, IpVersion, Key, Network, Policy, Prefix, Rule, Unit,
+    Application, IcmpType, IpVersion, LimitUnit, Network, PacketKey, PacketRule, Policy, Prefix,
     application::{ListenAddress, ProxyListener, ProxyProtocol},
 };
 
@@ -82,7 +82,7 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
     }
 }
 
-fn find_in_match(raw: &RawRule, rule: &Rule, report: &mut Report) {
+fn find_in_match(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     let lists = raw.matches.iter().flat_map(|raw| [&raw.source, &raw.destination]);
     for (raw, prefixes) in lists.zip([&rule.matches.sources, &rule.matches.destinations]) {
         if let (Some(raw), Some([])) = (raw, prefixes.as_deref()) {
@@ -110,7 +110,7 @@ fn find_in_deny(raw: &RawNetwork, network: &Network, report: &mut Report) {
 }
 
 /// Conditions that only packets fulfil that never come to the rules, or none.
-fn find_unreachable(raw: &RawRule, network: &Network, rule: &Rule, report: &mut Report) {
+fn find_unreachable(raw: &RawRule, network: &Network, rule: &PacketRule, report: &mut Report) {
     let Some(raw) = &raw.matches else { return };
     let is_listed =
         |source: &Prefix| [&network.allow, &network.deny].iter().any(|list| list.around(source).is_some());
@@ -141,7 +141,7 @@ fn find_unreachable(raw: &RawRule, network: &Network, rule: &Rule, report: &mut 
 }
 
 /// Any packet's source can be forged, so whoever forges enough gets others banned.
-fn find_in_ban(raw: &RawRule, rule: &Rule, report: &mut Report) {
+fn find_in_ban(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     if let Some(ban) = raw.ban.as_ref().filter(|_| rule.matches.sources.is_none()) {
         report.warning(
             &ban.after.at,
@@ -151,12 +151,12 @@ fn find_in_ban(raw: &RawRule, rule: &Rule, report: &mut Report) {
     }
 }
 
-fn find_in_limit(raw: &RawRule, rule: &Rule, report: &mut Report) {
+fn find_in_limit(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     let LimitSpec { rate, burst, .. } = *rule.limit.spec();
     let capacity = burst.unwrap_or(rate.amount).get();
     let longest = rule.matches.lengths.iter().map(|lengths| u64::from(*lengths.end())).max();
     let longest = longest.map_or(FULL_FRAME, |longest| longest.min(FULL_FRAME));
-    if rule.limit.unit() == Unit::Bytes && capacity < longest {
+    if rule.limit.unit() == LimitUnit::Bytes && capacity < longest {
         let option = if burst.is_some() { LimitOption::Burst } else { LimitOption::Rate };
         let place =
             raw.limit.iter().find(|(given, _)| *given == option).map_or(&raw.at, |(_, text)| &text.at);
@@ -170,7 +170,7 @@ fn find_in_limit(raw: &RawRule, rule: &Rule, report: &mut Report) {
     }
 }
 
-fn find_in_key(raw: &RawRule, rule: &Rule, report: &mut Report) {
+fn find_in_key(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     let families = rule.key.lengths().map(|lengths| [lengths.ipv4(), lengths.ipv6()]);
     let mut pairs = families.iter().flatten().flat_map(|lengths| lengths.windows(2));
     if let Some([longer, shorter]) = pairs.find(|pair| pair[0].factor == pair[1].factor) {
@@ -185,9 +185,9 @@ fn find_in_key(raw: &RawRule, rule: &Rule, report: &mut Report) {
     }
 }
 
-fn find_in_table(raw: &RawRule, network: &Network, rule: &Rule, report: &mut Report) {
+fn find_in_table(raw: &RawRule, network: &Network, rule: &PacketRule, report: &mut Report) {
     let withstands = network.new_sources_per_second(rule);
-    if rule.key != Key::Global && withstands < ORDINARY_NEW_SOURCES {
+    if rule.key != PacketKey::Global && withstands < ORDINARY_NEW_SOURCES {
         let remedy = remedy(rule.limit.spec());
         let message = format!(
             "one packet keeps a bucket for so long that {withstands} new sources a second fill half the table; \

@@ -37,7 +37,7 @@ pub(super) struct Target {
     /// Its name in the policy.
     wanted: String,
     interface: netlink::Interface,
-    mode: policy::Mode,
+    mode: policy::AttachMode,
     /// The program of this instance's pinned link, if there is one.
     linked: Option<u32>,
     /// Whether it has lacked the program before, so that it may go on without.
@@ -277,8 +277,8 @@ impl Target {
     pub(super) fn kind(&self) -> Result<Kind, Error> {
         let mode = match self.mode {
             _ if self.can_switch() => self.mode_now(),
-            policy::Mode::Generic => Mode::Generic,
-            policy::Mode::Auto | policy::Mode::Native => Mode::Native,
+            policy::AttachMode::Generic => Mode::Generic,
+            policy::AttachMode::Auto | policy::AttachMode::Native => Mode::Native,
         };
         Kind::of(&self.interface, mode)
     }
@@ -288,9 +288,9 @@ impl Target {
         let (Some(linked), Some(attached)) = (self.linked, self.interface.xdp) else { return false };
         linked == attached.program
             && match self.mode {
-                policy::Mode::Auto => true,
-                policy::Mode::Native => attached.mode == Mode::Native,
-                policy::Mode::Generic => attached.mode == Mode::Generic,
+                policy::AttachMode::Auto => true,
+                policy::AttachMode::Native => attached.mode == Mode::Native,
+                policy::AttachMode::Generic => attached.mode == Mode::Generic,
             }
     }
 
@@ -317,9 +317,9 @@ pub(super) fn attach_new(generation: &mut Generation, pins: &Pins, target: &Targ
     // A link in another mode, or one whose interface went away.
     pins.remove_link(target.interface.index)?;
     let (link, mode) = match target.mode {
-        policy::Mode::Native => (try_mode(generation, pins, target, Mode::Native)?, Mode::Native),
-        policy::Mode::Generic => (try_mode(generation, pins, target, Mode::Generic)?, Mode::Generic),
-        policy::Mode::Auto => native_else_generic(generation, pins, target)?,
+        policy::AttachMode::Native => (try_mode(generation, pins, target, Mode::Native)?, Mode::Native),
+        policy::AttachMode::Generic => (try_mode(generation, pins, target, Mode::Generic)?, Mode::Generic),
+        policy::AttachMode::Auto => native_else_generic(generation, pins, target)?,
     };
     pin(link, pins, target)?;
     info!(interface = target.interface.name, mode = mode.name(), "attached");

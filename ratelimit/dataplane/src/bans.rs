@@ -38,7 +38,7 @@ use super::{
     sets::{Sets, Words},
     state::State,
 };
-use crate::policy::{Ban, InstanceName, Prefix, PrefixList};
+use crate::policy::{InstanceName, PacketBan, Prefix, PrefixList};
 
 /// An instance's bans.
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl Bans {
     /// The prefix or the length can't be.
     pub fn check(&self, prefix: Prefix, length: BanLength) -> Result<(), BanError> {
         if let BanLength::For(length) = length
-            && (length == Nanos(0) || length > Ban::LONGEST)
+            && (length == Nanos(0) || length > PacketBan::LONGEST)
         {
             return Err(BanError::Length);
         }

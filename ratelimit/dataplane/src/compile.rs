@@ -18,7 +18,7 @@ pub use self::{
     tables::{PrefixSets, Prefixes, Side, Table},
 };
 use crate::bans::number_of;
-use crate::policy::{self, Action, Key, Network, OnMalformed, Rule, Rules, Unit};
+use crate::policy::{self, Action, LimitUnit, Network, OnMalformed, PacketKey, PacketRule, PacketRules};
 
 /// What all generations over one table have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,15 +55,15 @@ pub struct Compiled {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Owner<'p> {
     /// A part of a rule.
-    Part(&'p Rule, &'p policy::Part),
+    Part(&'p PacketRule, &'p policy::RulePart),
     /// The new sources of a rule.
-    NewSources(&'p Rule, &'p Limit),
+    NewSources(&'p PacketRule, &'p Limit),
     /// The denied packets of a part of a rule.
-    Denied(&'p Rule, &'p policy::Part, &'p Limit),
+    Denied(&'p PacketRule, &'p policy::RulePart, &'p Limit),
 }
 
 /// All that have buckets, in the order of [`Compiled::limits`].
-pub fn owners(rules: &Rules) -> impl Iterator<Item = Owner<'_>> {
+pub fn owners(rules: &PacketRules) -> impl Iterator<Item = Owner<'_>> {
     let parts = rules.parts().iter();
     let parts = parts.filter_map(|part| rules.get(part.rule).map(|rule| Owner::Part(rule, part)));
     let new_sources = rules
@@ -74,7 +74,7 @@ pub fn owners(rules: &Rules) -> impl Iterator<Item = Owner<'_>> {
 }
 
 /// The parts whose denied packets are counted, with the limit on these.
-fn banning_parts(rules: &Rules) -> impl Iterator<Item = (&Rule, &policy::Part, &Limit)> {
+fn banning_parts(rules: &PacketRules) -> impl Iterator<Item = (&PacketRule, &policy::RulePart, &Limit)> {
     rules.parts().iter().filter_map(|part| {
         let rule = rules.get(part.rule)?;
         Some((rule, part, rule.ban.as_ref()?.limit()?.compiled()))
@@ -91,7 +91,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
             Owner::Part(_, part) => compile_part(rules, part, numbers, table),
             // One frame makes one bucket, however many packets were joined to it.
             Owner::NewSources(_, limit) => {
-                let new_sources = counting(masks(&Key::Global, None, number, table), limit, number, table);
+                let new_sources =
+                    counting(masks(&PacketKey::Global, None, number, table), limit, number, table);
                 wire::CompiledRule { takes: wire::TAKES_ONE, ..new_sources }
             }
             Owner::Denied(rule, part, limit) => {
@@ -99,12 +100,12 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
             }
         })
         .collect();
-    let bits = |wanted: &dyn Fn(&Rule, &policy::Part) -> bool| {
+    let bits = |wanted: &dyn Fn(&PacketRule, &policy::RulePart) -> bool| {
         let parts = rules.parts().iter().enumerate();
-        let is_wanted = |part: &policy::Part| rules.get(part.rule).is_some_and(|rule| wanted(rule, part));
+        let is_wanted = |part: &policy::RulePart| rules.get(part.rule).is_some_and(|rule| wanted(rule, part));
         parts.fold(0, |set, (bit, part)| set | u64::from(is_wanted(part)) << bit)
     };
-    let is_dropping = |rule: &Rule| rule.action == Action::Drop;
+    let is_dropping = |rule: &PacketRule| rule.action == Action::Drop;
     let (tables, dimensions) = tables::tables(rules);
     let prefixes = tables::prefixes(rules);
     let lists = lists(&network.allow, &network.deny);
@@ -135,7 +136,12 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
 }
 
 /// What one side of all rules asks about.
-fn conditions(side: Side, rules: &Rules, dimensions: u32, prefixes: &[Prefixes; 2]) -> wire::Conditions {
+fn conditions(
+    side: Side,
+    rules: &PacketRules,
+    dimensions: u32,
+    prefixes: &[Prefixes; 2],
+) -> wire::Conditions {
     let all = tables::set(side, rules, |_, _| true);
     let place = usize::from(side == Side::Excepts);
     let any_address = [0, 1].map(|direction: usize| prefixes[direction].any[place]);
@@ -166,8 +172,8 @@ fn reads_whole(tables: &[Table], destinations: &Prefixes, limits: &[wire::Compil
 }
 
 fn compile_part(
-    rules: &Rules,
-    part: &policy::Part,
+    rules: &PacketRules,
+    part: &policy::RulePart,
     numbers: &[u32],
     table: &TableFacts,
 ) -> wire::CompiledRule {
@@ -190,7 +196,7 @@ fn compile_part(
         group: group_bits,
         is_first: part.is_first.into(),
         takes: match rule.map(|rule| rule.limit.unit()) {
-            Some(Unit::Bytes) => wire::TAKES_BYTES,
+            Some(LimitUnit::Bytes) => wire::TAKES_BYTES,
             _ => wire::TAKES_PACKETS,
         },
         new_sources: new_sources as u32,
@@ -202,7 +208,7 @@ fn compile_part(
 }
 
 /// Where the limit on the denied packets of a part is.
-fn place_of_denied(rules: &Rules, part: &policy::Part) -> Option<usize> {
+fn place_of_denied(rules: &PacketRules, part: &policy::RulePart) -> Option<usize> {
     let earlier = banning_parts(rules).position(|(_, banning, _)| std::ptr::eq(banning, part))?;
     let new_sources = rules.iter().filter(|rule| rule.new_sources.is_some()).count();
     Some(rules.parts().len() + new_sources + earlier)
@@ -227,28 +233,28 @@ fn counting(masks: [KeyMask; 2], limit: &Limit, number: u32, table: &TableFacts)
 }
 
 /// What makes a key, for IPv4 and IPv6, of what has this number.
-fn masks(key: &Key, part: Option<&policy::Part>, number: u32, table: &TableFacts) -> [KeyMask; 2] {
+fn masks(key: &PacketKey, part: Option<&policy::RulePart>, number: u32, table: &TableFacts) -> [KeyMask; 2] {
     let [v4, v6] = part.map_or([None; 2], |part| [part.ipv4, part.ipv6]);
     let lengths = [(32, v4.unwrap_or_default()), (128, v6.unwrap_or_default())];
     [0, 1].map(|family: u64| {
         let (whole, length) = lengths[family as usize];
-        let family = if *key == Key::Global { 0 } else { family };
+        let family = if *key == PacketKey::Global { 0 } else { family };
         let keyed = table.secret.keyed(wire::CompiledRule::tag_of(number.into(), family));
         let none = KeyMask { keyed, ..KeyMask::default() };
         match key {
-            Key::Global => none,
-            Key::Source(_) => source_mask(length, keyed),
-            Key::Destination(_) => {
+            PacketKey::Global => none,
+            PacketKey::Source(_) => source_mask(length, keyed),
+            PacketKey::Destination(_) => {
                 KeyMask { destination: mask(length), is_hashed: (length > 64).into(), ..none }
             }
-            Key::SourceDestination(_) => KeyMask {
+            PacketKey::SourceDestination(_) => KeyMask {
                 source: mask(length),
                 destination: mask(length),
                 is_hashed: (length > 32).into(),
                 shift: 32,
                 ..none
             },
-            Key::Flow => KeyMask {
+            PacketKey::Flow => KeyMask {
                 source: mask(whole),
                 destination: mask(whole),
                 ports: u64::MAX,

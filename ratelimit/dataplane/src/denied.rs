@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::buckets::Buckets;
 use crate::{
     compile::{Owner, owners, source_mask},
-    policy::{Prefix, PrefixList, Rules},
+    policy::{PacketRules, Prefix, PrefixList},
 };
 
 /// Where the denied packets of the sources of a rule are counted, by prefixes of one length for each IP version.
@@ -25,7 +25,7 @@ pub struct DeniedCount {
 }
 
 /// Those of all rules that ban; the owner at `i` has the number `numbers[i]`.
-pub(super) fn counts(rules: &Rules, numbers: &[u32]) -> Vec<DeniedCount> {
+pub(super) fn counts(rules: &PacketRules, numbers: &[u32]) -> Vec<DeniedCount> {
     let count = |(owner, &number): (Owner<'_>, &u32)| match owner {
         Owner::Denied(_, part, _) => {
             Some(DeniedCount { number, bits: [part.ipv4, part.ipv6].map(Option::unwrap_or_default) })

@@ -111,20 +111,22 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::policy::{List, PrefixList};
+    use crate::policy::{ListPurpose, PrefixList};
 
-    fn part(list: List, file: Option<&str>) -> ListPart {
+    fn part(list: ListPurpose, file: Option<&str>) -> ListPart {
         let prefixes = PrefixList::new(vec!["10.0.0.0/8".parse().unwrap()]);
         ListPart { list, file: file.map(Into::into), prefixes: Arc::new(prefixes), is_kept: false }
     }
 
     #[test]
     fn each_part_of_a_list_has_a_name_and_a_size() {
-        let kept = ListPart { is_kept: true, ..part(List::Source("web".parse().unwrap()), Some("/b")) };
-        let shown: Vec<String> = sizes(&[part(List::Deny, None), part(List::Allow, Some("/a")), kept])
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let kept =
+            ListPart { is_kept: true, ..part(ListPurpose::Source("web".parse().unwrap()), Some("/b")) };
+        let shown: Vec<String> =
+            sizes(&[part(ListPurpose::Deny, None), part(ListPurpose::Allow, Some("/a")), kept])
+                .iter()
+                .map(ToString::to_string)
+                .collect();
         assert_eq!(
             shown,
             [
@@ -138,14 +140,16 @@ mod tests {
     #[test]
     fn what_is_noted_is_bounded() {
         let name = |index: usize| format!("/{}/{index}", "\u{1f600}\n\"".repeat(300));
-        let many: Vec<ListPart> = (0..1_000).map(|index| part(List::Deny, Some(&name(index)))).collect();
+        let many: Vec<ListPart> =
+            (0..1_000).map(|index| part(ListPurpose::Deny, Some(&name(index)))).collect();
         let noted = sizes(&many);
         assert_eq!(noted.len(), MOST_PARTS + 1);
         assert_eq!(noted[MOST_PARTS].to_string(), "deny, 968 more: 968 prefixes");
         assert!(serde_json::to_string(&noted).unwrap().len() < 12_000);
         // Names that are cut to the same text are one.
         let long = "x".repeat(LONGEST_PATH);
-        let same = [format!("/a/{long}"), format!("/b/{long}")].map(|name| part(List::Deny, Some(&name)));
+        let same =
+            [format!("/a/{long}"), format!("/b/{long}")].map(|name| part(ListPurpose::Deny, Some(&name)));
         let [one] = &sizes(&same)[..] else { panic!() };
         assert_eq!((one.prefixes, one.file.as_deref()), (2, Some(&*format!("...{long}"))));
     }

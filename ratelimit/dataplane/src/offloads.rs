@@ -17,7 +17,7 @@ use super::{
     Attachment, Mode, kind,
     netlink::{self, Driver, Interface},
 };
-use crate::policy::{Rules, Unit};
+use crate::policy::{LimitUnit, PacketRules};
 
 /// What rules go by that an interface may keep from the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,9 +31,9 @@ pub struct Asks {
 impl Asks {
     /// What these rules go by.
     #[must_use]
-    pub fn of(rules: &Rules) -> Self {
+    pub fn of(rules: &PacketRules) -> Self {
         Self {
-            packets: rules.iter().any(|rule| rule.limit.unit() == Unit::Packets),
+            packets: rules.iter().any(|rule| rule.limit.unit() == LimitUnit::Packets),
             vlans: rules.iter().any(|rule| !rule.matches.vlans.is_empty()),
         }
     }

@@ -292,13 +292,13 @@ fn identity(owner: &Owner<'_>) -> Identity {
     Identity { name: rule.name.to_string(), key, layout: format!("{kind:?}/{}", period.0) }
 }
 
-fn part_name(rule: &policy::Rule, part: &policy::Part) -> String {
+fn part_name(rule: &policy::PacketRule, part: &policy::RulePart) -> String {
     let bits = |bits: Option<u8>| bits.map_or("-".to_owned(), |bits| bits.to_string());
     format!("{}/{}/{}", rule.key.name(), bits(part.ipv4), bits(part.ipv6))
 }
 
 /// A rule as outputs show it.
-pub(super) fn describe(rule: &policy::Rule, number: u32) -> RuleInForce {
+pub(super) fn describe(rule: &policy::PacketRule, number: u32) -> RuleInForce {
     RuleInForce {
         number,
         name: rule.name.to_string(),

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ratelimit::policy::application::target::{Authority, EscapedSlashes, PathForm, Target, host, path};
+use ratelimit::policy::application::target::{Authority, EscapedSlashes, PathForm, RequestTarget, host, path};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, target)) = bytes.split_first() else { return };
@@ -17,9 +17,9 @@ fuzz_target!(|bytes: &[u8]| {
     if judged.starts_with('/') {
         assert!(!judged.split('/').any(|segment| segment == "." || segment == ".."), "{judged}");
     }
-    if let Ok(parsed) = Target::parse(target, form) {
+    if let Ok(parsed) = RequestTarget::parse(target, form) {
         assert_eq!(parsed.path(), judged);
-        let again = Target::parse(parsed.forwarded().as_bytes(), form).expect("what is forwarded is a target");
+        let again = RequestTarget::parse(parsed.forwarded().as_bytes(), form).expect("what is forwarded is a target");
         assert_eq!((again.forwarded(), again.path()), (parsed.forwarded(), parsed.path()));
     }
     if let Ok(authority) = Authority::parse(target) {

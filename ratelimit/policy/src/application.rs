@@ -16,10 +16,10 @@ use crate::{Prefix, Range};
 
 pub use asking::{Auth, ClientBits, DescriptorTemplate, RequestTemplate};
 pub use deny_body::DenyBody;
-pub use facts::{Facts, SEVERAL_VALUES, UNKNOWN_CLIENT, Value};
-pub use listen::{Listen, ListenAddress, Listener, Tls};
+pub use facts::{FactValue, Facts, SEVERAL_VALUES, UNKNOWN_CLIENT};
+pub use listen::{Listen, ListenAddress, ListenerSettings, Tls};
 pub use proxy::{
-    Balance, ProxyListener, ProxyProtocol, Route, Scheme, Timeouts, UpstreamTls, UpstreamUrl,
+    Balance, ProxyListener, ProxyProtocol, ProxyRoute, Scheme, Timeouts, UpstreamTls, UpstreamUrl,
     UpstreamUrlError, route_host,
 };
 pub use ratelimit_limiter::{
@@ -93,7 +93,7 @@ pub const MAX_KEYS: Range = Range::new(1, 100_000_000);
 
 /// What those need that answer, with the rules in force.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answering {
+pub struct AnswerSettings {
     /// Which headers answers have.
     pub headers: AnswerHeaders,
     /// How many proxies in front add the address of who speaks to them.
@@ -129,15 +129,15 @@ impl Application {
     }
 
     /// All sockets that it names: those for questions, and those of the proxy.
-    pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
+    pub fn listeners(&self) -> impl Iterator<Item = &ListenerSettings> {
         let proxies = self.proxy.iter().map(|proxy| &proxy.listener);
         self.listen.grpc.iter().chain(&self.listen.http).chain(proxies)
     }
 
-    /// What a service decides by, with the [`Answering`] of those who ask it.
+    /// What a service decides by, with the [`AnswerSettings`] of those who ask it.
     #[must_use]
     pub fn service_policy(&self) -> ServicePolicy {
-        let answering = Answering {
+        let answering = AnswerSettings {
             headers: self.headers,
             trusted_hops: self.trusted_hops,
             auth: self.auth.clone(),

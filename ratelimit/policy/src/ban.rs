@@ -10,11 +10,11 @@ use ratelimit_common::{
 
 use ratelimit_limiter::application::BanTerms;
 
-use super::{PacketLimit, PacketLimitError, Unit};
+use super::{LimitUnit, PacketLimit, PacketLimitError};
 
 /// A source of which a rule has denied so many packets within a time is banned for another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ban {
+pub struct PacketBan {
     terms: BanTerms,
     /// What one denied packet less may use; `None` if the first one bans.
     limit: Option<PacketLimit>,
@@ -22,7 +22,7 @@ pub struct Ban {
 
 /// Why a ban can't be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BanError {
+pub enum PacketBanError {
     /// The count and the time in which it is counted.
     #[error("so many packets in such a time can't be counted: {0}")]
     Count(#[from] PacketLimitError),
@@ -31,7 +31,7 @@ pub enum BanError {
     TooLong,
 }
 
-impl Ban {
+impl PacketBan {
     /// The longest one.
     pub const LONGEST: Nanos = BanTerms::LONGEST;
 
@@ -39,14 +39,14 @@ impl Ban {
     ///
     /// # Errors
     /// It lasts too long, or the count does not fit a bucket.
-    pub fn new(terms: BanTerms) -> Result<Self, BanError> {
+    pub fn new(terms: BanTerms) -> Result<Self, PacketBanError> {
         let BanTerms { after, within, length, .. } = terms;
         if matches!(length, BanLength::For(length) if length > Self::LONGEST) {
-            return Err(BanError::TooLong);
+            return Err(PacketBanError::TooLong);
         }
         let limit = |amount| {
             let spec = LimitSpec::new(Algorithm::SlidingWindowCounter, Rate { amount, per: within });
-            PacketLimit::new(spec, Unit::Packets)
+            PacketLimit::new(spec, LimitUnit::Packets)
         };
         let limit = NonZeroU64::new(u64::from(after.get()) - 1).map(limit).transpose()?;
         Ok(Self { terms, limit })
@@ -92,12 +92,12 @@ mod tests {
         let ban = |after, within, length| {
             let after = NonZeroU32::new(after).unwrap();
             let length = BanLength::For(Nanos::from_secs(length));
-            Ban::new(BanTerms { after, within: Nanos::from_secs(within), length, longer: None })
+            PacketBan::new(BanTerms { after, within: Nanos::from_secs(within), length, longer: None })
         };
         assert!(ban(1, 10, 600).unwrap().limit().is_none());
         let limit = ban(100, 10, 600).unwrap().limit().unwrap().spec().rate;
         assert_eq!((limit.amount.get(), limit.per), (99, Nanos::from_secs(10)));
-        assert_eq!(ban(1, 1, 365 * 86_400 + 1), Err(BanError::TooLong));
-        assert!(matches!(ban(u32::MAX, 1, 1), Err(BanError::Count(_))));
+        assert_eq!(ban(1, 1, 365 * 86_400 + 1), Err(PacketBanError::TooLong));
+        assert!(matches!(ban(u32::MAX, 1, 1), Err(PacketBanError::Count(_))));
     }
 }

@@ -6,7 +6,7 @@ use ratelimit_common::limit::Rate;
 pub use ratelimit_limiter::format::{UNITS, format_limit};
 use ratelimit_limiter::format::{format_limit_in, format_rate_in};
 
-use crate::{PacketLimit, Unit};
+use crate::{LimitUnit, PacketLimit};
 
 /// Sizes in which bytes are shown, the largest first.
 const SHOWN_SIZES: [(&str, u64); 7] = [
@@ -25,7 +25,7 @@ pub struct Amount {
     /// How many.
     pub number: NonZeroU64,
     /// Packets if it was a plain number, bytes if it was a size.
-    pub unit: Unit,
+    pub unit: LimitUnit,
 }
 
 /// A number in the form that the configuration reads: bytes in the largest size of which they are a whole number.
@@ -33,8 +33,8 @@ pub struct Amount {
 pub fn format_amount(amount: Amount) -> String {
     let number = amount.number.get();
     match amount.unit {
-        Unit::Packets => number.to_string(),
-        Unit::Bytes => {
+        LimitUnit::Packets => number.to_string(),
+        LimitUnit::Bytes => {
             let fits = |(_, size): &&(&str, u64)| number.is_multiple_of(*size);
             let (name, size) = SHOWN_SIZES.iter().find(fits).unwrap_or(&("B", 1));
             format!("{}{name}", number / size)
@@ -44,7 +44,7 @@ pub fn format_amount(amount: Amount) -> String {
 
 /// A rate in the form that the configuration reads, with the longest unit of time that fits.
 #[must_use]
-pub fn format_rate(rate: Rate, unit: Unit) -> String {
+pub fn format_rate(rate: Rate, unit: LimitUnit) -> String {
     format_rate_in(rate, |number| format_amount(Amount { number, unit }))
 }
 

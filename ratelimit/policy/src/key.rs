@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroU32};
 
 /// What has a bucket of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum PacketKey {
     /// A prefix of the source address.
     Source(PrefixLengths),
     /// A prefix of the destination address.
@@ -17,7 +17,7 @@ pub enum Key {
     Global,
 }
 
-impl Key {
+impl PacketKey {
     /// The prefix lengths, if it has any.
     #[must_use]
     pub const fn lengths(&self) -> Option<&PrefixLengths> {
@@ -63,7 +63,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for PacketKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         let Some(lengths) = self.lengths() else { return Ok(()) };
@@ -80,7 +80,7 @@ impl fmt::Display for Key {
     }
 }
 
-impl Default for Key {
+impl Default for PacketKey {
     fn default() -> Self {
         Self::Source(PrefixLengths::default())
     }
@@ -194,7 +194,7 @@ mod tests {
             list.iter().map(length).collect()
         };
         let parts = |ipv4: &[(u8, u32)], ipv6: &[(u8, u32)]| -> Vec<_> {
-            let key = Key::Source(PrefixLengths::new(lengths(ipv4), lengths(ipv6)).unwrap());
+            let key = PacketKey::Source(PrefixLengths::new(lengths(ipv4), lengths(ipv6)).unwrap());
             key.parts().iter().map(|part| (part.ipv4, part.ipv6, part.factor.get())).collect()
         };
         assert_eq!(parts(&[(32, 1)], &[(64, 1)]), [(Some(32), Some(64), 1)]);
@@ -212,7 +212,7 @@ mod tests {
     fn a_key_is_shown_with_its_lengths() {
         let factor = |bits, factor| PrefixLength { bits, factor: NonZeroU32::new(factor).unwrap() };
         let lengths = PrefixLengths::new([factor(24, 32), factor(32, 1)], [factor(64, 1)]).unwrap();
-        assert_eq!(Key::Source(lengths).to_string(), "source v4/32/24x32 v6/64");
-        assert_eq!(Key::Global.to_string(), "global");
+        assert_eq!(PacketKey::Source(lengths).to_string(), "source v4/32/24x32 v6/64");
+        assert_eq!(PacketKey::Global.to_string(), "global");
     }
 }

@@ -1,7 +1,7 @@
 //! What is to be limited, and how: the validated form of a configuration.
 //!
 //! Values are checked where they are made, so a policy that exists is right: names, prefixes and limits can't be
-//! built wrong, rules are at most [`Rules::MOST`] and their names differ. How it is written is for `config`, how it is
+//! built wrong, rules are at most [`PacketRules::MOST`] and their names differ. How it is written is for `config`, how it is
 //! enforced for the data plane; neither is known here.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -21,10 +21,10 @@ mod sets;
 use std::{net::SocketAddr, path::PathBuf};
 
 pub use application::Application;
-pub use ban::{Ban, BanError};
-pub use key::{Key, KeyPart, PrefixLength, PrefixLengths};
-pub use limit::{PacketLimit, PacketLimitError, Unit};
-pub use lists::{List, ListPart};
+pub use ban::{PacketBan, PacketBanError};
+pub use key::{KeyPart, PacketKey, PrefixLength, PrefixLengths};
+pub use limit::{LimitUnit, PacketLimit, PacketLimitError};
+pub use lists::{ListPart, ListPurpose};
 pub use matches::{Fragment, IcmpType, IpVersion, Match, TcpFlags};
 pub use name::{InstanceName, InterfaceName, NameError, RuleName};
 pub use range::Range;
@@ -32,7 +32,7 @@ pub use ratelimit_common::bans::BanLength;
 pub use ratelimit_limiter::application::{BanTerms, Lengthening};
 pub use ratelimit_limiter::prefix::{Prefix, PrefixError, RangeError};
 use ratelimit_limiter::text;
-pub use sets::{Interfaces, Part, PrefixList, Rules, SetError, duplicates};
+pub use sets::{Interfaces, PacketRules, PrefixList, RulePart, SetError, duplicates};
 
 /// Everything that one daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +67,7 @@ pub struct Network {
     /// What happens to IP packets with broken headers that no rule dropped.
     pub on_malformed: OnMalformed,
     /// The rules, in file order.
-    pub rules: Rules,
+    pub rules: PacketRules,
 }
 
 /// An interface to attach to.
@@ -76,12 +76,12 @@ pub struct Interface {
     /// Its name.
     pub name: InterfaceName,
     /// How to attach.
-    pub mode: Mode,
+    pub mode: AttachMode,
 }
 
 /// How to attach to an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum AttachMode {
     /// In the driver if it can, else generic.
     #[default]
     Auto,
@@ -113,7 +113,7 @@ pub enum OnMalformed {
 
 /// A limit on each key's packets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct PacketRule {
     /// Its name.
     pub name: RuleName,
     /// Which packets it is about.
@@ -121,7 +121,7 @@ pub struct Rule {
     /// Which of these it never judges.
     pub except: Option<Match>,
     /// What has a bucket of its own.
-    pub key: Key,
+    pub key: PacketKey,
     /// How much of it may pass.
     pub limit: PacketLimit,
     /// What is done above the limit.
@@ -129,7 +129,7 @@ pub struct Rule {
     /// How many new buckets the rule may make; above that, packets of unknown keys are over the limit.
     pub new_sources: Option<PacketLimit>,
     /// When a source is banned.
-    pub ban: Option<Ban>,
+    pub ban: Option<PacketBan>,
 }
 
 /// What is done with packets above a limit.
@@ -181,7 +181,7 @@ impl Network {
     /// How many sources that were not there before may come in a second, one packet each, before the table is half
     /// full of buckets in use; up to there hardly any is lost. As if `rule` had the table to itself.
     #[must_use]
-    pub fn new_sources_per_second(&self, rule: &Rule) -> u64 {
+    pub fn new_sources_per_second(&self, rule: &PacketRule) -> u64 {
         rule.limit.idle_again_per_second(self.table.slots() / 2)
     }
 }

@@ -6,7 +6,7 @@ use ratelimit_common::limit::{Algorithm, Limit, LimitError, LimitSpec, Refill, S
 
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
+pub enum LimitUnit {
     /// Each packet is one.
     #[default]
     Packets,
@@ -18,7 +18,7 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketLimit {
     spec: LimitSpec,
-    unit: Unit,
+    unit: LimitUnit,
     compiled: Limit,
 }
 
@@ -41,8 +41,8 @@ impl PacketLimit {
     ///
     /// # Errors
     /// A bucket in the kernel can't hold it.
-    pub fn new(spec: LimitSpec, unit: Unit) -> Result<Self, PacketLimitError> {
-        if unit == Unit::Bytes && spec.algorithm == Algorithm::SlidingWindowCounter {
+    pub fn new(spec: LimitSpec, unit: LimitUnit) -> Result<Self, PacketLimitError> {
+        if unit == LimitUnit::Bytes && spec.algorithm == Algorithm::SlidingWindowCounter {
             return Err(PacketLimitError::SlidingBytes);
         }
         Ok(Self { spec, unit, compiled: spec.build(StateStorage::Kernel)? })
@@ -56,7 +56,7 @@ impl PacketLimit {
 
     /// What it counts.
     #[must_use]
-    pub const fn unit(&self) -> Unit {
+    pub const fn unit(&self) -> LimitUnit {
         self.unit
     }
 
@@ -90,8 +90,8 @@ impl PacketLimit {
         let per = u128::from(rate.per.0);
         match (algorithm, refill) {
             (Algorithm::TokenBucket, Refill::Continuous) | (Algorithm::LeakyBucket, _) => match self.unit {
-                Unit::Packets => (per, rate.amount),
-                Unit::Bytes => (per * FULL_FRAME, rate.amount),
+                LimitUnit::Packets => (per, rate.amount),
+                LimitUnit::Bytes => (per * FULL_FRAME, rate.amount),
             },
             (Algorithm::SlidingWindowCounter, _) => (per * 2, NonZeroU64::MIN),
             _ => (per, NonZeroU64::MIN),
@@ -117,7 +117,7 @@ mod tests {
         for (algorithm, refill, expected) in cases {
             let rate = Rate { amount: NonZeroU64::new(6000).unwrap(), per: Nanos::from_secs(60) };
             let limit =
-                PacketLimit::new(LimitSpec { refill, ..LimitSpec::new(algorithm, rate) }, Unit::Packets)
+                PacketLimit::new(LimitSpec { refill, ..LimitSpec::new(algorithm, rate) }, LimitUnit::Packets)
                     .unwrap();
             assert_eq!(limit.idle_again_per_second(1000), expected, "{algorithm:?} {refill:?}");
         }
@@ -127,14 +127,14 @@ mod tests {
     fn a_log_does_not_fit_the_kernel() {
         let rate = Rate { amount: NonZeroU64::MIN, per: Nanos::SECOND };
         let spec = LimitSpec::new(Algorithm::SlidingWindowLog, rate);
-        assert_eq!(PacketLimit::new(spec, Unit::Packets), Err(LimitError::LogInKernel.into()));
+        assert_eq!(PacketLimit::new(spec, LimitUnit::Packets), Err(LimitError::LogInKernel.into()));
     }
 
     #[test]
     fn a_sliding_counter_counts_packets_only() {
         let rate = Rate { amount: NonZeroU64::MIN, per: Nanos::SECOND };
         let spec = LimitSpec::new(Algorithm::SlidingWindowCounter, rate);
-        assert_eq!(PacketLimit::new(spec, Unit::Bytes), Err(PacketLimitError::SlidingBytes));
+        assert_eq!(PacketLimit::new(spec, LimitUnit::Bytes), Err(PacketLimitError::SlidingBytes));
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             burst: NonZeroU64::new(burst),
             ..LimitSpec::new(Algorithm::TokenBucket, rate(amount))
         };
-        let limit = PacketLimit::new(spec(100, 50), Unit::Packets).unwrap();
+        let limit = PacketLimit::new(spec(100, 50), LimitUnit::Packets).unwrap();
         let times = |factor| limit.times(NonZeroU32::new(factor).unwrap());
         assert_eq!(times(32), spec(3200, 1600).build(StateStorage::Kernel));
         assert_eq!(times(1), Ok(*limit.compiled()));

@@ -8,7 +8,7 @@ use super::{PrefixList, RuleName};
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListPart {
     /// The list.
-    pub list: List,
+    pub list: ListPurpose,
     /// The file; without one it is written in the configuration itself.
     pub file: Option<PathBuf>,
     /// What it has.
@@ -19,7 +19,7 @@ pub struct ListPart {
 
 /// What a list of prefixes is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum List {
+pub enum ListPurpose {
     /// Sources that are never limited.
     Allow,
     /// Sources of which everything is dropped.
@@ -34,7 +34,7 @@ pub enum List {
     ExceptDestination(RuleName),
 }
 
-impl List {
+impl ListPurpose {
     /// The key under which a configuration has it.
     #[must_use]
     pub const fn key(&self) -> &'static str {

@@ -4,23 +4,23 @@ use std::{collections::HashMap, num::NonZeroU32, ops::Deref};
 
 use ratelimit_common::limit::{Limit, LimitError};
 
-use super::{Action, Interface, IpVersion, KeyPart, Prefix, Rule};
+use super::{Action, Interface, IpVersion, KeyPart, PacketRule, Prefix};
 
 /// Interfaces, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interfaces(Vec<Interface>);
 
-/// Rules whose names differ, and whose buckets are of at most [`Rules::MOST`] kinds.
+/// Rules whose names differ, and whose buckets are of at most [`PacketRules::MOST`] kinds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
-    rules: Vec<Rule>,
-    parts: Vec<Part>,
+pub struct PacketRules {
+    rules: Vec<PacketRule>,
+    parts: Vec<RulePart>,
 }
 
 /// One kind of bucket of a rule. A rule has several if it has several prefix lengths, and then allows a packet if all of
 /// them do.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct RulePart {
     /// Which rule's, from 0.
     pub rule: usize,
     /// Bits of the addresses; `None` if it is not about packets of this family. Meaningless for keys without lengths.
@@ -51,7 +51,7 @@ pub enum SetError {
     /// There are more than fit.
     #[error(
         "{count} rules; at most {} are supported (a rule counts once for each of its prefix lengths)",
-        Rules::MOST
+        PacketRules::MOST
     )]
     TooManyRules {
         /// How many there are.
@@ -80,7 +80,7 @@ impl Interfaces {
     }
 }
 
-impl Rules {
+impl PacketRules {
     /// The rules that a packet matches are the bits of one 64-bit word.
     pub const MOST: usize = 64;
 
@@ -88,7 +88,7 @@ impl Rules {
     ///
     /// # Errors
     /// A name is there twice, a factor is too large, or they are too many.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, SetError> {
+    pub fn new(rules: Vec<PacketRule>) -> Result<Self, SetError> {
         refuse_duplicates(rules.iter().map(|rule| rule.name.as_str()))?;
         let mut parts = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -102,26 +102,26 @@ impl Rules {
 
     /// The kinds of buckets of all rules, in the order of these.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[RulePart] {
         &self.parts
     }
 }
 
 /// The first part of each family has the longest prefixes.
-fn parts_of(rule: &Rule, index: usize) -> Result<Vec<Part>, SetError> {
+fn parts_of(rule: &PacketRule, index: usize) -> Result<Vec<RulePart>, SetError> {
     let (mut has_ipv4, mut has_ipv6) = (false, false);
     let part = |KeyPart { ipv4, ipv6, factor }| match rule.limit.times(factor) {
         Ok(limit) => {
             let is_first = ipv4.is_some() && !has_ipv4 || ipv6.is_some() && !has_ipv6;
             (has_ipv4, has_ipv6) = (has_ipv4 || ipv4.is_some(), has_ipv6 || ipv6.is_some());
-            Ok(Part { rule: index, ipv4, ipv6, limit, is_first })
+            Ok(RulePart { rule: index, ipv4, ipv6, limit, is_first })
         }
         Err(error) => Err(SetError::Factor { rule: index, factor, error }),
     };
     rule.key.parts().into_iter().map(part).collect()
 }
 
-impl Rules {
+impl PacketRules {
     /// The same rules, but none of them drops anything.
     #[must_use]
     pub fn observing(&self) -> Self {
@@ -212,18 +212,18 @@ macro_rules! list_of {
     )*};
 }
 
-list_of!(Interfaces, 0 => Interface, Rules, rules => Rule, PrefixList, 0 => Prefix);
+list_of!(Interfaces, 0 => Interface, PacketRules, rules => PacketRule, PrefixList, 0 => Prefix);
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Mode;
+    use crate::AttachMode;
 
     #[test]
     fn an_interface_is_there_once() {
-        let interface = |name: &str| Interface { name: name.parse().unwrap(), mode: Mode::Auto };
+        let interface = |name: &str| Interface { name: name.parse().unwrap(), mode: AttachMode::Auto };
         assert!(Interfaces::new(vec![interface("a"), interface("b")]).is_ok());
         let error = Interfaces::new(vec![interface("a"), interface("b"), interface("a")]).unwrap_err();
         assert_eq!(error, SetError::Duplicate { later: 2, earlier: 0 });

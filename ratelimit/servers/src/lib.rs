@@ -180,7 +180,10 @@ impl Bound {
     }
 }
 
-fn bind(listener: &config::Listener, protocols: &'static [&'static [u8]]) -> Result<Listener, ServerError> {
+fn bind(
+    listener: &config::ListenerSettings,
+    protocols: &'static [&'static [u8]],
+) -> Result<Listener, ServerError> {
     let tls = listener.tls.clone().map(|files| Certificates::load(files, protocols).map(Arc::new));
     let tls = tls.transpose()?;
     let address = &listener.address;

@@ -7,14 +7,14 @@ use tokio::sync::watch;
 use super::{offenders::Offenders, serving::Phase, stats::Stats};
 use crate::{
     application::{InForce, Service},
-    policy::application::Answering,
+    policy::application::AnswerSettings,
 };
 
 /// Of a service whose policy says nothing about answers.
-static USUAL: LazyLock<Answering> = LazyLock::new(Answering::default);
+static USUAL: LazyLock<AnswerSettings> = LazyLock::new(AnswerSettings::default);
 
 /// What the policy in force says about questions and answers.
-pub fn answering<'i>(in_force: &'i InForce<'_>) -> &'i Answering {
+pub fn answering<'i>(in_force: &'i InForce<'_>) -> &'i AnswerSettings {
     in_force.extension().unwrap_or(&USUAL)
 }
 

@@ -16,7 +16,7 @@ use super::output::Output;
 use crate::{
     application::{StateError, check_state},
     config::{
-        self, CheckedFile, ConfigError, ConfigErrors, Named, Unusable,
+        self, CheckedFile, ConfigError, ConfigErrors, Reference, Unusable,
         limit::format_packet_limit,
         match_text::{format_match, with_except},
     },
@@ -114,12 +114,12 @@ fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<CheckedFile
 
 /// What the daemon would meet when it starts, by what it uses itself. Files may come to this machine later, and be for the
 /// daemon's user alone.
-fn judge(named: Named<'_>) -> Result<(), Unusable> {
+fn judge(named: Reference<'_>) -> Result<(), Unusable> {
     match named {
-        Named::Certificates(files) => judge_certificates(files),
-        Named::State(settings) => judge_state(settings),
-        Named::Control(path) => check_socket_place(path).map_err(|error| plain(path, &error, true)),
-        Named::Listener(address) => {
+        Reference::Certificates(files) => judge_certificates(files),
+        Reference::State(settings) => judge_state(settings),
+        Reference::Control(path) => check_socket_place(path).map_err(|error| plain(path, &error, true)),
+        Reference::Listener(address) => {
             check_listener(address).map_err(|error| plain(Path::new(""), &error, true))
         }
     }
@@ -314,7 +314,7 @@ fn answer(file: &Path, result: Result<CheckedFile, ConfigErrors>) -> FileAnswer 
 }
 
 fn rules_of(network: &Network) -> Vec<Withstands> {
-    let withstands = |rule: &crate::policy::Rule| Withstands {
+    let withstands = |rule: &crate::policy::PacketRule| Withstands {
         name: rule.name.to_string(),
         limit: format_packet_limit(&rule.limit),
         except: rule.except.as_ref().map(format_match),

@@ -2,7 +2,7 @@
 
 use crate::policy::{
     Application, Network, Policy,
-    application::{Listener, ProxyListener, ProxyProtocol},
+    application::{ListenerSettings, ProxyListener, ProxyProtocol},
 };
 
 /// Puts back into a policy what is as the old one has it until the daemon starts again. Returns the keys that have changed.
@@ -34,7 +34,7 @@ pub fn keep(policy: &mut Policy, old: &Policy) -> Vec<&'static str> {
 }
 
 /// What of a proxy's listeners is made once.
-fn sockets(proxy: &[ProxyListener]) -> impl Iterator<Item = (&Listener, &ProxyProtocol)> {
+fn sockets(proxy: &[ProxyListener]) -> impl Iterator<Item = (&ListenerSettings, &ProxyProtocol)> {
     proxy.iter().map(|proxy| (&proxy.listener, &proxy.proxy_protocol))
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     config::{self, Checked, ConfigErrors, LastLists},
-    policy::{Interface, InterfaceName, Interfaces, Mode, Policy, SetError},
+    policy::{AttachMode, Interface, InterfaceName, Interfaces, Policy, SetError},
 };
 
 /// A file that can be read again.
@@ -70,7 +70,7 @@ impl Source {
         };
         let mode = |name: &InterfaceName| {
             let known = network.interfaces.iter().find(|known| known.name == *name);
-            known.map_or(Mode::default(), |known| known.mode)
+            known.map_or(AttachMode::default(), |known| known.mode)
         };
         let wanted = self.interfaces.iter().map(|name| Interface { mode: mode(name), name: name.clone() });
         network.interfaces = Interfaces::new(wanted.collect())?;

@@ -10,7 +10,7 @@ use std::{
 use ratelimit_common::time::Nanos;
 
 use crate::policy::application::{
-    Facts, Value,
+    FactValue, Facts,
     target::{self, PathForm},
 };
 
@@ -247,7 +247,7 @@ impl Facts for LoggedFacts<'_> {
         None
     }
 
-    fn header(&self, name: &str) -> Value<'_> {
+    fn header(&self, name: &str) -> FactValue<'_> {
         let value = match name {
             "referer" => self.logged.referer.as_deref(),
             "user-agent" => self.logged.user_agent.as_deref(),
@@ -257,13 +257,13 @@ impl Facts for LoggedFacts<'_> {
     }
 
     /// See above.
-    fn cookie(&self, _: &str) -> Value<'_> {
-        Value::Absent
+    fn cookie(&self, _: &str) -> FactValue<'_> {
+        FactValue::Absent
     }
 
-    fn query(&self, name: &str) -> Value<'_> {
+    fn query(&self, name: &str) -> FactValue<'_> {
         let target = self.logged.target.as_deref();
-        target.map_or(Value::Absent, |target| target::parameter(target.as_bytes(), name))
+        target.map_or(FactValue::Absent, |target| target::parameter(target.as_bytes(), name))
     }
 }
 
@@ -277,17 +277,17 @@ mod tests {
     fn a_line_of_the_combined_format() {
         let request = parse(COMBINED).unwrap();
         let facts = LoggedFacts { logged: &request, path: PathForm::default() };
-        let one = |text: &'static str| Value::One(text.into());
+        let one = |text: &'static str| FactValue::One(text.into());
         assert_eq!(request.time, Nanos::from_secs(971_211_336));
         assert_eq!(facts.client_address(), "192.0.2.7".parse().ok());
         assert_eq!((facts.method(), facts.path()), (Some("GET".into()), Some("/a/b.gif".into())));
         assert_eq!((facts.query("x"), facts.query("z")), (one("1 y"), one("2")));
-        assert_eq!(facts.query("y"), Value::Absent);
+        assert_eq!(facts.query("y"), FactValue::Absent);
         assert_eq!(facts.header("referer"), one("http://e.org/"));
         assert_eq!(facts.header("user-agent"), one("Mozilla/4.08 [en] (Win98; I ;Nav)"));
         assert_eq!(
             (facts.header("cookie"), facts.cookie("a"), facts.host()),
-            (Value::Absent, Value::Absent, None)
+            (FactValue::Absent, FactValue::Absent, None)
         );
     }
 

@@ -6,7 +6,7 @@ use ratelimit_common::packet::{self, Packet};
 use serde::Serialize;
 
 use super::{capture::CapturedFrame, engine::Verdict};
-use crate::policy::{Rule, Rules};
+use crate::policy::{PacketRule, PacketRules};
 
 /// One frame, as programs read it; what a frame does not have is null.
 #[derive(Debug, Serialize)]
@@ -39,7 +39,7 @@ pub struct FrameReport<'r> {
 
 /// Describes a frame.
 #[must_use]
-pub fn report<'r>(frame: &CapturedFrame, verdict: &Verdict, rules: &'r Rules) -> FrameReport<'r> {
+pub fn report<'r>(frame: &CapturedFrame, verdict: &Verdict, rules: &'r PacketRules) -> FrameReport<'r> {
     let vlans = match &verdict.packet {
         Ok(packet) => packet.vlans,
         Err(not_ip) => not_ip.vlans,
@@ -71,7 +71,7 @@ pub fn report<'r>(frame: &CapturedFrame, verdict: &Verdict, rules: &'r Rules) ->
 }
 
 /// The rules of which one of the parts has its bit set.
-fn of_bits(rules: &Rules, bits: u64) -> impl Iterator<Item = &Rule> {
+fn of_bits(rules: &PacketRules, bits: u64) -> impl Iterator<Item = &PacketRule> {
     let has_bit = move |index: usize| {
         let mut parts = rules.parts().iter().enumerate();
         parts.any(|(bit, part)| part.rule == index && bits >> bit & 1 != 0)
@@ -129,7 +129,7 @@ pub struct RuleSummary<'s> {
 
 impl CaptureSummary {
     /// Adds a frame. A rule that had nothing to say because another had dropped the frame does not count it.
-    pub fn add(&mut self, frame: &CapturedFrame, verdict: &Verdict, rules: &Rules) {
+    pub fn add(&mut self, frame: &CapturedFrame, verdict: &Verdict, rules: &PacketRules) {
         let is_dropped = verdict.reason.is_drop();
         self.reasons.entry(verdict.reason.name()).or_default().add(is_dropped, frame.wire_length);
         let Ok(packet) = &verdict.packet else { return };
@@ -157,7 +157,7 @@ impl CaptureSummary {
 
     /// Sums by rule, in the configuration's order, with up to `most` sources each.
     #[must_use]
-    pub fn rules<'s>(&self, rules: &'s Rules, most: usize) -> Vec<RuleSummary<'s>> {
+    pub fn rules<'s>(&self, rules: &'s PacketRules, most: usize) -> Vec<RuleSummary<'s>> {
         rules
             .iter()
             .map(|rule| {

@@ -9,7 +9,7 @@ mod traffic;
 use std::{fs, num::NonZeroU64, path::Path};
 
 use ratelimit::{
-    policy::{Match, Network, PacketLimit, Rule, TcpFlags, Unit},
+    policy::{LimitUnit, Match, Network, PacketLimit, PacketRule, TcpFlags},
     simulate::{Engine as _, Host, Kernel, Verdict, compile_for},
 };
 use ratelimit_common::{
@@ -128,9 +128,9 @@ fn what_makes_no_bucket_takes_nothing_from_new_sources() {
             let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos::from_secs(3_600) };
             PacketLimit::new(LimitSpec::new(Algorithm::TokenBucket, rate), unit).unwrap()
         };
-        let rule = Rule {
-            limit: limit(200, Unit::Bytes),
-            new_sources: Some(limit(3, Unit::Packets)),
+        let rule = PacketRule {
+            limit: limit(200, LimitUnit::Bytes),
+            new_sources: Some(limit(3, LimitUnit::Packets)),
             ..traffic::rule("bytes", Match::default())
         };
         let mut both = Both::new(&traffic::network(vec![rule]));

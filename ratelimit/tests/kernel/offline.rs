@@ -5,8 +5,8 @@ use ratelimit::{
     config,
     dataplane::{Error, Generation},
     policy::{
-        Action, Interfaces, Key, Match, Network, OnExit, OnMalformed, PacketLimit, PrefixList, Rule, Rules,
-        TableSize, Unit,
+        Action, Interfaces, LimitUnit, Match, Network, OnExit, OnMalformed, PacketKey, PacketLimit,
+        PacketRule, PacketRules, PrefixList, TableSize,
     },
 };
 use ratelimit_common::{
@@ -26,16 +26,16 @@ pub struct Made {
 
 /// Loads dropping rules with these limits on packets, numbered from 1, for dry runs.
 pub fn load(limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
-    load_in(Unit::Packets, limits, buckets, made)
+    load_in(LimitUnit::Packets, limits, buckets, made)
 }
 
 /// The same in packets or in bytes.
-pub fn load_in(unit: Unit, limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
-    let rule = |(index, limit): (usize, &LimitSpec)| Rule {
+pub fn load_in(unit: LimitUnit, limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
+    let rule = |(index, limit): (usize, &LimitSpec)| PacketRule {
         name: format!("rule-{index}").parse().unwrap(),
         except: None,
         matches: Match::default(),
-        key: Key::default(),
+        key: PacketKey::default(),
         limit: PacketLimit::new(*limit, unit).unwrap(),
         action: Action::Drop,
         new_sources: None,
@@ -50,7 +50,7 @@ pub fn load_in(unit: Unit, limits: &[LimitSpec], buckets: u64, made: Made) -> Ge
         table,
         on_exit: OnExit::Detach,
         on_malformed: OnMalformed::Pass,
-        rules: Rules::new(limits.iter().enumerate().map(rule).collect()).unwrap(),
+        rules: PacketRules::new(limits.iter().enumerate().map(rule).collect()).unwrap(),
     };
     load_network(&network, made)
 }

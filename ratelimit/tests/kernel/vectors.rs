@@ -6,7 +6,7 @@ mod golden;
 
 use std::num::NonZeroU64;
 
-use ratelimit::{dataplane::Generation, policy::Unit};
+use ratelimit::{dataplane::Generation, policy::LimitUnit};
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate, StateStorage},
     time::Nanos,
@@ -58,7 +58,8 @@ fn run(vector: &Vector, age: Nanos) {
     let unix = Nanos(1_700_000_000_000_000_000 / period * period - age.0);
     let made = Made { monotonic: Nanos(5_000_000_007), unix };
     // Costs other than 1 are those of bytes.
-    let unit = if vector.events.iter().all(|event| event.cost <= 1) { Unit::Packets } else { Unit::Bytes };
+    let unit =
+        if vector.events.iter().all(|event| event.cost <= 1) { LimitUnit::Packets } else { LimitUnit::Bytes };
     let several = [&[vector.spec, lax][..], &[lax, vector.spec]];
     // Each of these is a program to verify.
     let alone = [&[vector.spec][..]];

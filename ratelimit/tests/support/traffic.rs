@@ -3,8 +3,8 @@
 use std::{net::IpAddr, num::NonZeroU64, ops::RangeInclusive};
 
 use ratelimit::policy::{
-    Action, Fragment, IcmpType, Interfaces, IpVersion, Key, Match, Network, OnExit, OnMalformed, PacketLimit,
-    Prefix, PrefixList, Rule, Rules, TableSize, TcpFlags, Unit,
+    Action, Fragment, IcmpType, Interfaces, IpVersion, LimitUnit, Match, Network, OnExit, OnMalformed,
+    PacketKey, PacketLimit, PacketRule, PacketRules, Prefix, PrefixList, TableSize, TcpFlags,
 };
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate},
@@ -114,20 +114,20 @@ pub fn random_network(random: &mut Random, most: u64) -> Network {
     let count = 1 + random.below(most);
     let rules = (0..count).map(|index| {
         let except = random.one_in(2).then(|| random_except(random));
-        Rule { except, ..rule(&format!("rule-{index}"), random_match(random)) }
+        PacketRule { except, ..rule(&format!("rule-{index}"), random_match(random)) }
     });
     network(rules.collect())
 }
 
 /// A rule that denies nothing.
-pub fn rule(name: &str, matches: Match) -> Rule {
+pub fn rule(name: &str, matches: Match) -> PacketRule {
     let rate = Rate { amount: NonZeroU64::new(100_000_000).unwrap(), per: Nanos::SECOND };
-    Rule {
+    PacketRule {
         name: name.parse().unwrap(),
         matches,
         except: None,
-        key: Key::default(),
-        limit: PacketLimit::new(LimitSpec::new(Algorithm::TokenBucket, rate), Unit::Packets).unwrap(),
+        key: PacketKey::default(),
+        limit: PacketLimit::new(LimitSpec::new(Algorithm::TokenBucket, rate), LimitUnit::Packets).unwrap(),
         action: Action::Drop,
         new_sources: None,
         ban: None,
@@ -135,7 +135,7 @@ pub fn rule(name: &str, matches: Match) -> Rule {
 }
 
 /// These rules, all else at its default.
-pub fn network(rules: Vec<Rule>) -> Network {
+pub fn network(rules: Vec<PacketRule>) -> Network {
     Network {
         interfaces: Interfaces::default(),
         allow: PrefixList::default(),
@@ -144,12 +144,12 @@ pub fn network(rules: Vec<Rule>) -> Network {
         table: TableSize::at_least(1 << 15).unwrap(),
         on_exit: OnExit::Detach,
         on_malformed: OnMalformed::Pass,
-        rules: Rules::new(rules).unwrap(),
+        rules: PacketRules::new(rules).unwrap(),
     }
 }
 
 /// The bits of the rules that judge a packet, and of those that except it, by asking one after the other.
-pub fn plain_loop(rules: &Rules, packet: &Packet, length: u64) -> [u64; 2] {
+pub fn plain_loop(rules: &PacketRules, packet: &Packet, length: u64) -> [u64; 2] {
     let mut sets = [0; 2];
     for (bit, rule) in rules.iter().enumerate() {
         let is_excepted = rule.except.as_ref().is_some_and(|except| is_match(except, packet, length, false));

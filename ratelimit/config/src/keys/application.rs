@@ -1,7 +1,7 @@
 //! The keys of the application layer.
 
 use super::{
-    Key,
+    ConfigKey,
     LeftOut::{Is, IsNumber, Required, Said},
     key, number, prefix_length,
 };
@@ -11,7 +11,7 @@ use crate::policy::{
 };
 
 /// In the order of the reference.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key(
         "application.rules",
         "path or list of paths, relative to the file's directory",

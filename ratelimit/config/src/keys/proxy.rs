@@ -1,14 +1,14 @@
 //! The keys of the reverse proxy.
 
 use super::{
-    Key,
+    ConfigKey,
     LeftOut::{Is, IsNumber, Required, Said},
     key, number, prefix_length,
 };
 use crate::policy::{PrefixLengths, application::Application};
 
 /// In the order of the reference.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key(
         "application.proxy",
         "list of mappings, at most 64",

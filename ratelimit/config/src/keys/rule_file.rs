@@ -1,14 +1,14 @@
 //! The keys of files of rules on requests.
 
 use super::{
-    Key,
+    ConfigKey,
     LeftOut::{Is, Required, Said},
     key, prefix_length,
 };
 use crate::policy::PrefixLengths;
 
 /// In the order of the reference.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key("domain", "text", Required, "Whose rules these are: requests name it.", "domain: edge"),
     key(
         "on_store_error",

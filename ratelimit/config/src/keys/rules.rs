@@ -1,14 +1,14 @@
 //! The keys of a rule.
 
 use super::{
-    Key,
+    ConfigKey,
     LeftOut::{Is, IsNumber, Required, Said},
     key,
 };
 use crate::policy::PrefixLengths;
 
 /// In the order of the reference.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key(
         "network.rules[].name",
         "any text without control characters, at most 63 bytes",

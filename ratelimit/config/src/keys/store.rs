@@ -1,14 +1,14 @@
 //! The keys of `application.store`, and of what is done about it.
 
 use super::{
-    Key,
+    ConfigKey,
     LeftOut::{Is, IsNumber, Required, Said},
     key, number,
 };
 use crate::policy::application::{MAX_KEYS, RedisSettings, StoreSettings};
 
 /// In the order of the reference.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key(
         "application.store",
         "`memory`, or a mapping",

@@ -3,7 +3,7 @@
 use ratelimit_common::limit::LimitSpec;
 
 use super::{LimitDraft, LimitOption, LimitTextError};
-use crate::policy::Unit;
+use crate::policy::LimitUnit;
 pub use crate::policy::format::{format_limit, format_packet_limit};
 
 /// A limit on the command line that can't be read.
@@ -30,7 +30,7 @@ pub fn parse_limit(text: &str) -> Result<LimitSpec, LimitArgumentError> {
 fn parse(
     text: &str,
     check: impl Fn(&LimitDraft) -> Result<(), LimitTextError>,
-) -> Result<(LimitSpec, Unit), LimitArgumentError> {
+) -> Result<(LimitSpec, LimitUnit), LimitArgumentError> {
     let mut draft = LimitDraft::default();
     let mut seen: Vec<LimitOption> = Vec::new();
     for (index, item) in text.split(',').map(str::trim).enumerate() {

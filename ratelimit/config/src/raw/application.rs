@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{At, Report},
-    fields::{Field, Mapping, Text, Texts},
+    fields::{Field, LocatedText, LocatedTexts, Mapping},
     keys,
 };
 
@@ -17,11 +17,11 @@ pub struct RawApplication {
     /// Where it stands.
     pub at: At,
     /// `rules`
-    pub rules: Option<Texts>,
+    pub rules: Option<LocatedTexts>,
     /// Keys whose values are a single word or number, as far as they are given.
-    pub texts: Vec<(&'static str, Text)>,
+    pub texts: Vec<(&'static str, LocatedText)>,
     /// Those of `headers`.
-    pub headers: Vec<(&'static str, Text)>,
+    pub headers: Vec<(&'static str, LocatedText)>,
     /// `auth`
     pub auth: Option<RawAuth>,
     /// `store`
@@ -47,16 +47,16 @@ pub struct RawAuth {
     /// What is asked.
     pub asks: RawAsking,
     /// `deny_status`
-    pub deny_status: Option<Text>,
+    pub deny_status: Option<LocatedText>,
     /// `deny_body`
-    pub deny_body: Option<Text>,
+    pub deny_body: Option<LocatedText>,
 }
 
 /// An item of `listen.grpc` or `listen.http`.
 #[derive(Debug)]
 pub struct RawListener {
     /// The item, or its `address`.
-    pub address: Text,
+    pub address: LocatedText,
     /// `tls`
     pub tls: Option<RawTls>,
 }
@@ -65,11 +65,11 @@ pub struct RawListener {
 #[derive(Debug)]
 pub struct RawTls {
     /// `cert`
-    pub cert: Text,
+    pub cert: LocatedText,
     /// `key`
-    pub key: Text,
+    pub key: LocatedText,
     /// `client_ca`
-    pub client_ca: Option<Text>,
+    pub client_ca: Option<LocatedText>,
 }
 
 /// Keys with a single value.
@@ -112,7 +112,7 @@ pub(super) fn texts(
     map: &Mapping<'_>,
     keys: &[&'static str],
     report: &mut Report,
-) -> Vec<(&'static str, Text)> {
+) -> Vec<(&'static str, LocatedText)> {
     keys.iter().filter_map(|key| Some((*key, map.text(key, report)?))).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{At, Report},
-    fields::{Field, Mapping, Text},
+    fields::{Field, LocatedText, Mapping},
     keys,
 };
 
@@ -10,15 +10,15 @@ use crate::{
 #[derive(Debug)]
 pub struct RawAsking {
     /// `domain`
-    pub domain: Option<Text>,
+    pub domain: Option<LocatedText>,
     /// Where `descriptors` stands.
     pub at_descriptors: At,
     /// Its items: keys and values in order.
-    pub descriptors: Vec<Vec<(Text, Text)>>,
+    pub descriptors: Vec<Vec<(LocatedText, LocatedText)>>,
     /// `client.ipv4`
-    pub ipv4: Option<Text>,
+    pub ipv4: Option<LocatedText>,
     /// `client.ipv6`
-    pub ipv6: Option<Text>,
+    pub ipv6: Option<LocatedText>,
     /// `path`
     pub path: RawPath,
 }
@@ -27,11 +27,11 @@ pub struct RawAsking {
 #[derive(Debug, Default)]
 pub struct RawPath {
     /// `templates`
-    pub templates: Vec<Text>,
+    pub templates: Vec<LocatedText>,
     /// `ignore_case`
-    pub ignore_case: Option<Text>,
+    pub ignore_case: Option<LocatedText>,
     /// `escaped_slashes`
-    pub escaped_slashes: Option<Text>,
+    pub escaped_slashes: Option<LocatedText>,
 }
 
 /// Reads it from the mapping at `parent`, a path of the table of keys.
@@ -58,7 +58,7 @@ pub fn read(map: &Mapping<'_>, parent: &str, report: &mut Report) -> RawAsking {
     }
 }
 
-fn read_descriptor(item: &Field<'_>, report: &mut Report) -> Option<Vec<(Text, Text)>> {
+fn read_descriptor(item: &Field<'_>, report: &mut Report) -> Option<Vec<(LocatedText, LocatedText)>> {
     let entries = item.entries();
     if entries.is_empty() {
         let message = "must be a mapping of keys and values, such as `{client: \"{client_address}\"}`";
@@ -66,7 +66,7 @@ fn read_descriptor(item: &Field<'_>, report: &mut Report) -> Option<Vec<(Text, T
         return None;
     }
     // In `{client: {client_address}}` YAML takes the value for a mapping.
-    let entry = |(key, value): (Text, Field<'_>)| Some((key, value.text(report)?));
+    let entry = |(key, value): (LocatedText, Field<'_>)| Some((key, value.text(report)?));
     Some(entries.into_iter().filter_map(entry).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Report,
-    fields::{Field, Mapping, Text},
+    fields::{Field, LocatedText, Mapping},
     keys,
 };
 
@@ -10,17 +10,17 @@ use crate::{
 #[derive(Debug)]
 pub struct RawBan {
     /// `after`
-    pub after: Text,
+    pub after: LocatedText,
     /// `within`
-    pub within: Text,
+    pub within: LocatedText,
     /// `for`
-    pub length: Text,
+    pub length: LocatedText,
     /// `factor`
-    pub factor: Option<Text>,
+    pub factor: Option<LocatedText>,
     /// `up_to`
-    pub up_to: Option<Text>,
+    pub up_to: Option<LocatedText>,
     /// `forget`
-    pub forget: Option<Text>,
+    pub forget: Option<LocatedText>,
 }
 
 /// Reads that of a rule on packets.

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{At, Report, quoted},
-    fields::{Field, Mapping, Text},
+    fields::{Field, LocatedText, Mapping},
     keys,
 };
 
@@ -13,7 +13,7 @@ pub enum RawKey {
     #[default]
     Default,
     /// A word.
-    Word(Text),
+    Word(LocatedText),
     /// `{source: {ipv4: ..., ipv6: ...}}`, or with another word than `source`.
     Lengths {
         /// Where it stands.
@@ -34,9 +34,9 @@ pub enum RawLengths {
     #[default]
     Default,
     /// A single length.
-    One(Text),
+    One(LocatedText),
     /// Lengths with a factor each; at least one.
-    Several(Vec<(Text, Text)>),
+    Several(Vec<(LocatedText, LocatedText)>),
 }
 
 /// Words that stand for a key only by themselves.
@@ -89,7 +89,7 @@ fn read_lengths(lengths: &Mapping<'_>, family: &str, report: &mut Report) -> Opt
         report
             .error(length.at(), "is empty; write a prefix length, or several with factors: {32: 1, 24: 32}");
     }
-    let factors: Vec<(Text, Text)> = entries
+    let factors: Vec<(LocatedText, LocatedText)> = entries
         .into_iter()
         .filter_map(|(length, factor)| {
             if factor.is_null() {

@@ -3,7 +3,7 @@
 use super::{RawPrefix, read_prefix};
 use crate::{
     error::{At, Report},
-    fields::{Field, Text, Texts},
+    fields::{Field, LocatedText, LocatedTexts},
     keys,
 };
 
@@ -15,27 +15,27 @@ pub struct RawMatch {
     /// Whether it has no keys.
     pub is_empty: bool,
     /// `protocol`
-    pub protocol: Option<Texts>,
+    pub protocol: Option<LocatedTexts>,
     /// `source`
     pub source: Option<RawPrefixes>,
     /// `destination`
     pub destination: Option<RawPrefixes>,
     /// `source_port`
-    pub source_port: Option<Texts>,
+    pub source_port: Option<LocatedTexts>,
     /// `destination_port`
-    pub destination_port: Option<Texts>,
+    pub destination_port: Option<LocatedTexts>,
     /// `tcp_flags`
     pub tcp_flags: Option<RawFlags>,
     /// `icmp_type`
-    pub icmp_type: Option<Texts>,
+    pub icmp_type: Option<LocatedTexts>,
     /// `fragment`
-    pub fragment: Option<Texts>,
+    pub fragment: Option<LocatedTexts>,
     /// `vlan`
-    pub vlan: Option<Texts>,
+    pub vlan: Option<LocatedTexts>,
     /// `length`
-    pub length: Option<Texts>,
+    pub length: Option<LocatedTexts>,
     /// `ip_version`
-    pub ip_version: Option<Text>,
+    pub ip_version: Option<LocatedText>,
 }
 
 /// `source` or `destination`
@@ -51,15 +51,15 @@ pub struct RawPrefixes {
 #[derive(Debug)]
 pub enum RawFlags {
     /// Flags that must be set.
-    List(Texts),
+    List(LocatedTexts),
     /// `{set: ..., unset: ...}`
     Mask {
         /// Where it stands.
         at: At,
         /// `set`
-        set: Option<Texts>,
+        set: Option<LocatedTexts>,
         /// `unset`
-        unset: Option<Texts>,
+        unset: Option<LocatedTexts>,
     },
 }
 

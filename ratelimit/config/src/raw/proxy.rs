@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::{At, Report},
-    fields::{Field, Mapping, Text, Texts},
+    fields::{Field, LocatedText, LocatedTexts, Mapping},
     keys,
 };
 
@@ -18,15 +18,15 @@ pub struct RawProxy {
     /// `listen` and `tls`
     pub listener: RawListener,
     /// `trusted_hops`
-    pub trusted_hops: Option<Text>,
+    pub trusted_hops: Option<LocatedText>,
     /// `proxy_protocol`
-    pub proxy_protocol: Option<Texts>,
+    pub proxy_protocol: Option<LocatedTexts>,
     /// What is asked about a request, if anything is.
     pub asks: Option<RawAsking>,
     /// `path`, if nothing is asked.
     pub path: Option<RawPath>,
     /// `deny_body`
-    pub deny_body: Option<Text>,
+    pub deny_body: Option<LocatedText>,
     /// `routes`
     pub routes: Vec<RawRoute>,
     /// Where these stand.
@@ -39,25 +39,25 @@ pub struct RawRoute {
     /// Where it stands.
     pub at: At,
     /// `host`
-    pub host: Option<Text>,
+    pub host: Option<LocatedText>,
     /// `path`
-    pub path: Option<Text>,
+    pub path: Option<LocatedText>,
     /// `upstreams`
-    pub upstreams: Texts,
+    pub upstreams: LocatedTexts,
     /// `balance`
-    pub balance: Option<Text>,
+    pub balance: Option<LocatedText>,
     /// `host_header`
-    pub host_header: Option<Text>,
+    pub host_header: Option<LocatedText>,
     /// `tls.ca`
-    pub ca: Option<Text>,
+    pub ca: Option<LocatedText>,
     /// `tls.server_name`
-    pub server_name: Option<Text>,
+    pub server_name: Option<LocatedText>,
     /// `timeouts.connect`
-    pub connect: Option<Text>,
+    pub connect: Option<LocatedText>,
     /// `timeouts.response`
-    pub response: Option<Text>,
+    pub response: Option<LocatedText>,
     /// `timeouts.idle`
-    pub idle: Option<Text>,
+    pub idle: Option<LocatedText>,
 }
 
 const PROXY: &str = "application.proxy[]";

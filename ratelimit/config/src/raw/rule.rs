@@ -3,7 +3,7 @@
 use super::{RawBan, RawKey, RawMatch, ban, key, matches};
 use crate::{
     error::{At, Report},
-    fields::{Field, Text},
+    fields::{Field, LocatedText},
     keys,
     limit::LimitOption,
 };
@@ -14,7 +14,7 @@ pub struct RawRule {
     /// Where it stands.
     pub at: At,
     /// `name`
-    pub name: Option<Text>,
+    pub name: Option<LocatedText>,
     /// `match`
     pub matches: Option<RawMatch>,
     /// `except`
@@ -22,11 +22,11 @@ pub struct RawRule {
     /// `key`
     pub key: RawKey,
     /// `action`
-    pub action: Option<Text>,
+    pub action: Option<LocatedText>,
     /// `algorithm`, `rate` and so on, as far as they are given.
-    pub limit: Vec<(LimitOption, Text)>,
+    pub limit: Vec<(LimitOption, LocatedText)>,
     /// `new_sources`
-    pub new_sources: Option<Text>,
+    pub new_sources: Option<LocatedText>,
     /// `ban`
     pub ban: Option<RawBan>,
 }

@@ -3,7 +3,7 @@
 use super::application::texts;
 use crate::{
     error::{At, Report},
-    fields::{Field, Text, Texts},
+    fields::{Field, LocatedText, LocatedTexts},
     keys,
 };
 
@@ -11,13 +11,13 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct RawStore {
     /// The word by itself.
-    pub word: Option<Text>,
+    pub word: Option<LocatedText>,
     /// `memory.max_keys`
-    pub max_keys: Option<Text>,
+    pub max_keys: Option<LocatedText>,
     /// `memory.state_file`
-    pub state_file: Option<Text>,
+    pub state_file: Option<LocatedText>,
     /// `memory.save_interval`
-    pub save_interval: Option<Text>,
+    pub save_interval: Option<LocatedText>,
     /// `redis`
     pub redis: Option<RawRedis>,
 }
@@ -26,11 +26,11 @@ pub struct RawStore {
 #[derive(Debug)]
 pub struct RawRedis {
     /// `url`
-    pub url: Option<Texts>,
+    pub url: Option<LocatedTexts>,
     /// Keys whose values are a single word or number, as far as they are given.
-    pub texts: Vec<(&'static str, Text)>,
+    pub texts: Vec<(&'static str, LocatedText)>,
     /// Those of `tls`, if it is there.
-    pub tls: Option<(At, Vec<(&'static str, Text)>)>,
+    pub tls: Option<(At, Vec<(&'static str, LocatedText)>)>,
 }
 
 /// Keys with a single value.

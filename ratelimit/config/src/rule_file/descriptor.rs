@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::{At, Report, quoted},
-    fields::{Field, Mapping, Text},
+    fields::{Field, LocatedText, Mapping},
     policy::application::{DescriptorRule, Networks, RequestBan, composite_key, metric_label},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 pub struct Descriptors<'r, 'n> {
     domain: &'r str,
     /// What their limits replace: the own name, if there is one, and the other.
-    pub replaced: Vec<(Option<String>, Text)>,
+    pub replaced: Vec<(Option<String>, LocatedText)>,
     /// Under which labels metrics show them, and where they stand.
     pub labels: Vec<(String, At)>,
     /// Their bans, and where these stand.
@@ -176,7 +176,7 @@ fn json(field: &Field<'_>) -> Value {
         return Value::Null;
     }
     if field.is_mapping() {
-        let entry = |(key, value): (Text, Field<'_>)| (key.text, json(&value));
+        let entry = |(key, value): (LocatedText, Field<'_>)| (key.text, json(&value));
         return Value::Object(field.entries().into_iter().map(entry).collect::<Map<_, _>>());
     }
     match (field.list(), field.scalar()) {

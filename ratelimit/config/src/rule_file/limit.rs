@@ -9,7 +9,7 @@ use super::{ban, descriptor::flag, keys::read_mapping};
 use crate::{
     count::{parse_count, without_underscores},
     error::{At, Report, quoted},
-    fields::{Field, Mapping, Text},
+    fields::{Field, LocatedText, Mapping},
     limit::{ALGORITHMS, LimitOption, LimitTextError, blamed_option, parse_burst},
     policy::application::{
         Quantity, RateOptions, RequestLimit, RequestLimitError, RequestRate, SoftLimit, TimeUnit,
@@ -38,9 +38,9 @@ const OF_LIMITED: [&str; 12] = [
 ];
 
 /// Reads a limit, and where the names of those that it replaces stand.
-pub fn read(field: &Field<'_>, report: &mut Report) -> Option<(RequestLimit, Vec<Text>)> {
+pub fn read(field: &Field<'_>, report: &mut Report) -> Option<(RequestLimit, Vec<LocatedText>)> {
     let map = read_mapping(field, "descriptors[].rate_limit", report)?;
-    let mut reader = Reader { map: &map, report };
+    let mut reader = LimitReader { map: &map, report };
     let name = reader.text("name").map(|text| text.text).filter(|name| !name.is_empty());
     let replaced = reader.replaces(name.as_deref());
     let replaces = replaced.iter().map(|name| name.text.clone()).collect();
@@ -54,13 +54,13 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<(RequestLimit, Vec
     Some((RequestLimit { name, replaces, quantity: quantity?, ban }, replaced))
 }
 
-struct Reader<'t, 'r> {
+struct LimitReader<'t, 'r> {
     map: &'r Mapping<'t>,
     report: &'r mut Report,
 }
 
-impl Reader<'_, '_> {
-    fn text(&mut self, key: &str) -> Option<Text> {
+impl LimitReader<'_, '_> {
+    fn text(&mut self, key: &str) -> Option<LocatedText> {
         self.map.get(key).filter(|field| !field.is_null())?.text(self.report)
     }
 
@@ -74,13 +74,13 @@ impl Reader<'_, '_> {
         parse(&text.text).map_err(|error| self.report.error(&text.at, error)).ok()
     }
 
-    fn replaces(&mut self, own: Option<&str>) -> Vec<Text> {
+    fn replaces(&mut self, own: Option<&str>) -> Vec<LocatedText> {
         let list = self.map.get("replaces").filter(|field| !field.is_null());
         let items = list.map(|list| list.items(self.report)).unwrap_or_default();
         items.iter().filter_map(|item| self.replaced(item, own)).collect()
     }
 
-    fn replaced(&mut self, item: &Field<'_>, own: Option<&str>) -> Option<Text> {
+    fn replaced(&mut self, item: &Field<'_>, own: Option<&str>) -> Option<LocatedText> {
         let map = read_mapping(item, "descriptors[].rate_limit.replaces[]", self.report)?;
         let name = map.get("name").filter(|field| !field.is_null());
         let name = name.and_then(|field| field.text(self.report)).filter(|name| !name.text.is_empty());
@@ -130,7 +130,7 @@ impl Reader<'_, '_> {
         rate.map_err(|error| self.blame(error, algorithm)).ok()
     }
 
-    fn parsed_word(&mut self, text: &Text) -> Option<Algorithm> {
+    fn parsed_word(&mut self, text: &LocatedText) -> Option<Algorithm> {
         parse_word(&text.text, &ALGORITHMS).map_err(|error| self.report.error(&text.at, error)).ok()
     }
 
@@ -234,7 +234,7 @@ impl Reader<'_, '_> {
 fn parse_burst_of_requests(text: &str) -> Result<std::num::NonZeroU64, LimitTextError> {
     let burst = parse_burst(text)?;
     match burst.unit {
-        crate::policy::Unit::Packets => Ok(burst.number),
-        crate::policy::Unit::Bytes => Err(LimitTextError::Size),
+        crate::policy::LimitUnit::Packets => Ok(burst.number),
+        crate::policy::LimitUnit::Bytes => Err(LimitTextError::Size),
     }
 }

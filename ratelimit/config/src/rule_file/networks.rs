@@ -9,7 +9,7 @@ use std::{
 use super::keys::read_mapping;
 use crate::{
     error::{At, Report, quoted},
-    fields::{Field, Text},
+    fields::{Field, LocatedText},
     last::LastLists,
     list_file::{self, ListFile},
     policy::{
@@ -99,7 +99,7 @@ impl<'n> NetworkFiles<'n> {
         }
     }
 
-    fn file(&mut self, named: &Text, directory: &Path, report: &mut Report) -> Option<Arc<[Prefix]>> {
+    fn file(&mut self, named: &LocatedText, directory: &Path, report: &mut Report) -> Option<Arc<[Prefix]>> {
         let path = directory.join(&named.text);
         let last = &self.last;
         let read = self.read.entry(path).or_insert_with_key(|path| read(path, last, &named.at, report));

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     error::{Report, quoted},
-    fields::Text,
+    fields::LocatedText,
     policy::application::{DescriptorRule, RuleSet},
 };
 
@@ -25,7 +25,7 @@ pub struct Replacement {
     /// The limit's own name, if it has one.
     pub by: Option<String>,
     /// The name of the other, where it stands.
-    pub name: Text,
+    pub name: LocatedText,
 }
 
 /// Notes what may not be meant, in the report of the file that it stands in.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::keys::Kind;
+use crate::keys::ValueKind;
 
 /// Kinds of values, by how they begin, and the texts that they accept. Others are any text.
 const PATTERNS: [(&str, &str); 6] = [
@@ -38,14 +38,14 @@ pub struct Forms {
 
 impl Forms {
     /// As the table of keys says it.
-    pub fn of(kind: &Kind) -> Self {
+    pub fn of(kind: &ValueKind) -> Self {
         let text = match kind {
-            Kind::Number(range) => {
+            ValueKind::Number(range) => {
                 let number = json!({"type": "integer", "minimum": range.least, "maximum": range.most});
                 let plain = json!({"anyOf": [number, matching("NUMBER")]});
                 return Self { plain: Some(plain), is_list: false, is_list_only: false, is_mapping: false };
             }
-            Kind::Said(text) => *text,
+            ValueKind::Said(text) => *text,
         };
         let is_list_only = begins(text, "list of mappings") && !text.contains(" or ");
         let has_plain = !is_list_only && !begins(text, "mapping");

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 
-use super::{Entry, Node, Position, Scalar, Value};
+use super::{MappingEntry, Scalar, TextPosition, YamlNode, YamlValue};
 use crate::error::{At, FieldPath, Report, quoted};
 
 /// Levels of lists and mappings; no file of this project needs ten.
@@ -20,7 +20,7 @@ const MOST_WEIGHT: usize = 96 << 20;
 const NODE_WEIGHT: usize = 64;
 
 /// Reads one YAML document. Mistakes go to `report`; after one in the syntax there is no tree.
-pub fn parse(text: &str, report: &mut Report) -> Option<Node> {
+pub fn parse(text: &str, report: &mut Report) -> Option<YamlNode> {
     let mut builder =
         Builder { open: Vec::new(), anchors: HashMap::new(), weight: 0, root: None, second: None, report };
     let options = granit_parser::options! {
@@ -39,14 +39,14 @@ pub fn parse(text: &str, report: &mut Report) -> Option<Node> {
         builder.take(event, span.start.into(), span.is_empty())?;
     }
     if builder.root.is_none() {
-        builder.fail(Position::default(), "the file is empty");
+        builder.fail(TextPosition::default(), "the file is empty");
     }
     builder.root
 }
 
 /// A list or mapping whose end has not come yet.
 struct Open {
-    position: Position,
+    position: TextPosition,
     anchor: usize,
     weight_before: usize,
     /// Levels below this one.
@@ -55,13 +55,13 @@ struct Open {
 }
 
 enum Items {
-    List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(Scalar, Position)> },
+    List(Vec<YamlNode>),
+    Map { entries: Vec<MappingEntry>, key: Option<(Scalar, TextPosition)> },
 }
 
 /// What an alias stands for, and what a copy of it costs.
 struct Anchored {
-    node: Node,
+    node: YamlNode,
     weight: usize,
     height: usize,
 }
@@ -70,15 +70,15 @@ struct Builder<'r> {
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
     weight: usize,
-    root: Option<Node>,
+    root: Option<YamlNode>,
     /// Where another document begins. Behind a closing `---` it has nothing in it.
-    second: Option<Position>,
+    second: Option<TextPosition>,
     report: &'r mut Report,
 }
 
 impl Builder<'_> {
     /// `None` ends the reading: what follows could not be understood.
-    fn take(&mut self, event: Event<'_>, position: Position, is_empty: bool) -> Option<()> {
+    fn take(&mut self, event: Event<'_>, position: TextPosition, is_empty: bool) -> Option<()> {
         match event {
             Event::Scalar(_, ScalarStyle::Plain, 0, None) if self.second.is_some() && is_empty => Some(()),
             Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) | Event::Alias(_)
@@ -95,7 +95,7 @@ impl Builder<'_> {
                 let scalar = Scalar { text: text.into_owned(), quoted };
                 let weight = NODE_WEIGHT + scalar.text.len();
                 self.spend(weight, position)?;
-                let node = Node { position, value: Value::Scalar(scalar) };
+                let node = YamlNode { position, value: YamlValue::Scalar(scalar) };
                 self.remember(anchor, &node, weight, 0)?;
                 self.put(node, 0)
             }
@@ -117,7 +117,7 @@ impl Builder<'_> {
         }
     }
 
-    fn begin(&mut self, anchor: usize, position: Position, items: Items) -> Option<()> {
+    fn begin(&mut self, anchor: usize, position: TextPosition, items: Items) -> Option<()> {
         if self.open.len() >= MOST_LEVELS {
             self.fail(position, too_deep());
             return None;
@@ -131,16 +131,16 @@ impl Builder<'_> {
     fn end(&mut self) -> Option<()> {
         let open = self.open.pop()?;
         let value = match open.items {
-            Items::List(items) => Value::List(items),
-            Items::Map { entries, .. } => Value::Map(self.merge(entries)),
+            Items::List(items) => YamlValue::List(items),
+            Items::Map { entries, .. } => YamlValue::Map(self.merge(entries)),
         };
-        let node = Node { position: open.position, value };
+        let node = YamlNode { position: open.position, value };
         self.remember(open.anchor, &node, self.weight - open.weight_before, open.height)?;
         self.put(node, open.height)
     }
 
     /// Puts a finished node into the collection that is open, or makes it the root.
-    fn put(&mut self, node: Node, height: usize) -> Option<()> {
+    fn put(&mut self, node: YamlNode, height: usize) -> Option<()> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
             return Some(());
@@ -149,10 +149,10 @@ impl Builder<'_> {
         match &mut open.items {
             Items::List(items) => items.push(node),
             Items::Map { entries, key } => match key.take() {
-                Some((key, position)) => entries.push(Entry { key, position, value: node }),
+                Some((key, position)) => entries.push(MappingEntry { key, position, value: node }),
                 None => match node.value {
-                    Value::Scalar(scalar) => *key = Some((scalar, node.position)),
-                    Value::List(_) | Value::Map(_) => {
+                    YamlValue::Scalar(scalar) => *key = Some((scalar, node.position)),
+                    YamlValue::List(_) | YamlValue::Map(_) => {
                         self.fail(node.position, "a key must be a single value");
                         return None;
                     }
@@ -163,7 +163,7 @@ impl Builder<'_> {
     }
 
     /// Keeps a copy of an anchored node, which counts, for the aliases that may follow.
-    fn remember(&mut self, anchor: usize, node: &Node, weight: usize, height: usize) -> Option<()> {
+    fn remember(&mut self, anchor: usize, node: &YamlNode, weight: usize, height: usize) -> Option<()> {
         // 0 stands for no anchor.
         if anchor != 0 {
             self.spend(weight, node.position)?;
@@ -172,7 +172,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn expand(&mut self, anchor: usize, position: Position) -> Option<()> {
+    fn expand(&mut self, anchor: usize, position: TextPosition) -> Option<()> {
         let Some(Anchored { weight, height, .. }) = self.anchors.get(&anchor) else {
             self.fail(position, "an alias can't stand inside what it names");
             return None;
@@ -187,7 +187,7 @@ impl Builder<'_> {
         self.put(node, height)
     }
 
-    fn spend(&mut self, weight: usize, position: Position) -> Option<()> {
+    fn spend(&mut self, weight: usize, position: TextPosition) -> Option<()> {
         self.weight = self.weight.saturating_add(weight);
         if self.weight > MOST_WEIGHT {
             self.fail(position, "too much: the file with its aliases expanded is too large");
@@ -197,7 +197,7 @@ impl Builder<'_> {
     }
 
     /// Resolves `<<` and reports keys that are given twice.
-    fn merge(&mut self, mut entries: Vec<Entry>) -> Vec<Entry> {
+    fn merge(&mut self, mut entries: Vec<MappingEntry>) -> Vec<MappingEntry> {
         self.refuse_duplicates(&mut entries);
         let Some(index) = entries.iter().position(|entry| is_merge(&entry.key)) else {
             return entries;
@@ -213,10 +213,10 @@ impl Builder<'_> {
         entries
     }
 
-    fn merged(&mut self, node: Node) -> Vec<Entry> {
+    fn merged(&mut self, node: YamlNode) -> Vec<MappingEntry> {
         match node.value {
-            Value::Map(entries) => entries,
-            Value::List(items) if items.iter().all(|item| matches!(item.value, Value::Map(_))) => {
+            YamlValue::Map(entries) => entries,
+            YamlValue::List(items) if items.iter().all(|item| matches!(item.value, YamlValue::Map(_))) => {
                 items.into_iter().flat_map(|item| self.merged(item)).collect()
             }
             _ => {
@@ -226,8 +226,8 @@ impl Builder<'_> {
         }
     }
 
-    fn refuse_duplicates(&mut self, entries: &mut Vec<Entry>) {
-        let mut first: HashMap<String, Position> = HashMap::new();
+    fn refuse_duplicates(&mut self, entries: &mut Vec<MappingEntry>) {
+        let mut first: HashMap<String, TextPosition> = HashMap::new();
         entries.retain(|entry| {
             let Some(before) = first.get(&entry.key.text) else {
                 first.insert(entry.key.text.clone(), entry.position);
@@ -242,7 +242,7 @@ impl Builder<'_> {
     }
 
     /// Whether a scalar's tag makes it text.
-    fn text_tag(&mut self, tag: Option<&Tag>, position: Position) -> Option<bool> {
+    fn text_tag(&mut self, tag: Option<&Tag>, position: TextPosition) -> Option<bool> {
         match tag {
             None => Some(false),
             Some(tag) if tag.is_yaml_core_schema_tag("str") || tag.suffix() == "!" => Some(true),
@@ -250,24 +250,24 @@ impl Builder<'_> {
         }
     }
 
-    fn collection_tag(&mut self, tag: Option<&Tag>, allowed: &str, position: Position) -> Option<()> {
+    fn collection_tag(&mut self, tag: Option<&Tag>, allowed: &str, position: TextPosition) -> Option<()> {
         match tag {
             Some(tag) if !tag.is_yaml_core_schema_tag(allowed) => self.refuse_tag(tag, position),
             _ => Some(()),
         }
     }
 
-    fn refuse_tag<T>(&mut self, tag: &Tag, position: Position) -> Option<T> {
+    fn refuse_tag<T>(&mut self, tag: &Tag, position: TextPosition) -> Option<T> {
         self.fail(position, format!("the tag {} has no meaning here; leave it out", quoted(&tag.original())));
         None
     }
 
-    fn fail(&mut self, position: Position, message: impl std::fmt::Display) {
+    fn fail(&mut self, position: TextPosition, message: impl std::fmt::Display) {
         let field = self.field();
         self.report.error(&At { position, field }, message);
     }
 
-    fn key_position(&self) -> Option<Position> {
+    fn key_position(&self) -> Option<TextPosition> {
         match &self.open.last()?.items {
             Items::Map { key: Some((_, position)), .. } => Some(*position),
             _ => None,

@@ -15,13 +15,13 @@ use super::{
 use crate::{
     count::parse_count,
     error::{Report, quoted},
-    fields::Text,
+    fields::LocatedText,
     last::LastLists,
     policy::{
         Range,
         application::{
-            AnswerHeaders, Application, Auth, Listen, ListenAddress, Listener, NearLimitRatio, OnStoreError,
-            ProxyListener, RuleSources, Template, Tls,
+            AnswerHeaders, Application, Auth, Listen, ListenAddress, ListenerSettings, NearLimitRatio,
+            OnStoreError, ProxyListener, RuleSources, Template, Tls,
         },
     },
     raw::{RawApplication, RawAuth, RawListener, RawTls},
@@ -50,7 +50,7 @@ pub fn validate(
     let on_store_error = word(text("on_store_error"), &ON_STORE_ERRORS, report);
     consistency(text("consistency"), report);
     let auth = raw.auth.as_ref().map(|auth| validate_auth(auth, directory, report));
-    let patterns: Vec<(PathBuf, &Text)> = raw
+    let patterns: Vec<(PathBuf, &LocatedText)> = raw
         .rules
         .iter()
         .flat_map(|texts| &texts.items)
@@ -98,7 +98,7 @@ pub fn validate(
 }
 
 /// Whether each request asks a store that several daemons share. There is one answer yet.
-pub fn consistency(text: Option<&Text>, report: &mut Report) {
+pub fn consistency(text: Option<&LocatedText>, report: &mut Report) {
     const WORDS: [(&str, bool); 3] = [("strict", true), ("lease", false), ("eventual", false)];
     if let (Some(text), Some(false)) = (text, word(text, &WORDS, report)) {
         let message =
@@ -109,10 +109,10 @@ pub fn consistency(text: Option<&Text>, report: &mut Report) {
 
 /// On a Unix socket nobody has an address, so there only a proxy can say who the client is.
 fn refuse_nameless_clients(raw: &RawApplication, listen: &Listen, report: &mut Report) {
-    let is_unix = |listener: &&Listener| matches!(listener.address, ListenAddress::Unix(_));
+    let is_unix = |listener: &&ListenerSettings| matches!(listener.address, ListenAddress::Unix(_));
     let Some(socket) = listen.http.iter().find(is_unix) else { return };
     let is_about_client =
-        |value: &Text| value.text.parse().is_ok_and(|template: Template| template.names_clients());
+        |value: &LocatedText| value.text.parse().is_ok_and(|template: Template| template.names_clients());
     for (_, value) in raw.auth.iter().flat_map(|auth| auth.asks.descriptors.iter().flatten()) {
         if is_about_client(value) {
             let message = format!(
@@ -126,7 +126,7 @@ fn refuse_nameless_clients(raw: &RawApplication, listen: &Listen, report: &mut R
 }
 
 /// The files that patterns match, in the order of patterns and then of names, each once.
-fn find_files(patterns: &[(PathBuf, &Text)], report: &mut Report) -> Vec<PathBuf> {
+fn find_files(patterns: &[(PathBuf, &LocatedText)], report: &mut Report) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = Vec::new();
     for (pattern, text) in patterns {
         let Some(found) = match_files(pattern, text, report) else { continue };
@@ -148,7 +148,7 @@ fn find_files(patterns: &[(PathBuf, &Text)], report: &mut Report) -> Vec<PathBuf
 }
 
 /// `None` if it is no pattern.
-fn match_files(pattern: &Path, text: &Text, report: &mut Report) -> Option<Vec<PathBuf>> {
+fn match_files(pattern: &Path, text: &LocatedText, report: &mut Report) -> Option<Vec<PathBuf>> {
     if !is_pattern(text) {
         return Some(vec![pattern.to_owned()]);
     }
@@ -171,7 +171,7 @@ pub fn matching_files(pattern: &Path) -> Result<Vec<PathBuf>, PatternError> {
 }
 
 /// A path below the file's directory.
-pub(super) fn path(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {
+pub(super) fn path(text: &LocatedText, directory: &Path, report: &mut Report) -> Option<PathBuf> {
     if text.text.trim().is_empty() || text.text.contains(is_hidden) {
         report.error(&text.at, "must be a path, without control characters");
         return None;
@@ -180,18 +180,18 @@ pub(super) fn path(text: &Text, directory: &Path, report: &mut Report) -> Option
 }
 
 /// The same, where the text may be a pattern: then the directory's own name is written so that it is none.
-fn pattern(text: &Text, directory: &Path, report: &mut Report) -> Option<PathBuf> {
+fn pattern(text: &LocatedText, directory: &Path, report: &mut Report) -> Option<PathBuf> {
     match directory.to_str().filter(|_| is_pattern(text)) {
         Some(directory) => path(text, Path::new(&Pattern::escape(directory)), report),
         None => path(text, directory, report),
     }
 }
 
-fn is_pattern(text: &Text) -> bool {
+fn is_pattern(text: &LocatedText) -> bool {
     text.text.contains(['*', '?', '['])
 }
 
-fn ratio(text: &Text, report: &mut Report) -> Option<NearLimitRatio> {
+fn ratio(text: &LocatedText, report: &mut Report) -> Option<NearLimitRatio> {
     let ratio = text.text.parse().ok().and_then(NearLimitRatio::new);
     if ratio.is_none() {
         report.error(&text.at, format!("{} is not a number from 0 to 1", quoted(&text.text)));
@@ -199,7 +199,7 @@ fn ratio(text: &Text, report: &mut Report) -> Option<NearLimitRatio> {
     ratio
 }
 
-pub fn number(text: &Text, range: Range, report: &mut Report) -> Option<u64> {
+pub fn number(text: &LocatedText, range: Range, report: &mut Report) -> Option<u64> {
     let number = match parse_count(&text.text) {
         Ok(number) => Some(number.get()),
         Err(_) if text.text == "0" => Some(0),
@@ -238,7 +238,7 @@ fn validate_auth(raw: &RawAuth, directory: &Path, report: &mut Report) -> Option
 }
 
 fn listen(raw: &RawApplication, directory: &Path, report: &mut Report) -> Listen {
-    let mut listeners = |raw: &'_ [RawListener]| -> Vec<Listener> {
+    let mut listeners = |raw: &'_ [RawListener]| -> Vec<ListenerSettings> {
         let listener = |raw: &RawListener| validate_listener(raw, directory, report);
         raw.iter().filter_map(listener).collect()
     };
@@ -246,10 +246,10 @@ fn listen(raw: &RawApplication, directory: &Path, report: &mut Report) -> Listen
 }
 
 fn refuse_collisions(raw: &RawApplication, listen: &Listen, proxy: &[ProxyListener], report: &mut Report) {
-    let mut seen: Vec<(ListenAddress, &Text)> = Vec::new();
-    let places: Vec<&Text> = raw.listeners().map(|raw| &raw.address).collect();
+    let mut seen: Vec<(ListenAddress, &LocatedText)> = Vec::new();
+    let places: Vec<&LocatedText> = raw.listeners().map(|raw| &raw.address).collect();
     let proxies = proxy.iter().map(|proxy| &proxy.listener);
-    let listeners: Vec<&Listener> = listen.grpc.iter().chain(&listen.http).chain(proxies).collect();
+    let listeners: Vec<&ListenerSettings> = listen.grpc.iter().chain(&listen.http).chain(proxies).collect();
     // One that is wrong itself has been left out, and then it is not known which is which.
     for (listener, text) in listeners.iter().zip(&places).filter(|_| listeners.len() == places.len()) {
         match seen.iter().find(|(address, _)| address.collides_with(&listener.address)) {
@@ -262,10 +262,14 @@ fn refuse_collisions(raw: &RawApplication, listen: &Listen, proxy: &[ProxyListen
     }
 }
 
-pub fn validate_listener(raw: &RawListener, directory: &Path, report: &mut Report) -> Option<Listener> {
+pub fn validate_listener(
+    raw: &RawListener,
+    directory: &Path,
+    report: &mut Report,
+) -> Option<ListenerSettings> {
     let address = match raw.address.text.strip_prefix("unix:") {
         Some(path) => {
-            let text = Text { text: path.to_owned(), at: raw.address.at.clone() };
+            let text = LocatedText { text: path.to_owned(), at: raw.address.at.clone() };
             ListenAddress::Unix(socket_path(&text, directory, report)?)
         }
         None => match raw.address.text.parse::<SocketAddr>() {
@@ -282,7 +286,7 @@ pub fn validate_listener(raw: &RawListener, directory: &Path, report: &mut Repor
         },
     };
     let tls = raw.tls.as_ref().map(|tls| validate_tls(tls, directory, report));
-    Some(Listener { address, tls: tls.flatten() })
+    Some(ListenerSettings { address, tls: tls.flatten() })
 }
 
 /// Whether the files hold what they should is for the server to see, which reads them again when they change.

@@ -3,7 +3,7 @@
 use super::{application::number, parsed, word};
 use crate::{
     error::{Report, quoted},
-    fields::Text,
+    fields::LocatedText,
     policy::{
         PrefixLengths, Range,
         application::{
@@ -57,7 +57,7 @@ pub fn validate(
 }
 
 fn client(raw: &RawAsking, report: &mut Report) -> ClientBits {
-    let mut bits = |text: &Option<Text>, most: u8, default: u8| {
+    let mut bits = |text: &Option<LocatedText>, most: u8, default: u8| {
         let bits = text.as_ref().and_then(|text| number(text, Range::new(1, most.into()), report));
         bits.map_or(default, |bits| bits as u8)
     };
@@ -90,11 +90,11 @@ fn path_templates(raw: &RawPath, form: PathForm, report: &mut Report) -> PathTem
 }
 
 fn descriptor(
-    entries: &[(Text, Text)],
+    entries: &[(LocatedText, LocatedText)],
     templates: &PathTemplates,
     report: &mut Report,
 ) -> DescriptorTemplate {
-    let entry = |(key, value): &(Text, Text)| {
+    let entry = |(key, value): &(LocatedText, LocatedText)| {
         if key.text.is_empty() {
             report.error(&key.at, "empty key; every entry needs one, such as `client: \"{client_address}\"`");
         }

@@ -8,17 +8,22 @@ use super::{
     super::{
         count::parse_count,
         error::Report,
-        fields::Text,
+        fields::LocatedText,
         rate::{RateError, parse_time},
         raw::RawBan,
     },
     application::number,
 };
-use crate::policy::{Action, Ban, BanError, BanLength, BanTerms, Key, Lengthening, Range};
+use crate::policy::{Action, BanLength, BanTerms, Lengthening, PacketBan, PacketBanError, PacketKey, Range};
 
 /// Judges it; `key` and `action` are the rule's.
-pub fn validate(raw: &RawBan, key: Option<&Key>, action: Action, report: &mut Report) -> Option<Ban> {
-    if key.is_some_and(|key| !matches!(key, Key::Source(_))) {
+pub fn validate(
+    raw: &RawBan,
+    key: Option<&PacketKey>,
+    action: Action,
+    report: &mut Report,
+) -> Option<PacketBan> {
+    if key.is_some_and(|key| !matches!(key, PacketKey::Source(_))) {
         report.error(&raw.after.at, "sources are banned, so the rule's key must be `source`");
     }
     if action == Action::Observe {
@@ -28,7 +33,7 @@ pub fn validate(raw: &RawBan, key: Option<&Key>, action: Action, report: &mut Re
         );
     }
     let terms = terms(raw, report)?;
-    Ban::new(terms).map_err(|error| report.error(&raw.after.at, error)).ok()
+    PacketBan::new(terms).map_err(|error| report.error(&raw.after.at, error)).ok()
 }
 
 /// Judges what bans of both layers have.
@@ -54,7 +59,7 @@ pub fn parse_ban_length(text: &str) -> Result<BanLength, BanLengthError> {
     }
     match parse_time(text)? {
         length if length <= BanTerms::LONGEST => Ok(BanLength::For(length)),
-        _ => Err(BanLengthError::TooLong(BanError::TooLong)),
+        _ => Err(BanLengthError::TooLong(PacketBanError::TooLong)),
     }
 }
 
@@ -66,7 +71,7 @@ pub enum BanLengthError {
     Time(#[from] RateError),
     /// Too long a time.
     #[error(transparent)]
-    TooLong(BanError),
+    TooLong(PacketBanError),
 }
 
 /// How bans lengthen: `Some(None)` if they don't, `None` if there is a mistake.
@@ -85,7 +90,7 @@ fn longer(raw: &RawBan, length: Option<BanLength>, report: &mut Report) -> Optio
     let most = u64::from(BanTerms::MOST_FACTOR);
     let parsed = number(factor, Range::new(2, most), report);
     let parsed = parsed.and_then(|factor| NonZeroU32::new(u32::try_from(factor).ok()?));
-    let mut time = |text: &Option<Text>, default: Nanos| match text {
+    let mut time = |text: &Option<LocatedText>, default: Nanos| match text {
         None => Some(default),
         Some(text) => match parse_time(&text.text) {
             Ok(time) if time <= BanTerms::LONGEST => Some(time),

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::application::path;
-use crate::{error::Report, fields::Text, policy::application::DenyBody, source};
+use crate::{error::Report, fields::LocatedText, policy::application::DenyBody, source};
 
 /// Reads the file that is named.
-pub fn validate(named: &Text, directory: &Path, report: &mut Report) -> Option<DenyBody> {
+pub fn validate(named: &LocatedText, directory: &Path, report: &mut Report) -> Option<DenyBody> {
     let file = path(named, directory, report)?;
     let ending = file.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     let known = DenyBody::CONTENT_TYPES.iter().find(|(known, _)| ending.as_deref() == Some(known));

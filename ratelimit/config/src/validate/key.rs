@@ -6,8 +6,8 @@ use super::word;
 use crate::{
     count::parse_count,
     error::{At, Report, quoted},
-    fields::Text,
-    policy::{Key, PacketLimit, PrefixLength, PrefixLengths},
+    fields::LocatedText,
+    policy::{PacketKey, PacketLimit, PrefixLength, PrefixLengths},
     raw::{RawKey, RawLengths},
 };
 
@@ -16,15 +16,15 @@ const MOST_FACTOR: u32 = 1_000_000;
 
 /// A key that is right, and what can still turn out wrong with it.
 #[derive(Debug)]
-pub struct Judged<'r> {
+pub struct CheckedKey<'r> {
     /// The key.
-    pub key: Key,
+    pub key: PacketKey,
     /// Where it stands, if it is given.
     pub at: Option<&'r At>,
     factors: Vec<(NonZeroU32, &'r At)>,
 }
 
-impl Judged<'_> {
+impl CheckedKey<'_> {
     /// Reports the factors with which a limit becomes too large.
     pub fn check_factors(&self, limit: &PacketLimit, report: &mut Report) {
         for (factor, at) in &self.factors {
@@ -36,22 +36,22 @@ impl Judged<'_> {
 }
 
 /// Judges a key.
-pub fn validate<'r>(raw: &'r RawKey, report: &mut Report) -> Option<Judged<'r>> {
+pub fn validate<'r>(raw: &'r RawKey, report: &mut Report) -> Option<CheckedKey<'r>> {
     let words = || {
         let lengths = PrefixLengths::default;
         [
-            ("source", Key::Source(lengths())),
-            ("destination", Key::Destination(lengths())),
-            ("source_destination", Key::SourceDestination(lengths())),
-            ("flow", Key::Flow),
-            ("global", Key::Global),
+            ("source", PacketKey::Source(lengths())),
+            ("destination", PacketKey::Destination(lengths())),
+            ("source_destination", PacketKey::SourceDestination(lengths())),
+            ("flow", PacketKey::Flow),
+            ("global", PacketKey::Global),
         ]
     };
     match raw {
-        RawKey::Default => Some(Judged { key: Key::default(), at: None, factors: Vec::new() }),
+        RawKey::Default => Some(CheckedKey { key: PacketKey::default(), at: None, factors: Vec::new() }),
         RawKey::Word(text) => {
             let key = word(Some(text), &words(), report)?;
-            Some(Judged { key, at: Some(&text.at), factors: Vec::new() })
+            Some(CheckedKey { key, at: Some(&text.at), factors: Vec::new() })
         }
         RawKey::Lengths { at, word, ipv4, ipv6 } => {
             let mut factors = Vec::new();
@@ -61,11 +61,11 @@ pub fn validate<'r>(raw: &'r RawKey, report: &mut Report) -> Option<Judged<'r>> 
                 lengths(ipv6, PrefixLengths::DEFAULT_IPV6, PrefixLengths::MOST_IPV6, &mut factors, report);
             let lengths = PrefixLengths::new(ipv4?, ipv6?)?;
             let key = match *word {
-                "source" => Key::Source(lengths),
-                "destination" => Key::Destination(lengths),
-                _ => Key::SourceDestination(lengths),
+                "source" => PacketKey::Source(lengths),
+                "destination" => PacketKey::Destination(lengths),
+                _ => PacketKey::SourceDestination(lengths),
             };
-            Some(Judged { key, at: Some(at), factors })
+            Some(CheckedKey { key, at: Some(at), factors })
         }
     }
 }
@@ -99,7 +99,7 @@ fn lengths<'r>(
     (judged.len() == entries.len()).then(|| judged.into_iter().map(|(length, _)| length).collect())
 }
 
-fn bits(text: &Text, most: u8, report: &mut Report) -> Option<u8> {
+fn bits(text: &LocatedText, most: u8, report: &mut Report) -> Option<u8> {
     let digits = text.text.bytes().all(|byte| byte.is_ascii_digit());
     let length = text.text.parse().ok().filter(|length| digits && (1..=most).contains(length));
     if length.is_none() {
@@ -112,7 +112,7 @@ fn bits(text: &Text, most: u8, report: &mut Report) -> Option<u8> {
     length
 }
 
-fn factor(text: &Text, report: &mut Report) -> Option<NonZeroU32> {
+fn factor(text: &LocatedText, report: &mut Report) -> Option<NonZeroU32> {
     let factor = parse_count(&text.text).ok().and_then(|count| NonZeroU32::try_from(count).ok());
     let factor = factor.filter(|factor| factor.get() <= MOST_FACTOR);
     if factor.is_none() {

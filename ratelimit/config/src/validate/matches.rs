@@ -6,12 +6,12 @@ mod number;
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use super::{parsed, prefixes::Lists, word};
+use super::{parsed, prefixes::ListReader, word};
 use crate::{
     error::{At, Report},
-    fields::Texts,
+    fields::LocatedTexts,
     numbers,
-    policy::{Fragment, IcmpType, IpVersion, List, Match, Prefix, PrefixList, TcpFlags},
+    policy::{Fragment, IcmpType, IpVersion, ListPurpose, Match, Prefix, PrefixList, TcpFlags},
     raw::{RawMatch, RawPrefix, RawPrefixes},
     words::parse_word,
 };
@@ -36,7 +36,7 @@ struct Items<'r, T> {
 impl<'r, T> Items<'r, T> {
     /// Judges each item of a list.
     fn read<E: std::fmt::Display>(
-        texts: Option<&'r Texts>,
+        texts: Option<&'r LocatedTexts>,
         parse: impl Fn(&str) -> Result<T, E>,
         report: &mut Report,
     ) -> Self {
@@ -80,8 +80,8 @@ struct Parts<'r> {
 /// Judges a condition, of which the lists of sources and destinations are called so, unless the rule's name is wrong. With a mistake reported, what comes back is not to be used.
 pub fn validate(
     raw: &RawMatch,
-    own: Option<&[List; 2]>,
-    lists: &mut Lists<'_>,
+    own: Option<&[ListPurpose; 2]>,
+    lists: &mut ListReader<'_>,
     report: &mut Report,
 ) -> Match {
     let protocols = Items::read(raw.protocol.as_ref(), number::protocol, report);
@@ -124,8 +124,8 @@ pub fn validate(
 /// Judges a list of prefixes and files of them.
 fn prefixes<'r>(
     raw: Option<&'r RawPrefixes>,
-    list: Option<&List>,
-    lists: &mut Lists<'_>,
+    list: Option<&ListPurpose>,
+    lists: &mut ListReader<'_>,
     report: &mut Report,
 ) -> Items<'r, Prefixes> {
     let Some(raw) = raw else { return Items { at: None, items: Vec::new(), is_complete: true } };

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     error::{Report, quoted},
-    fields::Text,
+    fields::LocatedText,
     list_file,
     policy::Prefix,
     raw::{RawConfig, RawList, RawMatch, RawPrefix},
@@ -29,13 +29,13 @@ const MOST_LEVELS: usize = 16;
 /// All lists with a name.
 #[derive(Debug, Default)]
 pub struct NamedLists {
-    lists: HashMap<String, Named>,
+    lists: HashMap<String, NamedList>,
     items: Cell<usize>,
 }
 
 #[derive(Debug)]
-struct Named {
-    name: Text,
+struct NamedList {
+    name: LocatedText,
     /// What it has, with what the lists in it have.
     items: Vec<RawPrefix>,
     /// The lists in it.
@@ -66,14 +66,14 @@ impl NamedLists {
             room = flat.room;
             let inner = flat.seen.iter().map(|inner| (*inner).to_owned()).collect();
             let named =
-                Named { name: list.name.clone(), items: flat.items, inner, is_used: Cell::new(false) };
+                NamedList { name: list.name.clone(), items: flat.items, inner, is_used: Cell::new(false) };
             lists.insert(list.name.text.clone(), named);
         }
         Self { lists, items: Cell::new(0) }
     }
 
     /// What the list has that is named at a place; none, if that is a mistake.
-    pub fn items(&self, named: &Text, report: &mut Report) -> &[RawPrefix] {
+    pub fn items(&self, named: &LocatedText, report: &mut Report) -> &[RawPrefix] {
         let Some(list) = self.lists.get(&named.text) else {
             report.error(&named.at, unknown(&named.text, self.lists.keys().map(String::as_str)));
             return &[];
@@ -119,7 +119,7 @@ impl NamedLists {
 
     /// Notes lists that nobody uses, and what is wrong with their files.
     pub fn warn_of_unused(&self, report: &mut Report) {
-        let mut unused: Vec<&Named> = self.lists.values().filter(|list| !list.is_used.get()).collect();
+        let mut unused: Vec<&NamedList> = self.lists.values().filter(|list| !list.is_used.get()).collect();
         unused.sort_unstable_by_key(|list| list.name.at.position.line);
         for list in unused {
             report
@@ -142,7 +142,7 @@ fn too_many() -> String {
     )
 }
 
-fn check_name(name: &Text, report: &mut Report) {
+fn check_name(name: &LocatedText, report: &mut Report) {
     let is_good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.text.is_empty() || name.text.len() > LONGEST_NAME || !name.text.chars().all(is_good) {
         let message = format!("a list's name has 1 to {LONGEST_NAME} letters, digits, `-` and `_`");
@@ -179,7 +179,7 @@ fn judged(
         },
         RawPrefix::File(path) => {
             let whole = directory.join(&path.text).to_string_lossy().into_owned();
-            Some(RawPrefix::File(Text { text: whole, at: path.at.clone() }))
+            Some(RawPrefix::File(LocatedText { text: whole, at: path.at.clone() }))
         }
         RawPrefix::List(name) if lists.contains_key(&*name.text) => Some(item.clone()),
         RawPrefix::List(name) => {
@@ -202,24 +202,24 @@ struct Flat<'l> {
 impl<'l> Flat<'l> {
     /// Adds what a list has that is named at a place; `path` are the lists that it is in. An error says what is wrong with
     /// which place.
-    fn add(&mut self, named: &Text, path: &mut Vec<&'l str>) -> Result<(), Text> {
+    fn add(&mut self, named: &LocatedText, path: &mut Vec<&'l str>) -> Result<(), LocatedText> {
         let Some((name, items)) = self.lists.get_key_value(&*named.text) else { return Ok(()) };
         if path.len() == MOST_LEVELS {
             let text = format!("more than {MOST_LEVELS} lists are in one another");
-            return Err(Text { text, at: named.at.clone() });
+            return Err(LocatedText { text, at: named.at.clone() });
         }
         path.push(name);
         for item in items {
             let RawPrefix::List(inner) = item else {
                 let room = self.room.checked_sub(1);
-                self.room = room.ok_or_else(|| Text { text: too_many(), at: named.at.clone() })?;
+                self.room = room.ok_or_else(|| LocatedText { text: too_many(), at: named.at.clone() })?;
                 self.items.push(item.clone());
                 continue;
             };
             if let Some(first) = path.iter().position(|outer| *outer == inner.text) {
                 let circle = path[first..].iter().copied().chain([&*inner.text]).collect::<Vec<_>>();
                 let text = format!("a list can't be in itself: {}", circle.join(", which has "));
-                return Err(Text { text, at: inner.at.clone() });
+                return Err(LocatedText { text, at: inner.at.clone() });
             }
             if !self.seen.contains(&*inner.text) {
                 self.add(inner, path)?;

@@ -8,14 +8,14 @@ use std::{
 
 use super::super::{
     error::{At, Report},
-    fields::Text,
+    fields::LocatedText,
     last::LastLists,
     list_file::{self, ListFile},
     raw::RawPrefix,
 };
 use super::parsed;
 use crate::{
-    policy::{IpVersion, List, ListPart, Prefix, PrefixList},
+    policy::{IpVersion, ListPart, ListPurpose, Prefix, PrefixList},
     text::Thousands,
 };
 
@@ -24,7 +24,7 @@ use crate::{
 const MOST_MATCHED: usize = 1 << 20;
 
 /// Reads the files that lists name, each once, and keeps account of them.
-pub struct Lists<'c> {
+pub struct ListReader<'c> {
     directory: &'c Path,
     /// What files had when they were read last.
     last: &'c LastLists,
@@ -43,7 +43,7 @@ struct File {
     is_kept: bool,
 }
 
-impl<'c> Lists<'c> {
+impl<'c> ListReader<'c> {
     pub fn new(directory: &'c Path, last: &'c LastLists) -> Self {
         Self { directory, last, read: HashMap::new(), parts: Vec::new(), matched: 0 }
     }
@@ -54,7 +54,7 @@ impl<'c> Lists<'c> {
     }
 
     /// Judges `allow` or `deny`.
-    pub fn list(&mut self, list: &List, raw: &[RawPrefix], report: &mut Report) -> PrefixList {
+    pub fn list(&mut self, list: &ListPurpose, raw: &[RawPrefix], report: &mut Report) -> PrefixList {
         let (mut all, mut inline) = (Vec::new(), Vec::new());
         for item in raw {
             match item {
@@ -79,8 +79,8 @@ impl<'c> Lists<'c> {
     /// Reads a file for a condition; `list` is not known if the rule's name is wrong.
     pub fn matched(
         &mut self,
-        list: Option<&List>,
-        path: &Text,
+        list: Option<&ListPurpose>,
+        path: &LocatedText,
         report: &mut Report,
     ) -> Option<Arc<PrefixList>> {
         let File { prefixes, .. } = self.file(list?, path, report)?;
@@ -97,7 +97,7 @@ impl<'c> Lists<'c> {
         Some(prefixes)
     }
 
-    fn file(&mut self, list: &List, named: &Text, report: &mut Report) -> Option<File> {
+    fn file(&mut self, list: &ListPurpose, named: &LocatedText, report: &mut Report) -> Option<File> {
         let path = self.directory.join(&named.text);
         let last = self.last;
         let known =
@@ -112,11 +112,17 @@ impl<'c> Lists<'c> {
     }
 
     /// As of an inline prefix that is everything.
-    fn warn_of_whole(&self, list: &List, named: &Text, whole: &[(IpVersion, usize)], report: &mut Report) {
+    fn warn_of_whole(
+        &self,
+        list: &ListPurpose,
+        named: &LocatedText,
+        whole: &[(IpVersion, usize)],
+        report: &mut Report,
+    ) {
         for (version, line) in whole {
             let name = if *version == IpVersion::V4 { "IPv4" } else { "IPv6" };
             let what = match list {
-                List::Allow => "allows every source: no rule will limit them",
+                ListPurpose::Allow => "allows every source: no rule will limit them",
                 _ => "drops everything except what `allow` names",
             };
             let file = self.directory.join(&named.text);

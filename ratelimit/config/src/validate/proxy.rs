@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{
     error::{Report, quoted},
-    fields::{Text, Texts},
+    fields::{LocatedText, LocatedTexts},
     policy::{
         Prefix,
         application::{
-            Application, Balance, ListenAddress, ProxyListener, ProxyProtocol, RequestTemplate, Route,
+            Application, Balance, ListenAddress, ProxyListener, ProxyProtocol, ProxyRoute, RequestTemplate,
             Timeouts, UpstreamTls, UpstreamUrl, route_host,
             target::{self, PathForm},
         },
@@ -78,13 +78,13 @@ fn refuse_nameless_clients(raw: &RawProxy, made: &ProxyListener, report: &mut Re
     }
 }
 
-fn proxy_protocol(texts: &Texts, report: &mut Report) -> ProxyProtocol {
+fn proxy_protocol(texts: &LocatedTexts, report: &mut Report) -> ProxyProtocol {
     match texts.items.as_slice() {
         [one] if one.text == "true" => return ProxyProtocol::Always,
         [one] if one.text == "false" => return ProxyProtocol::Off,
         _ => {}
     }
-    let network = |text: &Text| {
+    let network = |text: &LocatedText| {
         if !text.text.starts_with(|first: char| first.is_ascii_hexdigit() || first == ':')
             || text.text == "false"
         {
@@ -97,17 +97,17 @@ fn proxy_protocol(texts: &Texts, report: &mut Report) -> ProxyProtocol {
     ProxyProtocol::From(texts.items.iter().filter_map(network).collect())
 }
 
-fn validate_routes(raw: &RawProxy, form: PathForm, directory: &Path, report: &mut Report) -> Vec<Route> {
+fn validate_routes(raw: &RawProxy, form: PathForm, directory: &Path, report: &mut Report) -> Vec<ProxyRoute> {
     if raw.routes.is_empty() && report.is_clean() {
         report
             .error(&raw.at_routes, "no routes; add one, such as `{upstreams: [\"http://127.0.0.1:3000\"]}`");
     }
-    if let Some(first_too_many) = raw.routes.get(Route::MOST) {
-        report.error(&first_too_many.at, format!("at most {} routes", Route::MOST));
+    if let Some(first_too_many) = raw.routes.get(ProxyRoute::MOST) {
+        report.error(&first_too_many.at, format!("at most {} routes", ProxyRoute::MOST));
     }
-    let routes: Vec<Route> =
+    let routes: Vec<ProxyRoute> =
         raw.routes.iter().filter_map(|route| validate_route(route, form, directory, report)).collect();
-    let name = |route: &Route| {
+    let name = |route: &ProxyRoute| {
         format!("{}{}", route.host.as_deref().unwrap_or_default(), route.path.trim_end_matches('/'))
     };
     if routes.len() == raw.routes.len() {
@@ -124,7 +124,12 @@ fn validate_routes(raw: &RawProxy, form: PathForm, directory: &Path, report: &mu
     routes
 }
 
-fn validate_route(raw: &RawRoute, form: PathForm, directory: &Path, report: &mut Report) -> Option<Route> {
+fn validate_route(
+    raw: &RawRoute,
+    form: PathForm,
+    directory: &Path,
+    report: &mut Report,
+) -> Option<ProxyRoute> {
     let host = raw.host.as_ref().map(|text| host(text, report));
     let prefix = raw.path.as_ref().map(|text| path_prefix(text, form, report));
     let upstreams = validate_upstreams(&raw.upstreams, report);
@@ -138,7 +143,7 @@ fn validate_route(raw: &RawRoute, form: PathForm, directory: &Path, report: &mut
         response: time(raw.response.as_ref(), usual.response, report)?,
         idle: time(raw.idle.as_ref(), usual.idle, report)?,
     };
-    Some(Route {
+    Some(ProxyRoute {
         host: given(host)?,
         path: given(prefix)?.unwrap_or_else(|| "/".to_owned()),
         upstreams: upstreams?,
@@ -157,7 +162,7 @@ fn given<T>(value: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-fn host(text: &Text, report: &mut Report) -> Option<String> {
+fn host(text: &LocatedText, report: &mut Report) -> Option<String> {
     let host = route_host(&text.text);
     if host.is_none() {
         let message =
@@ -167,7 +172,7 @@ fn host(text: &Text, report: &mut Report) -> Option<String> {
     host
 }
 
-fn path_prefix(text: &Text, form: PathForm, report: &mut Report) -> Option<String> {
+fn path_prefix(text: &LocatedText, form: PathForm, report: &mut Report) -> Option<String> {
     let normal = target::path(text.text.as_bytes(), form);
     if normal == text.text && normal.starts_with('/') {
         return Some(normal);
@@ -178,8 +183,8 @@ fn path_prefix(text: &Text, form: PathForm, report: &mut Report) -> Option<Strin
     None
 }
 
-fn validate_upstreams(texts: &Texts, report: &mut Report) -> Option<Vec<UpstreamUrl>> {
-    let most = Route::UPSTREAMS.most as usize;
+fn validate_upstreams(texts: &LocatedTexts, report: &mut Report) -> Option<Vec<UpstreamUrl>> {
+    let most = ProxyRoute::UPSTREAMS.most as usize;
     if texts.items.len() > most {
         report.error(&texts.at, format!("at most {most} servers"));
         return None;
@@ -197,7 +202,7 @@ fn validate_upstreams(texts: &Texts, report: &mut Report) -> Option<Vec<Upstream
 }
 
 /// A host, maybe with a port.
-fn host_header(text: &Text, report: &mut Report) -> Option<String> {
+fn host_header(text: &LocatedText, report: &mut Report) -> Option<String> {
     let url = format!("http://{}", text.text).parse::<UpstreamUrl>();
     if url.is_err() || text.text.contains('/') {
         let message =
@@ -208,7 +213,7 @@ fn host_header(text: &Text, report: &mut Report) -> Option<String> {
     Some(text.text.clone())
 }
 
-fn server_name(text: &Text, report: &mut Report) -> Option<String> {
+fn server_name(text: &LocatedText, report: &mut Report) -> Option<String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':');
     if text.text.is_empty() || text.text.len() > 253 || !text.text.bytes().all(is_name) {
         let message =
@@ -220,7 +225,7 @@ fn server_name(text: &Text, report: &mut Report) -> Option<String> {
 }
 
 /// `None` if it is there and wrong.
-fn time(text: Option<&Text>, usual: Duration, report: &mut Report) -> Option<Duration> {
+fn time(text: Option<&LocatedText>, usual: Duration, report: &mut Report) -> Option<Duration> {
     let Some(text) = text else { return Some(usual) };
     let time = match parse_time(&text.text) {
         Ok(time) => Duration::from_nanos(time.0),

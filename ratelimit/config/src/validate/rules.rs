@@ -9,18 +9,18 @@ use ratelimit_common::{
 
 use super::{
     ban,
-    key::{self, Judged},
+    key::{self, CheckedKey},
     matches, parsed,
-    prefixes::Lists,
+    prefixes::ListReader,
     report_duplicate, word,
 };
 use crate::{
     error::{At, Report},
-    fields::Text,
+    fields::LocatedText,
     limit::{LimitDraft, LimitOption, LimitTextError, blamed_option},
     policy::{
-        Action, Key, List, Match, PacketLimit, PacketLimitError, Rule, RuleName, Rules, SetError, Unit,
-        duplicates,
+        Action, LimitUnit, ListPurpose, Match, PacketKey, PacketLimit, PacketLimitError, PacketRule,
+        PacketRules, RuleName, SetError, duplicates,
     },
     rate::parse_rate,
     raw::{RawMatch, RawRule},
@@ -29,8 +29,8 @@ use crate::{
 const ACTIONS: [(&str, Action); 2] = [("drop", Action::Drop), ("observe", Action::Observe)];
 
 /// Judges all rules.
-pub fn validate(raw: &[RawRule], lists: &mut Lists<'_>, report: &mut Report) -> Option<Rules> {
-    let names: Vec<&Text> = raw.iter().filter_map(|rule| rule.name.as_ref()).collect();
+pub fn validate(raw: &[RawRule], lists: &mut ListReader<'_>, report: &mut Report) -> Option<PacketRules> {
+    let names: Vec<&LocatedText> = raw.iter().filter_map(|rule| rule.name.as_ref()).collect();
     for (later, earlier) in duplicates(names.iter().map(|name| name.text.as_str())) {
         if let (Some(later), Some(earlier)) = (names.get(later), names.get(earlier)) {
             report_duplicate(later, earlier, report);
@@ -42,7 +42,7 @@ pub fn validate(raw: &[RawRule], lists: &mut Lists<'_>, report: &mut Report) -> 
     for raw in raw {
         let key = key::validate(&raw.key, report);
         count += key.as_ref().map_or(1, |judged| judged.key.parts().len());
-        if count > Rules::MOST && first_too_many.is_none() {
+        if count > PacketRules::MOST && first_too_many.is_none() {
             first_too_many = Some(key.as_ref().map_or(&raw.at, |judged| judged.at.unwrap_or(&raw.at)));
         }
         rules.extend(validate_rule(raw, key, lists, report));
@@ -50,21 +50,22 @@ pub fn validate(raw: &[RawRule], lists: &mut Lists<'_>, report: &mut Report) -> 
     if let Some(at) = first_too_many {
         report.error(at, SetError::TooManyRules { count });
     }
-    Rules::new(rules).ok()
+    PacketRules::new(rules).ok()
 }
 
 fn validate_rule(
     raw: &RawRule,
-    key: Option<Judged<'_>>,
-    lists: &mut Lists<'_>,
+    key: Option<CheckedKey<'_>>,
+    lists: &mut ListReader<'_>,
     report: &mut Report,
-) -> Option<Rule> {
+) -> Option<PacketRule> {
     let name: Option<RuleName> = parsed(raw.name.as_ref(), report);
-    let lists_of =
-        |make: [fn(RuleName) -> List; 2]| name.as_ref().map(|name| make.map(|make| make(name.clone())));
-    let own = lists_of([List::Source, List::Destination]);
+    let lists_of = |make: [fn(RuleName) -> ListPurpose; 2]| {
+        name.as_ref().map(|name| make.map(|make| make(name.clone())))
+    };
+    let own = lists_of([ListPurpose::Source, ListPurpose::Destination]);
     let matches = raw.matches.as_ref().map(|raw| matches::validate(raw, own.as_ref(), lists, report));
-    let own = lists_of([List::ExceptSource, List::ExceptDestination]);
+    let own = lists_of([ListPurpose::ExceptSource, ListPurpose::ExceptDestination]);
     let except = raw.except.as_ref().map(|raw| except(raw, own.as_ref(), lists, report));
     let limit = validate_limit(raw, report);
     let action = word(raw.action.as_ref(), &ACTIONS, report).unwrap_or_default();
@@ -80,10 +81,15 @@ fn validate_rule(
         judged.check_factors(limit, report);
     }
     let matches = matches.unwrap_or_default();
-    Some(Rule { name: name?, matches, except, key: key?.key, limit: limit?, action, new_sources, ban })
+    Some(PacketRule { name: name?, matches, except, key: key?.key, limit: limit?, action, new_sources, ban })
 }
 
-fn except(raw: &RawMatch, own: Option<&[List; 2]>, lists: &mut Lists<'_>, report: &mut Report) -> Match {
+fn except(
+    raw: &RawMatch,
+    own: Option<&[ListPurpose; 2]>,
+    lists: &mut ListReader<'_>,
+    report: &mut Report,
+) -> Match {
     if raw.is_empty {
         let message =
             "is empty, and would except every packet; say which, such as `except: {source: 192.0.2.53}`";
@@ -92,14 +98,14 @@ fn except(raw: &RawMatch, own: Option<&[List; 2]>, lists: &mut Lists<'_>, report
     matches::validate(raw, own, lists, report)
 }
 
-fn new_sources(text: &Text, key: Option<&Key>, report: &mut Report) -> Option<PacketLimit> {
+fn new_sources(text: &LocatedText, key: Option<&PacketKey>, report: &mut Report) -> Option<PacketLimit> {
     let rate = parse_rate(&text.text).map_err(|error| report.error(&text.at, error)).ok();
-    if key == Some(&Key::Global) {
+    if key == Some(&PacketKey::Global) {
         report.error(&text.at, "with `key: global` there is one bucket for all sources; leave this out");
         return None;
     }
     let spec = LimitSpec::new(Algorithm::TokenBucket, rate?);
-    PacketLimit::new(spec, Unit::Packets).map_err(|error| report.error(&text.at, error)).ok()
+    PacketLimit::new(spec, LimitUnit::Packets).map_err(|error| report.error(&text.at, error)).ok()
 }
 
 fn validate_limit(raw: &RawRule, report: &mut Report) -> Option<PacketLimit> {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::{Report, quoted},
-    fields::Text,
+    fields::LocatedText,
     policy::{
         Range,
         application::{Login, MAX_KEYS, RedisAddress, RedisSettings, RedisTls, StoreSettings, Topology},
@@ -42,7 +42,7 @@ pub fn memory(raw: &RawStore, directory: &Path, report: &mut Report) -> StoreSet
 /// What is not saved for longer is as good as not saved.
 const LONGEST_SAVE_INTERVAL: Nanos = Nanos::from_secs(86_400);
 
-fn save_interval(text: &Text, raw: &RawStore, report: &mut Report) -> Option<Nanos> {
+fn save_interval(text: &LocatedText, raw: &RawStore, report: &mut Report) -> Option<Nanos> {
     if raw.state_file.is_none() {
         report.error(&text.at, "there is no `state_file` that counts could be saved in; name one");
     }
@@ -102,7 +102,7 @@ pub fn redis(raw: &RawRedis, directory: &Path, report: &mut Report) -> Option<Re
     })
 }
 
-fn topology<'r>(text: &impl Fn(&str) -> Option<&'r Text>, report: &mut Report) -> Topology {
+fn topology<'r>(text: &impl Fn(&str) -> Option<&'r LocatedText>, report: &mut Report) -> Topology {
     let cluster = word(text("cluster"), &BOOLEANS, report).unwrap_or_default();
     let Some(master) = text("sentinel") else {
         return if cluster { Topology::Cluster } else { Topology::Single };
@@ -121,7 +121,7 @@ fn topology<'r>(text: &impl Fn(&str) -> Option<&'r Text>, report: &mut Report) -
 
 /// Those that can be read. What is said of one address is said of all of them.
 fn addresses(raw: &RawRedis, topology: &Topology, report: &mut Report) -> Vec<RedisAddress> {
-    let mut addresses: Vec<(RedisAddress, &Text)> = Vec::new();
+    let mut addresses: Vec<(RedisAddress, &LocatedText)> = Vec::new();
     for text in raw.url.iter().flat_map(|texts| &texts.items) {
         let Some(address) = parsed::<RedisAddress>(Some(text), report) else { continue };
         let address = with_port(address, topology);
@@ -179,7 +179,7 @@ fn with_port(address: RedisAddress, topology: &Topology) -> RedisAddress {
     }
 }
 
-fn user(text: &Text, report: &mut Report) -> Option<String> {
+fn user(text: &LocatedText, report: &mut Report) -> Option<String> {
     if text.text.is_empty() || text.text.contains(char::is_whitespace) {
         report.error(&text.at, "must be the name of a user of the store's ACL, without spaces");
         return None;
@@ -187,7 +187,7 @@ fn user(text: &Text, report: &mut Report) -> Option<String> {
     Some(text.text.clone())
 }
 
-fn prefix(text: &Text, report: &mut Report) -> Option<String> {
+fn prefix(text: &LocatedText, report: &mut Report) -> Option<String> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     let length = text.text.len();
     if length == 0 || length > RedisSettings::LONGEST_PREFIX || !text.text.bytes().all(is_good) {
@@ -199,7 +199,7 @@ fn prefix(text: &Text, report: &mut Report) -> Option<String> {
 }
 
 /// A time, in milliseconds as well.
-fn timeout(text: &Text, report: &mut Report) -> Option<Nanos> {
+fn timeout(text: &LocatedText, report: &mut Report) -> Option<Nanos> {
     let (least, most) = RedisSettings::TIMEOUTS;
     let millis = text.text.strip_suffix("ms").and_then(|digits| digits.parse::<u32>().ok());
     let time = match millis {

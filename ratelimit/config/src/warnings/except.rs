@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 
 use super::super::{error::Report, raw::RawRule};
-use crate::policy::{IpVersion, Match, Prefix, PrefixList, Rule};
+use crate::policy::{IpVersion, Match, PacketRule, Prefix, PrefixList};
 
 /// Notes them.
-pub fn find(raw: &RawRule, rule: &Rule, report: &mut Report) {
+pub fn find(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     let (Some(raw), Some(except)) = (&raw.except, &rule.except) else { return };
     let mut is_empty = false;
     for (raw, prefixes) in [(&raw.source, &except.sources), (&raw.destination, &except.destinations)] {

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use ratelimit_common::time::Nanos;
 use ratelimit_config::{self as config};
 use ratelimit_policy::application::{
-    AnswerHeaders, Application, ClientBits, ListenAddress, Listener, NearLimitRatio, OnStoreError,
+    AnswerHeaders, Application, ClientBits, ListenAddress, ListenerSettings, NearLimitRatio, OnStoreError,
     StoreSettings,
 };
 
@@ -67,7 +67,7 @@ fn listeners_are_addresses_sockets_and_with_tls() {
     let shown: Vec<String> = listen.grpc.iter().map(|listener| listener.address.to_string()).collect();
     let socket = format!("unix:{}", directory.join("run/g.sock").display());
     assert_eq!(shown, ["127.0.0.1:8081", "[::1]:8081", &socket]);
-    let [Listener { address: ListenAddress::Tcp(address), tls: Some(tls) }] = &listen.http[..] else {
+    let [ListenerSettings { address: ListenAddress::Tcp(address), tls: Some(tls) }] = &listen.http[..] else {
         panic!("{:?}", listen.http);
     };
     assert_eq!(address.to_string(), "0.0.0.0:8443");

@@ -1,22 +1,22 @@
 //! The key of a rule, and what goes with it: prefix lengths, factors, `new_sources`.
 
 use ratelimit_config::limit::format_limit;
-use ratelimit_policy::{Key, PrefixLengths, Unit};
+use ratelimit_policy::{LimitUnit, PacketKey, PrefixLengths};
 
 use super::{assert_error, assert_errors, check, policy, rule, shown};
 
-fn key(text: &str) -> Key {
+fn key(text: &str) -> PacketKey {
     policy(&rule(&[&format!("key: {text}")])).network.unwrap().rules.first().unwrap().key.clone()
 }
 
 #[test]
 fn words_and_lengths() {
     let lengths = PrefixLengths::default;
-    assert_eq!(key("source"), Key::Source(lengths()));
-    assert_eq!(key("destination"), Key::Destination(lengths()));
-    assert_eq!(key("source_destination"), Key::SourceDestination(lengths()));
-    assert_eq!(key("flow"), Key::Flow);
-    assert_eq!(key("global"), Key::Global);
+    assert_eq!(key("source"), PacketKey::Source(lengths()));
+    assert_eq!(key("destination"), PacketKey::Destination(lengths()));
+    assert_eq!(key("source_destination"), PacketKey::SourceDestination(lengths()));
+    assert_eq!(key("flow"), PacketKey::Flow);
+    assert_eq!(key("global"), PacketKey::Global);
     let cases = [
         ("{source: {ipv4: 24, ipv6: 56}}", "source v4/24 v6/56"),
         ("{destination: {ipv4: 24}}", "destination v4/24 v6/64"),
@@ -145,7 +145,7 @@ fn new_sources_are_packets_in_some_time() {
     let rules = policy(&rule(&["new_sources: 5k/m"])).network.unwrap().rules;
     let new_sources = rules.first().unwrap().new_sources.unwrap();
     assert_eq!(format_limit(new_sources.spec()), "token_bucket,rate=5000/m");
-    assert_eq!(new_sources.unit(), Unit::Packets);
+    assert_eq!(new_sources.unit(), LimitUnit::Packets);
     assert_eq!(policy(&rule(&[])).network.unwrap().rules.first().unwrap().new_sources, None);
     let cases = [
         ("5", "5:20 new_sources: `5` is not a rate; write N/UNIT"),

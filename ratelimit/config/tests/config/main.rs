@@ -24,7 +24,7 @@ use std::{
 };
 
 use ratelimit_config::{self as config, Checked, ConfigError, ConfigErrors};
-use ratelimit_policy::{Action, Key, Mode, OnExit, Policy};
+use ratelimit_policy::{Action, AttachMode, OnExit, PacketKey, Policy};
 use tempfile::TempDir;
 
 /// What `domains/edge.yaml` beside each file says.
@@ -135,7 +135,10 @@ fn every_supported_key() {
     assert_eq!(policy.instance.as_str(), "edge-1");
     let network = policy.network.unwrap();
     let interfaces: Vec<_> = network.interfaces.iter().map(|i| (i.name.as_str(), i.mode)).collect();
-    assert_eq!(interfaces, [("eth0", Mode::Auto), ("eth1", Mode::Native), ("eth2", Mode::Auto)]);
+    assert_eq!(
+        interfaces,
+        [("eth0", AttachMode::Auto), ("eth1", AttachMode::Native), ("eth2", AttachMode::Auto)]
+    );
     let allow: Vec<String> = network.allow.iter().map(ToString::to_string).collect();
     assert_eq!(allow, ["10.0.0.0/8", "::1/128", "fe80::/10"]);
     assert_eq!((network.table.slots(), network.on_exit), (131_072, OnExit::Keep));
@@ -174,7 +177,7 @@ fn what_is_left_out_has_its_default() {
     assert!(network.interfaces.is_empty() && network.allow.is_empty());
     assert_eq!((network.table.slots(), network.on_exit), (1 << 20, OnExit::Detach));
     let rule = network.rules.first().unwrap();
-    assert_eq!((&rule.key, rule.action), (&Key::default(), Action::Drop));
+    assert_eq!((&rule.key, rule.action), (&PacketKey::default(), Action::Drop));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::PathBuf};
 
 use ratelimit_config::{
-    keys::{self, Key, Kind, LeftOut},
+    keys::{self, ConfigKey, LeftOut, ValueKind},
     numbers::{ICMP_TYPES, PROTOCOLS},
 };
 
@@ -70,8 +70,8 @@ fn put(text: &str, name: &str, part: &str) -> String {
     format!("{before}{begin}\n{part}\n{end}{after}")
 }
 
-fn keys_section(keys: impl Iterator<Item = &'static Key>, sections: &[(&str, &str)]) -> String {
-    let section = |key: &Key| sections.iter().rfind(|(path, _)| key.path.starts_with(path));
+fn keys_section(keys: impl Iterator<Item = &'static ConfigKey>, sections: &[(&str, &str)]) -> String {
+    let section = |key: &ConfigKey| sections.iter().rfind(|(path, _)| key.path.starts_with(path));
     let mut text = String::new();
     let mut current = None;
     for key in keys {
@@ -88,7 +88,7 @@ fn keys_section(keys: impl Iterator<Item = &'static Key>, sections: &[(&str, &st
         };
         let meaning = wrapped(key.meaning, "");
         let kind = wrapped(&format!("- Value: {}", key.kind), "  ");
-        let Key { path, example, .. } = key;
+        let ConfigKey { path, example, .. } = key;
         write!(text, "### `{path}`\n\n{meaning}\n{kind}- Default: {default}\n\n```yaml\n{example}\n```\n\n")
             .unwrap();
     }
@@ -115,12 +115,12 @@ fn wrapped(text: &str, indent: &str) -> String {
 }
 
 /// A file in which `content`, as lines, stands in the mapping that `key` belongs to.
-pub(super) fn file(key: &Key, content: &str) -> String {
+pub(super) fn file(key: &ConfigKey, content: &str) -> String {
     let lists = if key.path.ends_with(".list") { "lists: {office: 192.0.2.1}\n" } else { "" };
     lists.to_owned() + &file_without_lists(key, content)
 }
 
-fn file_without_lists(key: &Key, content: &str) -> String {
+fn file_without_lists(key: &ConfigKey, content: &str) -> String {
     let indented = |indent: &str, content: &str| -> String {
         content.lines().map(|line| format!("{indent}{line}\n")).collect()
     };
@@ -201,7 +201,7 @@ fn every_example_is_accepted_and_does_something() {
         let example = policy(&file(key, key.example));
         let without = policy(&file(key, ""));
         // There is nothing else yet that it could say.
-        let is_only = matches!((key.kind, key.default), (Kind::Said(kind), LeftOut::Is(word)) if kind == format!("`{word}`"));
+        let is_only = matches!((key.kind, key.default), (ValueKind::Said(kind), LeftOut::Is(word)) if kind == format!("`{word}`"));
         assert!(
             is_only || example != without,
             "{}: the reader takes no notice of\n{}",
@@ -259,7 +259,7 @@ fn the_words_of_a_key_are_those_that_are_accepted() {
 fn the_range_of_a_number_is_what_the_reader_accepts() {
     let mut count = 0;
     for key in keys::all() {
-        let Kind::Number(range) = key.kind else { continue };
+        let ValueKind::Number(range) = key.kind else { continue };
         let is_accepted = |number: u64| check(with(key.path, Some(&number.to_string()))).is_ok();
         assert!(is_accepted(range.least) && is_accepted(range.most), "{}", key.path);
         assert!(!is_accepted(range.most + 1), "{}", key.path);

@@ -2,7 +2,7 @@
 
 use ratelimit_config::{
     check_rules,
-    keys::{self, Key, LeftOut},
+    keys::{self, ConfigKey, LeftOut},
 };
 use ratelimit_policy::application::RuleSet;
 
@@ -17,7 +17,7 @@ fn read(content: &str) -> Result<RuleSet, String> {
 }
 
 /// A file in which `content`, as lines, stands where `key` does.
-pub(super) fn with(key: &Key, content: &str) -> String {
+pub(super) fn with(key: &ConfigKey, content: &str) -> String {
     let Some(_) = key.path.strip_prefix("descriptors[].") else {
         return if key.path == "domain" { content.to_owned() } else { format!("domain: d\n{content}\n") };
     };

@@ -8,7 +8,7 @@ use std::{
 
 use jsonschema::Validator;
 use ratelimit_config::{
-    keys::{self, Key, Kind, LeftOut},
+    keys::{self, ConfigKey, LeftOut, ValueKind},
     schema,
 };
 use serde_json::Value;
@@ -94,7 +94,7 @@ fn every_example_of_a_key_is_valid() {
 #[test]
 fn defaults_words_and_the_ends_of_ranges_are_valid() {
     let configuration = validator(&schema::configuration());
-    let accept = |key: &Key, text: &str| {
+    let accept = |key: &ConfigKey, text: &str| {
         let yaml = reference::with(key.path, Some(text));
         // Of a value that a schema is to accept, the reader has to say so.
         assert!(check(&yaml).is_ok(), "{yaml}");
@@ -106,7 +106,7 @@ fn defaults_words_and_the_ends_of_ranges_are_valid() {
             LeftOut::IsNumber(number) => accept(key, &number.to_string()),
             LeftOut::Required | LeftOut::Said(_) => {}
         }
-        if let Kind::Number(range) = key.kind {
+        if let ValueKind::Number(range) = key.kind {
             [range.least, range.most].iter().for_each(|number| {
                 accept(key, &number.to_string());
                 accept(key, &format!("'{number}'"));
@@ -118,14 +118,14 @@ fn defaults_words_and_the_ends_of_ranges_are_valid() {
 #[test]
 fn what_the_words_of_a_key_rule_out_is_refused() {
     let configuration = validator(&schema::configuration());
-    let refuse = |key: &Key, text: &str| {
+    let refuse = |key: &ConfigKey, text: &str| {
         let yaml = reference::with(key.path, Some(text));
         assert!(check(&yaml).is_err(), "{yaml}");
         assert!(!mistakes(&configuration, &yaml).is_empty(), "{yaml}");
     };
     let mut count = 0;
     for key in keys::all() {
-        if let Kind::Number(range) = key.kind {
+        if let ValueKind::Number(range) = key.kind {
             refuse(key, &(range.most + 1).to_string());
             refuse(key, "many");
             count += 1;

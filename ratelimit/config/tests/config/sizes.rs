@@ -1,7 +1,7 @@
 //! Limits in bytes.
 
 use ratelimit_config::limit::format_packet_limit;
-use ratelimit_policy::Unit;
+use ratelimit_policy::LimitUnit;
 
 use super::{assert_error, check, policy, shown};
 
@@ -13,17 +13,17 @@ fn file(rate: &str, lines: &[&str]) -> String {
 
 #[test]
 fn sizes_count_bytes() {
-    let cases: &[(&str, &[&str], &str, Unit)] = &[
-        ("10MB/s", &["burst: 1MB"], "token_bucket,rate=10MB/s,burst=1MB", Unit::Bytes),
-        ("50Mbit/s", &[], "token_bucket,rate=6250kB/s", Unit::Bytes),
-        ("1GiB/d", &["algorithm: fixed_window"], "fixed_window,rate=1GiB/d", Unit::Bytes),
+    let cases: &[(&str, &[&str], &str, LimitUnit)] = &[
+        ("10MB/s", &["burst: 1MB"], "token_bucket,rate=10MB/s,burst=1MB", LimitUnit::Bytes),
+        ("50Mbit/s", &[], "token_bucket,rate=6250kB/s", LimitUnit::Bytes),
+        ("1GiB/d", &["algorithm: fixed_window"], "fixed_window,rate=1GiB/d", LimitUnit::Bytes),
         (
             "1kB/s",
             &["algorithm: leaky_bucket", "burst: 64KiB"],
             "leaky_bucket,rate=1kB/s,burst=64KiB",
-            Unit::Bytes,
+            LimitUnit::Bytes,
         ),
-        ("1M/s", &["burst: 2M"], "token_bucket,rate=1000000/s,burst=2000000", Unit::Packets),
+        ("1M/s", &["burst: 2M"], "token_bucket,rate=1000000/s,burst=2000000", LimitUnit::Packets),
     ];
     for (rate, lines, shown, unit) in cases {
         let rules = policy(&file(rate, lines)).network.unwrap().rules;

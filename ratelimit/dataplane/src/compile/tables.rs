@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
 
 use ratelimit_common::{classify::Dimension, packet};
 
-use crate::policy::{Fragment, IcmpType, IpVersion, Match, Part, Prefix, Rule, Rules, TcpFlags};
+use crate::policy::{
+    Fragment, IcmpType, IpVersion, Match, PacketRule, PacketRules, Prefix, RulePart, TcpFlags,
+};
 
 /// One dimension's table, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Side {
     pub const BOTH: [Self; 2] = [Self::Matches, Self::Excepts];
 
     /// The condition of a rule. One without `except` has none there.
-    pub fn of(self, rule: &Rule) -> Option<&Match> {
+    pub fn of(self, rule: &PacketRule) -> Option<&Match> {
         match self {
             Self::Matches => Some(&rule.matches),
             Self::Excepts => rule.except.as_ref(),
@@ -53,7 +55,7 @@ impl Side {
 }
 
 /// The tables of the dimensions that some rule asks about, and for each side the bits of these dimensions.
-pub fn tables(rules: &Rules) -> (Vec<Table>, [u32; 2]) {
+pub fn tables(rules: &PacketRules) -> (Vec<Table>, [u32; 2]) {
     let mut asked = [0; 2];
     let mut table = |dimension: Dimension| {
         let sides = Side::BOTH.map(|side| side_table(side, dimension, rules));
@@ -74,8 +76,8 @@ pub fn tables(rules: &Rules) -> (Vec<Table>, [u32; 2]) {
 }
 
 /// `None` if no rule asks about the dimension.
-fn side_table(side: Side, dimension: Dimension, rules: &Rules) -> Option<Vec<u64>> {
-    let satisfying = |part: &Part, matches: &Match| rows(side, dimension, part, matches);
+fn side_table(side: Side, dimension: Dimension, rules: &PacketRules) -> Option<Vec<u64>> {
+    let satisfying = |part: &RulePart, matches: &Match| rows(side, dimension, part, matches);
     let any = set(side, rules, |part, matches| satisfying(part, matches).is_none());
     let mut table = vec![any; dimension.rows() as usize];
     let mut is_asked = false;
@@ -94,7 +96,7 @@ type Rows = Vec<RangeInclusive<u64>>;
 
 /// The rows that a part satisfies; `None` if it has no condition on the dimension. Where a value can't be told, all rules
 /// match and none excepts.
-fn rows(side: Side, dimension: Dimension, part: &Part, matches: &Match) -> Option<Rows> {
+fn rows(side: Side, dimension: Dimension, part: &RulePart, matches: &Match) -> Option<Rows> {
     let (rows, unknown): (Rows, Option<u32>) = match dimension {
         Dimension::Protocol => {
             (one_each(&matches.protocols, |&protocol| protocol.into()), Some(packet::UNKNOWN_PROTOCOL))
@@ -129,7 +131,7 @@ fn wide(ranges: &[RangeInclusive<u16>]) -> Rows {
 }
 
 /// The rows of IP versions and fragments; `None` if all satisfy the part.
-fn kinds(side: Side, part: &Part, matches: &Match) -> Option<Rows> {
+fn kinds(side: Side, part: &RulePart, matches: &Match) -> Option<Rows> {
     let satisfies = |&row: &u64| {
         let (version, fragment) = kind(row);
         let bits = if version == IpVersion::V4 { part.ipv4 } else { part.ipv6 };
@@ -143,13 +145,13 @@ fn kinds(side: Side, part: &Part, matches: &Match) -> Option<Rows> {
 }
 
 /// The sources' prefixes, and the destinations'.
-pub fn prefixes(rules: &Rules) -> [Prefixes; 2] {
+pub fn prefixes(rules: &PacketRules) -> [Prefixes; 2] {
     let sources = direction(rules, |matches| matches.sources.as_ref());
     [sources, direction(rules, |matches| matches.destinations.as_ref())]
 }
 
 /// The bits of the parts whose condition satisfies something.
-pub fn set(side: Side, rules: &Rules, satisfies: impl Fn(&Part, &Match) -> bool) -> u64 {
+pub fn set(side: Side, rules: &PacketRules, satisfies: impl Fn(&RulePart, &Match) -> bool) -> u64 {
     let bits = rules.parts().iter().enumerate().map(|(bit, part)| {
         let matches = rules.get(part.rule).and_then(|rule| side.of(rule));
         u64::from(matches.is_some_and(|matches| satisfies(part, matches))) << bit
@@ -168,7 +170,7 @@ fn kind(row: u64) -> (IpVersion, Fragment) {
     (version, fragment)
 }
 
-fn direction(rules: &Rules, prefixes: impl Fn(&Match) -> Option<&Vec<Prefix>>) -> Prefixes {
+fn direction(rules: &PacketRules, prefixes: impl Fn(&Match) -> Option<&Vec<Prefix>>) -> Prefixes {
     let any = Side::BOTH.map(|side| set(side, rules, |_, matches| prefixes(matches).is_none()));
     let mut named: BTreeMap<Prefix, [u64; 2]> = BTreeMap::new();
     for (bit, part) in rules.parts().iter().enumerate() {

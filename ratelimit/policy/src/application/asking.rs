@@ -11,7 +11,7 @@ use super::{
     deny_body::DenyBody,
     facts::Facts,
     target::{PathForm, PathTemplates, TemplateMatch},
-    template::{Fact, Part, Template},
+    template::{Fact, Template, TemplatePart},
 };
 use crate::{Prefix, PrefixLengths, Range};
 
@@ -103,7 +103,7 @@ impl RequestTemplate {
     pub fn descriptors(&self, facts: &dyn Facts) -> Vec<Vec<(String, String)>> {
         let path = facts.path();
         let matched = path.as_deref().and_then(|path| self.templates.find(path));
-        let known = Known { asks: self, facts, path: path.as_deref(), matched };
+        let known = RequestFacts { asks: self, facts, path: path.as_deref(), matched };
         let entry = |(key, template): &(String, Template)| Some((key.clone(), known.value(template)?));
         self.descriptors.iter().filter_map(|template| template.entries.iter().map(entry).collect()).collect()
     }
@@ -125,21 +125,21 @@ impl DescriptorTemplate {
 }
 
 /// A request, while its descriptors are made.
-struct Known<'r> {
+struct RequestFacts<'r> {
     asks: &'r RequestTemplate,
     facts: &'r dyn Facts,
     path: Option<&'r str>,
     matched: Option<TemplateMatch<'r, 'r>>,
 }
 
-impl Known<'_> {
+impl RequestFacts<'_> {
     fn value(&self, template: &Template) -> Option<String> {
         let mut value = String::new();
         for part in template.parts() {
             match part {
-                Part::Text(text) => value += text,
-                Part::Fact(fact, None) => value += &self.fact(fact)?,
-                Part::Fact(fact, Some(default)) => match self.fact(fact) {
+                TemplatePart::Text(text) => value += text,
+                TemplatePart::Fact(fact, None) => value += &self.fact(fact)?,
+                TemplatePart::Fact(fact, Some(default)) => match self.fact(fact) {
                     Some(text) if !text.is_empty() => value += &text,
                     _ => value += default,
                 },

@@ -23,17 +23,17 @@ pub trait Facts {
     /// The host that is asked, in its one form.
     fn host(&self) -> Option<Cow<'_, str>>;
     /// The value of a header whose name is in lower case.
-    fn header(&self, name: &str) -> Value<'_>;
+    fn header(&self, name: &str) -> FactValue<'_>;
     /// The value of a cookie.
-    fn cookie(&self, name: &str) -> Value<'_>;
+    fn cookie(&self, name: &str) -> FactValue<'_>;
     /// The value of a parameter of the query, decoded.
-    fn query(&self, name: &str) -> Value<'_>;
+    fn query(&self, name: &str) -> FactValue<'_>;
 }
 
 /// What a request has under a name that it may have several times. Some applications take the first of several values, some
 /// the last: whoever sends another one each time must not have a limit for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Value<'r> {
+pub enum FactValue<'r> {
     /// Nothing.
     #[default]
     Absent,
@@ -43,7 +43,7 @@ pub enum Value<'r> {
     Several,
 }
 
-impl<'r> Value<'r> {
+impl<'r> FactValue<'r> {
     /// The value that counts.
     #[must_use]
     pub fn text(self) -> Option<Cow<'r, str>> {
@@ -71,7 +71,7 @@ impl<'r> Value<'r> {
     }
 }
 
-impl<'r> FromIterator<Cow<'r, str>> for Value<'r> {
+impl<'r> FromIterator<Cow<'r, str>> for FactValue<'r> {
     fn from_iter<I: IntoIterator<Item = Cow<'r, str>>>(values: I) -> Self {
         let mut values = values.into_iter();
         let Some(first) = values.next() else { return Self::Absent };
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_cookie_has_one_value_or_several() {
-        let one = |text: &'static str| Value::One(text.into());
+        let one = |text: &'static str| FactValue::One(text.into());
         for (lines, expected) in [
             (&["sid=a"][..], one("a")),
             (&["x=1; sid=a; y=2"], one("a")),
@@ -114,22 +114,23 @@ mod tests {
             (&["sid="], one("")),
             (&["sid=a; sid=a"], one("a")),
             (&["sid=a", "x=1", "sid=\"%61\""], one("a")),
-            (&["sid=a; sid=b"], Value::Several),
-            (&["sid=a", "sid=b"], Value::Several),
-            (&["sid=a; sid="], Value::Several),
-            (&["sid"], Value::Absent),
-            (&["SID=a; xsid=b; sidx=c"], Value::Absent),
-            (&[], Value::Absent),
+            (&["sid=a; sid=b"], FactValue::Several),
+            (&["sid=a", "sid=b"], FactValue::Several),
+            (&["sid=a; sid="], FactValue::Several),
+            (&["sid"], FactValue::Absent),
+            (&["SID=a; xsid=b; sidx=c"], FactValue::Absent),
+            (&[], FactValue::Absent),
         ] {
-            let value = Value::of_cookie(lines.iter().map(|line| line.as_bytes()), "sid");
+            let value = FactValue::of_cookie(lines.iter().map(|line| line.as_bytes()), "sid");
             assert_eq!(value, expected, "{lines:?}");
         }
-        assert_eq!(Value::of_cookie([&b"sid=\xff"[..]], "sid"), one("\u{fffd}"));
+        assert_eq!(FactValue::of_cookie([&b"sid=\xff"[..]], "sid"), one("\u{fffd}"));
     }
 
     #[test]
     fn lines_of_a_header_are_one_value_or_several() {
-        let of = |lines: &[&'static str]| Value::of_lines(lines.iter().map(|line| line.as_bytes())).text();
+        let of =
+            |lines: &[&'static str]| FactValue::of_lines(lines.iter().map(|line| line.as_bytes())).text();
         assert_eq!(of(&["a"]), Some("a".into()));
         assert_eq!(of(&["a", "a"]), Some("a".into()));
         assert_eq!(of(&["a", "b"]), Some(SEVERAL_VALUES.into()));

@@ -10,14 +10,14 @@ use std::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listen {
     /// For Envoy's protocol.
-    pub grpc: Vec<Listener>,
+    pub grpc: Vec<ListenerSettings>,
     /// For HTTP.
-    pub http: Vec<Listener>,
+    pub http: Vec<ListenerSettings>,
 }
 
 /// One socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listener {
+pub struct ListenerSettings {
     /// Its address.
     pub address: ListenAddress,
     /// Its certificate, if it speaks TLS.

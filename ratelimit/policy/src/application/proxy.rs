@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{
-    DenyBody, Listener, RequestTemplate,
+    DenyBody, ListenerSettings, RequestTemplate,
     target::{self, PathForm},
 };
 use crate::{Prefix, Range};
@@ -12,7 +12,7 @@ use crate::{Prefix, Range};
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProxyListener {
     /// Its address and certificate.
-    pub listener: Listener,
+    pub listener: ListenerSettings,
     /// Whether connections begin with who the client is.
     pub proxy_protocol: ProxyProtocol,
     /// How many proxies in front add the address of who speaks to them.
@@ -24,7 +24,7 @@ pub struct ProxyListener {
     /// What is one path and what is another.
     pub path: PathForm,
     /// Where requests go: the one that fits a request best counts.
-    pub routes: Vec<Route>,
+    pub routes: Vec<ProxyRoute>,
 }
 
 /// Whether connections begin with who the client is, in the words of HAProxy's PROXY protocol.
@@ -52,7 +52,7 @@ impl ProxyProtocol {
 
 /// Requests that go to the same servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct ProxyRoute {
     /// The host that they ask, in its one form; any if `None`.
     pub host: Option<String>,
     /// What their paths begin with: whole segments, in their one form.
@@ -141,7 +141,7 @@ impl ProxyListener {
     pub const MOST: usize = 64;
 }
 
-impl Route {
+impl ProxyRoute {
     /// Routes of a listener at most.
     pub const MOST: usize = 1_000;
     /// Servers of a route.
@@ -271,8 +271,8 @@ mod tests {
 
     use super::*;
 
-    fn route(host: Option<&str>, path: &str) -> Route {
-        Route {
+    fn route(host: Option<&str>, path: &str) -> ProxyRoute {
+        ProxyRoute {
             host: host.map(str::to_owned),
             path: path.to_owned(),
             upstreams: Vec::new(),
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_host_comes_before_a_path_and_a_long_path_before_a_short_one() {
         let ranks = [route(None, "/"), route(None, "/api/"), route(None, "/api/v1"), route(Some("a"), "/")];
-        assert!(ranks.iter().map(Route::rank).is_sorted());
+        assert!(ranks.iter().map(ProxyRoute::rank).is_sorted());
     }
 
     #[test]

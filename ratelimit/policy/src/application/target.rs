@@ -1,7 +1,7 @@
 //! What of a request's target and host counts in descriptors. Gateways and applications take many ways of writing a path
 //! for one, so here they are one, too: otherwise each would have a limit of its own.
 //!
-//! [`path`] and [`host`] take anything: gateways show what they were asked for, whatever it is. [`Target`] and
+//! [`path`] and [`host`] take anything: gateways show what they were asked for, whatever it is. [`RequestTarget`] and
 //! [`Authority`] are for a proxy, which refuses what servers would understand in several ways, and forwards the form that
 //! was judged.
 
@@ -14,11 +14,11 @@ mod tests;
 
 pub use authority::{Authority, AuthorityError, host};
 pub(super) use path::unescaped;
-pub use path::{EscapedSlashes, PathForm, Target, TargetError, path};
+pub use path::{EscapedSlashes, PathForm, RequestTarget, TargetError, path};
 pub use query::parameter;
 pub use templates::{PathTemplates, TemplateMatch, TemplatesError};
 
-use super::Value;
+use super::FactValue;
 
 /// A target without scheme and host. One that begins with a slash has none, whatever comes later in it.
 fn relative(target: &[u8]) -> &[u8] {

@@ -11,11 +11,11 @@ use crate::PrefixLengths;
 /// Text with names of facts in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TemplatePart {
     Text(String),
     /// With what stands for it where a request does not have it.
     Fact(Fact, Option<String>),
@@ -82,7 +82,7 @@ impl Template {
     #[must_use]
     pub fn client_bits(&self, usual: ClientBits) -> Option<ClientBits> {
         match self.parts.as_slice() {
-            [Part::Fact(Fact::ClientAddress(bits), _)] => Some(bits.unwrap_or(usual)),
+            [TemplatePart::Fact(Fact::ClientAddress(bits), _)] => Some(bits.unwrap_or(usual)),
             _ => None,
         }
     }
@@ -93,9 +93,9 @@ impl Template {
     pub fn one_form(&self, value: &str, form: PathForm) -> Option<String> {
         match self.parts.as_slice() {
             // The default is as it is written.
-            [Part::Fact(_, Some(default))] if default == value => None,
-            [Part::Fact(Fact::Path, _)] => Some(target::path(value.as_bytes(), form)),
-            [Part::Fact(Fact::Host, _)] => Some(target::host(value)),
+            [TemplatePart::Fact(_, Some(default))] if default == value => None,
+            [TemplatePart::Fact(Fact::Path, _)] => Some(target::path(value.as_bytes(), form)),
+            [TemplatePart::Fact(Fact::Host, _)] => Some(target::host(value)),
             _ => None,
         }
     }
@@ -104,20 +104,20 @@ impl Template {
     #[must_use]
     pub fn is_optional(&self) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Text(_) | Part::Fact(_, Some(_)) => false,
-            Part::Fact(fact, None) => fact.is_optional(),
+            TemplatePart::Text(_) | TemplatePart::Fact(_, Some(_)) => false,
+            TemplatePart::Fact(fact, None) => fact.is_optional(),
         })
     }
 
     /// The facts that it names.
     pub fn facts(&self) -> impl Iterator<Item = &Fact> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Fact(fact, _) => Some(fact),
-            Part::Text(_) => None,
+            TemplatePart::Fact(fact, _) => Some(fact),
+            TemplatePart::Text(_) => None,
         })
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[TemplatePart] {
         &self.parts
     }
 }
@@ -150,17 +150,17 @@ impl FromStr for Template {
             let inside = after.strip_prefix('{').ok_or(TemplateError::Braces)?;
             let (name, after) = inside.split_once('}').ok_or(TemplateError::Braces)?;
             if !plain.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut plain)));
+                parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
             }
             parts.push(match name.split_once('|') {
-                Some((name, default)) => Part::Fact(name.parse()?, Some(default.to_owned())),
-                None => Part::Fact(name.parse()?, None),
+                Some((name, default)) => TemplatePart::Fact(name.parse()?, Some(default.to_owned())),
+                None => TemplatePart::Fact(name.parse()?, None),
             });
             rest = after;
         }
         plain += rest;
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(TemplatePart::Text(plain));
         }
         Ok(Self { parts })
     }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::IpAddr};
 use http::{HeaderValue, header};
 
 use super::request::Asked;
-use crate::policy::application::{Facts, Value, target};
+use crate::policy::application::{FactValue, Facts, target};
 
 /// A request and the client that it comes from.
 pub struct Seen<'r> {
@@ -36,18 +36,21 @@ impl Facts for Seen<'_> {
         Some(self.asked.host.as_str().into())
     }
 
-    fn header(&self, name: &str) -> Value<'_> {
+    fn header(&self, name: &str) -> FactValue<'_> {
         if name == "host" {
-            return Value::One(self.asked.host.as_str().into());
+            return FactValue::One(self.asked.host.as_str().into());
         }
-        Value::of_lines(self.asked.headers.get_all(name).iter().map(HeaderValue::as_bytes))
+        FactValue::of_lines(self.asked.headers.get_all(name).iter().map(HeaderValue::as_bytes))
     }
 
-    fn cookie(&self, name: &str) -> Value<'_> {
-        Value::of_cookie(self.asked.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes), name)
+    fn cookie(&self, name: &str) -> FactValue<'_> {
+        FactValue::of_cookie(
+            self.asked.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes),
+            name,
+        )
     }
 
-    fn query(&self, name: &str) -> Value<'_> {
+    fn query(&self, name: &str) -> FactValue<'_> {
         target::parameter(self.asked.target.as_str().as_bytes(), name)
     }
 }

@@ -8,7 +8,7 @@ use http::{
 };
 
 use super::headers;
-use crate::policy::application::target::{Authority, AuthorityError, PathForm, Target, TargetError};
+use crate::policy::application::target::{Authority, AuthorityError, PathForm, RequestTarget, TargetError};
 
 /// A request in its one form.
 #[derive(Debug)]
@@ -171,7 +171,7 @@ fn parse_host(text: &[u8], is_tls: bool) -> Result<(String, Option<u16>), Refusa
 /// Path and query as they are passed on, and the path as it is judged, if that is another one.
 fn one_form(uri: &Uri, form: PathForm) -> Result<(PathAndQuery, Option<String>), Refusal> {
     let Some(whole) = uri.path_and_query() else { return Ok((PathAndQuery::from_static("/"), None)) };
-    let target = Target::parse(whole.as_str().as_bytes(), form).map_err(Refusal::Target)?;
+    let target = RequestTarget::parse(whole.as_str().as_bytes(), form).map_err(Refusal::Target)?;
     let forwarded = if target.forwarded() == whole.as_str() {
         whole.clone()
     } else {

@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{
     policy::application::{
-        DenyBody, ProxyListener, RequestTemplate, Route, Scheme, UpstreamTls, UpstreamUrl, target::PathForm,
+        DenyBody, ProxyListener, ProxyRoute, RequestTemplate, Scheme, UpstreamTls, UpstreamUrl,
+        target::PathForm,
     },
     tls::{TlsError, roots},
 };
@@ -43,7 +44,7 @@ pub struct Table {
 #[derive(Debug)]
 pub struct Routed {
     /// What is configured.
-    pub route: Route,
+    pub route: ProxyRoute,
     /// What servers get as `Host`, if not what the client asked for.
     pub host_header: Option<HeaderValue>,
     /// The servers.
@@ -120,7 +121,7 @@ impl Maker {
         })
     }
 
-    fn routed(&mut self, route: &Route) -> Result<Routed, TlsError> {
+    fn routed(&mut self, route: &ProxyRoute) -> Result<Routed, TlsError> {
         let upstreams = route.upstreams.iter().map(|url| self.upstream(url, &route.tls));
         let upstreams = upstreams.collect::<Result<_, _>>()?;
         let host_header = route.host_header.as_ref().and_then(|host| HeaderValue::from_str(host).ok());

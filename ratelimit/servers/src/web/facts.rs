@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use crate::{
     client_address,
     policy::application::{
-        Facts, Value,
+        FactValue, Facts,
         target::{self, PathForm},
     },
 };
@@ -69,21 +69,22 @@ impl<'r> Facts for Shown<'r> {
         Some(target::host(&host).into())
     }
 
-    fn header(&self, name: &str) -> Value<'_> {
-        Value::of_lines(self.headers.get_all(name).iter().map(HeaderValue::as_bytes))
+    fn header(&self, name: &str) -> FactValue<'_> {
+        FactValue::of_lines(self.headers.get_all(name).iter().map(HeaderValue::as_bytes))
     }
 
-    fn cookie(&self, name: &str) -> Value<'_> {
-        Value::of_cookie(self.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes), name)
+    fn cookie(&self, name: &str) -> FactValue<'_> {
+        FactValue::of_cookie(self.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes), name)
     }
 
     /// Of the request that the proxy was asked for, else of that to this server.
-    fn query(&self, name: &str) -> Value<'_> {
+    fn query(&self, name: &str) -> FactValue<'_> {
         let own = self.uri.path_and_query().map(|target| target.as_str().as_bytes());
-        let of =
-            |target: Option<&'r [u8]>| target.map_or(Value::Absent, |target| target::parameter(target, name));
+        let of = |target: Option<&'r [u8]>| {
+            target.map_or(FactValue::Absent, |target| target::parameter(target, name))
+        };
         match of(self.target()) {
-            Value::Absent => of(own),
+            FactValue::Absent => of(own),
             value => value,
         }
     }

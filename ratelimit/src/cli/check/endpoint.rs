@@ -8,7 +8,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::policy::application::{Listen, ListenAddress, Listener};
+use crate::policy::application::{Listen, ListenAddress, ListenerSettings};
 
 /// Where, and how it is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Endpoint {
     /// The first HTTP listener, else the first for gRPC.
     pub fn of(listen: &Listen) -> Option<Self> {
         let listener = listen.http.first().or(listen.grpc.first())?;
-        let Listener { address, tls } = listener;
+        let ListenerSettings { address, tls } = listener;
         let place = match address {
             ListenAddress::Tcp(address) => {
                 Place::Tcp { host: reachable(*address).to_string(), port: address.port() }
@@ -154,8 +154,10 @@ mod tests {
 
     #[test]
     fn a_configuration_says_where_its_daemon_answers() {
-        let at =
-            |address: &str| Listener { address: ListenAddress::Tcp(address.parse().unwrap()), tls: None };
+        let at = |address: &str| ListenerSettings {
+            address: ListenAddress::Tcp(address.parse().unwrap()),
+            tls: None,
+        };
         let listen = Listen { grpc: vec![at("[::]:8081")], http: Vec::new() };
         let place = Place::Tcp { host: "::1".to_owned(), port: 8081 };
         assert_eq!(Endpoint::of(&listen), Some(Endpoint { is_grpc: true, place, ca: None }));

@@ -10,7 +10,7 @@ use clap_mangen::{
 };
 
 use super::super::Cli;
-use crate::config::keys::{self, Key, LeftOut};
+use crate::config::keys::{self, ConfigKey, LeftOut};
 
 /// A page: its section, its name and its text.
 pub type Page = (u8, String, Vec<u8>);
@@ -82,7 +82,7 @@ fn configuration() -> String {
     page.to_roff()
 }
 
-fn describe(page: &mut Roff, key: &Key) {
+fn describe(page: &mut Roff, key: &ConfigKey) {
     let default = match key.default {
         LeftOut::Required => "none, it must be given".to_owned(),
         LeftOut::Is(value) => format!("`{value}`"),

@@ -3,7 +3,7 @@
 use super::Items;
 use crate::{
     error::Report,
-    fields::Texts,
+    fields::LocatedTexts,
     numbers::{ACK, SYN, TCP_FLAGS},
     policy::TcpFlags,
     raw::RawFlags,
@@ -34,7 +34,7 @@ pub fn validate(raw: &RawFlags, report: &mut Report) -> Option<TcpFlags> {
     }
 }
 
-fn read<'r>(texts: Option<&'r Texts>, report: &mut Report) -> Items<'r, u8> {
+fn read<'r>(texts: Option<&'r LocatedTexts>, report: &mut Report) -> Items<'r, u8> {
     Items::read(texts, |text| parse_word(text, &TCP_FLAGS), report)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use super::{Value, parameter, relative, split};
+use super::{FactValue, parameter, relative, split};
 
 /// What is one path and what is another, as the servers behind see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum EscapedSlashes {
 
 /// The target of a request that can be forwarded: servers can't take it for another path than the one that is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target<'r> {
+pub struct RequestTarget<'r> {
     forwarded: Cow<'r, str>,
     path: Cow<'r, str>,
 }
@@ -67,7 +67,7 @@ pub enum TargetError {
 pub fn path(target: &[u8], form: PathForm) -> String {
     let (path, _) = split(relative(target));
     let is_absolute =
-        path.is_empty() || matches!(units(path, form.escaped_slashes).next(), Some(Unit::Slash));
+        path.is_empty() || matches!(units(path, form.escaped_slashes).next(), Some(PathUnit::Slash));
     let mut written = Written { form, is_judged: true, text: String::with_capacity(path.len()) };
     if is_absolute {
         written.resolved(path);
@@ -77,7 +77,7 @@ pub fn path(target: &[u8], form: PathForm) -> String {
     written.text
 }
 
-impl<'r> Target<'r> {
+impl<'r> RequestTarget<'r> {
     /// Reads the path and the query of a request.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl<'r> Target<'r> {
 
     /// The value of a parameter of the query, decoded.
     #[must_use]
-    pub fn query(&self, name: &str) -> Value<'_> {
+    pub fn query(&self, name: &str) -> FactValue<'_> {
         parameter(self.forwarded.as_bytes(), name)
     }
 }
@@ -183,7 +183,7 @@ const fn is_overlong(first: Option<u8>, second: u8) -> bool {
 
 /// A part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum PathUnit {
     /// Between two segments.
     Slash,
     /// A byte of a segment, as it was written.
@@ -193,7 +193,7 @@ enum Unit {
 }
 
 /// The parts of a path. What looks like an escape and is none is a percent sign.
-fn units(path: &[u8], slashes: EscapedSlashes) -> impl Iterator<Item = Unit> {
+fn units(path: &[u8], slashes: EscapedSlashes) -> impl Iterator<Item = PathUnit> {
     let mut rest = path;
     let is_decoded = slashes == EscapedSlashes::Decode;
     std::iter::from_fn(move || {
@@ -201,15 +201,15 @@ fn units(path: &[u8], slashes: EscapedSlashes) -> impl Iterator<Item = Unit> {
         let escape = if byte == b'%' { after.first_chunk().and_then(unescaped) } else { None };
         rest = if escape.is_some() { after.get(2..).unwrap_or_default() } else { after };
         Some(match (byte, escape) {
-            (b'/', _) | (_, Some(b'/')) | (b'\\', _) | (_, Some(b'\\')) if is_decoded => Unit::Slash,
-            (b'/', _) => Unit::Slash,
-            (_, Some(meant)) => Unit::Escaped(meant),
-            (byte, None) => Unit::Byte(byte),
+            (b'/', _) | (_, Some(b'/')) | (b'\\', _) | (_, Some(b'\\')) if is_decoded => PathUnit::Slash,
+            (b'/', _) => PathUnit::Slash,
+            (_, Some(meant)) => PathUnit::Escaped(meant),
+            (byte, None) => PathUnit::Byte(byte),
         })
     })
 }
 
-impl Unit {
+impl PathUnit {
     /// Whether a segment's parameters begin with it.
     const fn begins_parameters(self) -> bool {
         matches!(self, Self::Byte(b';') | Self::Escaped(b';'))
@@ -231,10 +231,10 @@ struct Written {
 impl Written {
     /// Writes a path without empty segments and dots. Parameters hide dots from some servers (`/..;/`) and not from others.
     fn resolved(&mut self, path: &[u8]) {
-        let units: Vec<Unit> = units(path, self.form.escaped_slashes).collect();
-        let mut kept: Vec<&[Unit]> = Vec::new();
+        let units: Vec<PathUnit> = units(path, self.form.escaped_slashes).collect();
+        let mut kept: Vec<&[PathUnit]> = Vec::new();
         let mut is_directory = true;
-        for segment in units.split(|unit| *unit == Unit::Slash) {
+        for segment in units.split(|unit| *unit == PathUnit::Slash) {
             let end = segment.iter().position(|unit| unit.begins_parameters()).unwrap_or(segment.len());
             let name = segment.get(..end).unwrap_or_default();
             let dots = name.len() <= 2 && name.iter().all(|unit| unit.is_dot());
@@ -253,17 +253,17 @@ impl Written {
         if is_directory || kept.is_empty() {
             self.text.push('/');
         }
-        let last = units.rsplit(|unit| *unit == Unit::Slash).next().unwrap_or_default();
+        let last = units.rsplit(|unit| *unit == PathUnit::Slash).next().unwrap_or_default();
         if !self.is_judged && last.first().is_some_and(|unit| unit.begins_parameters()) {
             last.iter().for_each(|unit| self.push(*unit));
         }
     }
 
-    fn push(&mut self, unit: Unit) {
+    fn push(&mut self, unit: PathUnit) {
         let (meant, is_escaped) = match unit {
-            Unit::Slash => return self.text.push('/'),
-            Unit::Byte(byte) => (byte, false),
-            Unit::Escaped(byte) => (byte, true),
+            PathUnit::Slash => return self.text.push('/'),
+            PathUnit::Byte(byte) => (byte, false),
+            PathUnit::Escaped(byte) => (byte, true),
         };
         let is_plain =
             if self.is_judged || !is_escaped { is_of_segment(meant) } else { is_unreserved(meant) };

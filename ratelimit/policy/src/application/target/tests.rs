@@ -72,7 +72,7 @@ fn escaped_slashes_are_what_the_server_takes_them_for() {
 fn case_is_ignored_where_the_server_ignores_it() {
     let form = PathForm { ignore_case: true, ..FORM };
     assert_eq!(path(b"/Log%49n/%c3%9c%2f", form), "/login/%C3%9C%2F");
-    let target = Target::parse(b"/Login?A=B", form).unwrap();
+    let target = RequestTarget::parse(b"/Login?A=B", form).unwrap();
     assert_eq!((target.forwarded(), target.path()), ("/Login?A=B", "/login"));
 }
 
@@ -95,12 +95,12 @@ fn what_is_forwarded_is_what_is_judged() {
         ("/a?b#c", "/a?b", "/a"),
         ("/%c3%BC%ff", "/%C3%BC%FF", "/%C3%BC%FF"),
     ] {
-        let parsed = Target::parse(target.as_bytes(), REFUSED).unwrap();
+        let parsed = RequestTarget::parse(target.as_bytes(), REFUSED).unwrap();
         assert_eq!((parsed.forwarded(), parsed.path()), (forwarded, judged), "{target}");
     }
-    let target = Target::parse(b"/a%2fb/..%5c%5Cc", DECODED).unwrap();
+    let target = RequestTarget::parse(b"/a%2fb/..%5c%5Cc", DECODED).unwrap();
     assert_eq!((target.forwarded(), target.path()), ("/a/c", "/a/c"));
-    let target = Target::parse(b"/a%2fb/..%5c\\c", FORM).unwrap();
+    let target = RequestTarget::parse(b"/a%2fb/..%5c\\c", FORM).unwrap();
     assert_eq!((target.forwarded(), target.path()), ("/a%2Fb/..%5C%5Cc", "/a%2Fb/..%5C%5Cc"));
 }
 
@@ -138,7 +138,7 @@ fn what_servers_understand_in_different_ways_is_refused() {
         (b"/x/..%5Clogin", Slash),
         (b"/x/..\\login", Slash),
     ] {
-        assert_eq!(Target::parse(target, REFUSED), Err(error), "{}", target.escape_ascii());
+        assert_eq!(RequestTarget::parse(target, REFUSED), Err(error), "{}", target.escape_ascii());
     }
 }
 
@@ -271,10 +271,10 @@ proptest! {
     #[test]
     fn the_server_behind_sees_the_path_that_was_judged(target in hostile(), form in forms()) {
         let target = [b"/", &target[..]].concat();
-        if let Ok(parsed) = Target::parse(&target, form) {
+        if let Ok(parsed) = RequestTarget::parse(&target, form) {
             prop_assert_eq!(parsed.path(), path(&target, form));
             prop_assert_eq!(parsed.path(), path(parsed.forwarded().as_bytes(), form));
-            let again = Target::parse(parsed.forwarded().as_bytes(), form).unwrap();
+            let again = RequestTarget::parse(parsed.forwarded().as_bytes(), form).unwrap();
             prop_assert_eq!(again.forwarded(), parsed.forwarded());
             let (sent, query) = parsed.forwarded().split_once('?').unwrap_or((parsed.forwarded(), ""));
             let mut names = sent.split('/').skip(1).map(|segment| segment.split(';').next().unwrap());

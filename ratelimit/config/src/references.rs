@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use super::{
     error::Report,
-    fields::Text,
+    fields::LocatedText,
     raw::{RawConfig, RawListener, RawTls},
 };
 use crate::policy::{
     Policy,
-    application::{ListenAddress, Listener, StoreSettings, Tls},
+    application::{ListenAddress, ListenerSettings, StoreSettings, Tls},
 };
 
 /// What a configuration names.
 #[derive(Clone, Copy, Debug)]
-pub enum Named<'p> {
+pub enum Reference<'p> {
     /// The certificate, the key and the authority of a listener.
     Certificates(&'p Tls),
     /// Where counts are saved, if they are.
@@ -27,7 +27,7 @@ pub enum Named<'p> {
 }
 
 /// Judges what a configuration names.
-pub type Judge<'j> = &'j dyn Fn(Named<'_>) -> Result<(), Unusable>;
+pub type ReferenceCheck<'j> = &'j dyn Fn(Reference<'_>) -> Result<(), Unusable>;
 
 /// What can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,30 +43,39 @@ pub struct Unusable {
 }
 
 /// Notes what can't be used.
-pub fn check(raw: &RawConfig, policy: &Policy, judge: Judge<'_>, report: &mut Report) {
+pub fn check(raw: &RawConfig, policy: &Policy, judge: ReferenceCheck<'_>, report: &mut Report) {
     if let Some((text, path)) = raw.control.as_ref().zip(policy.control.as_ref()) {
-        note(judge(Named::Control(path)), |_| text, report);
+        note(judge(Reference::Control(path)), |_| text, report);
     }
     let Some((raw, application)) = raw.application.as_ref().zip(policy.application.as_ref()) else { return };
     if let Some(text) = raw.store.state_file.as_ref() {
-        note(judge(Named::State(&application.store)), |_| text, report);
+        note(judge(Reference::State(&application.store)), |_| text, report);
     }
     let (raw, made): (Vec<_>, Vec<_>) = (raw.listeners().collect(), application.listeners().collect());
     check_listeners(&raw, &made, judge, report);
 }
 
-fn check_listeners(raw: &[&RawListener], made: &[&Listener], judge: Judge<'_>, report: &mut Report) {
+fn check_listeners(
+    raw: &[&RawListener],
+    made: &[&ListenerSettings],
+    judge: ReferenceCheck<'_>,
+    report: &mut Report,
+) {
     // One that is wrong itself has been left out, and then it is not known which is which.
     let pairs = raw.iter().zip(made).filter(|_| raw.len() == made.len());
     for (raw, made) in pairs {
-        note(judge(Named::Listener(&made.address)), |_| &raw.address, report);
+        note(judge(Reference::Listener(&made.address)), |_| &raw.address, report);
         if let Some((raw, tls)) = raw.tls.as_ref().zip(made.tls.as_ref()) {
-            note(judge(Named::Certificates(tls)), |unusable| place(raw, tls, unusable), report);
+            note(judge(Reference::Certificates(tls)), |unusable| place(raw, tls, unusable), report);
         }
     }
 }
 
-fn note<'r>(judged: Result<(), Unusable>, place: impl FnOnce(&Unusable) -> &'r Text, report: &mut Report) {
+fn note<'r>(
+    judged: Result<(), Unusable>,
+    place: impl FnOnce(&Unusable) -> &'r LocatedText,
+    report: &mut Report,
+) {
     let Err(unusable) = judged else { return };
     let at = &place(&unusable).at;
     if unusable.is_certain {
@@ -77,7 +86,7 @@ fn note<'r>(judged: Result<(), Unusable>, place: impl FnOnce(&Unusable) -> &'r T
 }
 
 /// What names the file.
-fn place<'r>(raw: &'r RawTls, tls: &Tls, unusable: &Unusable) -> &'r Text {
+fn place<'r>(raw: &'r RawTls, tls: &Tls, unusable: &Unusable) -> &'r LocatedText {
     match &raw.client_ca {
         _ if unusable.path == tls.cert && !unusable.is_key => &raw.cert,
         _ if unusable.is_key => &raw.key,
