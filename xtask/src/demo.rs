@@ -4,7 +4,9 @@
 //! outer process builds and waits; the inner one, root in these namespaces, does the rest. It measures no performance.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,6 +22,8 @@ use self::traffic::Traffic;
 use crate::{build, command, kernel, setup};
 
 mod lab;
+mod picture;
+mod recording;
 mod show;
 mod traffic;
 
@@ -36,28 +40,54 @@ const FLOOD_ENDS: usize = 13;
 /// How long after a second's end all its packets have arrived.
 const LAG: Duration = Duration::from_millis(150);
 
-/// What the outer process tells the inner one; people give none of these.
+/// What people may ask for, and what the outer process tells the inner one.
 #[derive(Args)]
-pub struct Inner {
+pub struct Arguments {
+    /// Also draws what the demo prints, each line at its time, as an SVG picture that moves.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// The daemon's binary.
-    #[arg(long, hide = true, value_name = "BINARY")]
+    #[arg(long, hide = true, value_name = "BINARY", conflicts_with = "record")]
     inside: Option<PathBuf>,
     #[command(flatten)]
     style: Style,
 }
 
 /// Builds, then shows.
-pub fn run(inner: &Inner) -> Result<()> {
+pub fn run(arguments: &Arguments) -> Result<()> {
     let interrupted = Arc::new(AtomicBool::new(false));
     // The outer process waits while the inner one, which gets the signal too, stops in good order.
     signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)).context("catching Ctrl-C")?;
-    match &inner.inside {
-        Some(binary) => show(binary, inner.style, &interrupted),
-        None => start_inside(&interrupted),
+    match (&arguments.inside, &arguments.record) {
+        (Some(binary), _) => show(binary, arguments.style, &interrupted),
+        (None, None) => start_inside(&interrupted),
+        (None, Some(file)) => record(file, &interrupted),
     }
 }
 
 fn start_inside(interrupted: &AtomicBool) -> Result<()> {
+    let mut demo = inside(Style::here())?;
+    let status = demo.status().with_context(|| format!("starting {}", command::render(&demo)))?;
+    if !status.success() && !interrupted.load(Ordering::Relaxed) {
+        bail!("the demo did not come to its end: {status}");
+    }
+    Ok(())
+}
+
+fn record(file: &Path, interrupted: &AtomicBool) -> Result<()> {
+    let recording = recording::of(&mut inside(Style::ALL)?)?;
+    if interrupted.load(Ordering::Relaxed) {
+        bail!("the demo was stopped by Ctrl-C: nothing is drawn");
+    }
+    let title = "A terminal: the demo's table of packets sent, arrived and dropped, second by second";
+    let picture = picture::draw(title, "cargo xtask demo", &recording);
+    fs::write(file, picture).with_context(|| format!("writing {}", file.display()))?;
+    println!("{} shows it", file.display());
+    Ok(())
+}
+
+/// The inner process, in namespaces of its own.
+fn inside(style: Style) -> Result<Command> {
     setup::for_tests()?;
     let binary = build::release()?;
     if let Some(reason) = kernel::no_namespaces_reason() {
@@ -65,12 +95,8 @@ fn start_inside(interrupted: &AtomicBool) -> Result<()> {
     }
     let mut demo = kernel::in_namespaces();
     demo.arg(env::current_exe().context("finding this program's own path")?).arg("demo");
-    demo.arg("--inside").arg(binary).args(Style::here().arguments());
-    let status = demo.status().with_context(|| format!("starting {}", command::render(&demo)))?;
-    if !status.success() && !interrupted.load(Ordering::Relaxed) {
-        bail!("the demo did not come to its end: {status}");
-    }
-    Ok(())
+    demo.arg("--inside").arg(binary).args(style.arguments());
+    Ok(demo)
 }
 
 fn show(binary: &Path, style: Style, interrupted: &AtomicBool) -> Result<()> {

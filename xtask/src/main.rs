@@ -51,7 +51,7 @@ enum Task {
         arguments: Vec<String>,
     },
     /// Shows the limiter against a flood for 15 seconds, in namespaces of its own: a good first thing to see.
-    Demo(demo::Inner),
+    Demo(demo::Arguments),
     /// Runs every check and test, those that need root in namespaces of their own.
     Test {
         /// Runs only the tests whose names contain this, and no other check.
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
             _ => build::Profile::Release,
         }),
         Task::Run { arguments } => run::run(&arguments),
-        Task::Demo(inner) => demo::run(&inner),
+        Task::Demo(arguments) => demo::run(&arguments),
         Task::Package(arguments) => package::run(&arguments),
         Task::Test { filter, kernel, soak, packages } => {
             let all = match (soak, packages) {

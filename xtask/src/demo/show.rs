@@ -21,6 +21,9 @@ pub struct Style {
 }
 
 impl Style {
+    /// Whatever there is.
+    pub const ALL: Self = Self { colour: true, unicode: true };
+
     /// Of this process's standard output. See <https://no-color.org> for the variable.
     pub fn here() -> Self {
         let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
