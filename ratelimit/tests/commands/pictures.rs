@@ -13,7 +13,7 @@ pub const LIMITS: [(&str, &str); 6] = [
     ("token_bucket,rate=5/s", "tokens come back one by one"),
     ("token_bucket,rate=5/s,refill=interval", "tokens come back five at a time"),
     ("leaky_bucket,rate=5/s,on_limit=delay", "what is allowed leaves one by one (the ticks)"),
-    ("fixed_window,rate=5/s", "each second starts at zero: ten pass around 1.0"),
+    ("fixed_window,rate=5/s", "each second starts at zero: ten pass within 0.8 s"),
     ("sliding_window_counter,rate=5/s", "the second before counts by its overlap"),
     ("sliding_window_log,rate=5/s", "never more than five in any second"),
 ];
