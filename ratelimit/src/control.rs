@@ -28,7 +28,7 @@ use tokio::{net::UnixStream, sync::oneshot};
 
 pub use self::listen::listen;
 pub use self::{
-    routes::{Kernel, Layers, MOST_RULES, serve},
+    routes::{Layers, MOST_RULES, NetworkControl, serve},
     served::{of_another, served},
 };
 pub use crate::server::socket::{

@@ -23,20 +23,20 @@ use ratelimit_common::time::Nanos;
 use tokio::{sync::mpsc, time};
 use tracing::{error, warn};
 
-pub use self::source::{Source, SourceError};
+pub use self::source::{ConfigSource, SourceError};
 use self::{
     ban_log::NewBans,
-    files::Files,
+    files::WatchedFiles,
     links::Links,
-    reader::{Found, Reader, Reload},
+    reader::{ConfigReader, ReadResult, ReloadRequest},
     running::{Running, Started},
-    signals::{Asked, Signals},
+    signals::{SignalRequest, Signals},
     wall_clock::WallClock,
     watch::Stamps,
 };
 use crate::{
     config::{Checked, LastLists},
-    control::{self, Command, ControlSocket, Kernel, Layers},
+    control::{self, Command, ControlSocket, Layers, NetworkControl},
     dataplane::{Bans, Claim, in_one_line},
     events::Hub,
     metrics::{self, Metrics},
@@ -48,10 +48,10 @@ use crate::{
 ///
 /// # Errors
 /// The policy can't be put in force, or not be taken out of it.
-pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Result<()> {
+pub fn run(source: ConfigSource, checked: Checked, revert_after: Option<Nanos>) -> Result<()> {
     memory::keep_little();
     let instance = checked.policy.instance.clone();
-    let files = Files::of(&source, &checked.policy);
+    let files = WatchedFiles::of(&source, &checked.policy);
     let stamps = Stamps::of(files.named());
     let lists = LastLists::of(&checked.policy);
     // First, because who has no permission, or is the second one, must not be told about sockets.
@@ -79,7 +79,7 @@ pub fn run(source: Source, checked: Checked, revert_after: Option<Nanos>) -> Res
         if let Some(server) = server {
             tokio::spawn(serve_metrics(server, metrics, instance));
         }
-        serve(running, Reader::start(source, files, stamps, lists), bans, &socket, signals).await
+        serve(running, ConfigReader::start(source, files, stamps, lists), bans, &socket, signals).await
     });
     // A file system may hang, and keep a thread that reads.
     runtime.shutdown_background();
@@ -96,10 +96,10 @@ async fn serve_metrics(server: metrics::Server, metrics: Metrics, instance: Inst
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// What a turn of the daemon's loop is about.
-enum Event {
-    Signal(Asked),
+enum DaemonEvent {
+    Signal(SignalRequest),
     Command(Command),
-    Read(Box<Found>),
+    Read(Box<ReadResult>),
     LinksChanged,
     TrialOver,
     ClockSet,
@@ -110,7 +110,7 @@ enum Event {
 
 async fn serve(
     mut running: Running,
-    mut reader: Reader,
+    mut reader: ConfigReader,
     bans: Option<Bans>,
     socket: &ControlSocket,
     mut signals: Signals,
@@ -126,7 +126,7 @@ async fn serve(
         offenders::ban(queue, std::sync::Arc::clone(bans))?;
     }
     let instance = running.instance().clone();
-    let kernel = bans.clone().map(|bans| Kernel { bans, events: Hub::start(&instance) });
+    let kernel = bans.clone().map(|bans| NetworkControl { bans, events: Hub::start(&instance) });
     let control = control::serve(socket, &instance, sender, Layers { kernel, requests: running.overview() });
     tokio::pin!(control);
     let mut has_control = true;
@@ -140,31 +140,38 @@ async fn serve(
     tell(&[sd_notify::NotifyState::Ready]);
     let (reason, wanted, asked_by) = loop {
         let event = tokio::select! {
-            asked = signals.next() => Event::Signal(asked),
-            Some(command) = commands.recv() => Event::Command(command),
-            Some(found) = reader.found() => Event::Read(Box::new(found)),
-            () = links.changed() => Event::LinksChanged,
-            () = running.retry() => Event::LinksChanged,
-            () = running.trial_over() => Event::TrialOver,
-            () = wall_clock.was_set() => Event::ClockSet,
-            _ = sweep.tick() => Event::Sweep,
-            _ = look_for_bans.tick(), if new_bans.is_some() => Event::LookForBans,
+            asked = signals.next() => DaemonEvent::Signal(asked),
+            Some(command) = commands.recv() => DaemonEvent::Command(command),
+            Some(found) = reader.found() => DaemonEvent::Read(Box::new(found)),
+            () = links.changed() => DaemonEvent::LinksChanged,
+            () = running.retry() => DaemonEvent::LinksChanged,
+            () = running.trial_over() => DaemonEvent::TrialOver,
+            () = wall_clock.was_set() => DaemonEvent::ClockSet,
+            _ = sweep.tick() => DaemonEvent::Sweep,
+            _ = look_for_bans.tick(), if new_bans.is_some() => DaemonEvent::LookForBans,
             ended = &mut control, if has_control => {
                 error!(?ended, "the control socket: only signals end this daemon now");
-                Event::ControlEnded
+                DaemonEvent::ControlEnded
             }
         };
         match event {
-            Event::Signal(Asked::Stop(name, wanted)) => break (name, wanted, None),
-            Event::Signal(Asked::Reload) => ask(&reader, Reload::because("SIGHUP")),
-            Event::Read(found) => reload(&mut running, *found),
-            Event::Command(Command::Detach(answer)) => {
+            DaemonEvent::Signal(SignalRequest::Stop(name, wanted)) => break (name, wanted, None),
+            DaemonEvent::Signal(SignalRequest::Reload) => ask(&reader, ReloadRequest::because("SIGHUP")),
+            DaemonEvent::Read(found) => reload(&mut running, *found),
+            DaemonEvent::Command(Command::Detach(answer)) => {
                 break ("ratelimit detach", Some(OnExit::Detach), Some(answer));
             }
-            Event::Command(Command::Reload(trial, answer)) => {
-                ask(&reader, Reload { trial, answer: Some(answer), ..Reload::because("ratelimit reload") });
+            DaemonEvent::Command(Command::Reload(trial, answer)) => {
+                ask(
+                    &reader,
+                    ReloadRequest {
+                        trial,
+                        answer: Some(answer),
+                        ..ReloadRequest::because("ratelimit reload")
+                    },
+                );
             }
-            Event::Command(Command::Observe(observes, answer)) => {
+            DaemonEvent::Command(Command::Observe(observes, answer)) => {
                 let done = time_out_of_the_runtime(|| {
                     let done = running.observe(observes);
                     memory::give_back();
@@ -172,24 +179,24 @@ async fn serve(
                 });
                 let _ = answer.send(done);
             }
-            Event::Command(Command::Buckets(asked, answer)) => {
+            DaemonEvent::Command(Command::Buckets(asked, answer)) => {
                 let _ = answer.send(running.buckets(&asked, bans.as_deref()));
             }
-            Event::LinksChanged => time_out_of_the_runtime(|| running.reconcile()),
-            Event::TrialOver => running.note_trial(),
-            Event::ClockSet => time_out_of_the_runtime(|| running.follow_clock()),
-            Event::Sweep => {
+            DaemonEvent::LinksChanged => time_out_of_the_runtime(|| running.reconcile()),
+            DaemonEvent::TrialOver => running.note_trial(),
+            DaemonEvent::ClockSet => time_out_of_the_runtime(|| running.follow_clock()),
+            DaemonEvent::Sweep => {
                 time_out_of_the_runtime(|| running.follow_clock());
                 if let Some(Err(error)) = bans.as_ref().map(|bans| bans.forget_lengths()) {
                     warn!(%error, "looking for bans that have ended");
                 }
             }
-            Event::LookForBans => {
+            DaemonEvent::LookForBans => {
                 if let Some((new, bans)) = new_bans.as_mut().zip(bans.as_deref()) {
                     time_out_of_the_runtime(|| new.tell(bans));
                 }
             }
-            Event::ControlEnded => has_control = false,
+            DaemonEvent::ControlEnded => has_control = false,
         }
     };
     tell(&[sd_notify::NotifyState::Stopping]);
@@ -206,14 +213,14 @@ async fn serve(
 }
 
 /// Asks for what a reload needs.
-fn ask(reader: &Reader, reload: Reload) {
-    if let Err(Reload { answer: Some(answer), .. }) = reader.ask(reload) {
+fn ask(reader: &ConfigReader, reload: ReloadRequest) {
+    if let Err(ReloadRequest { answer: Some(answer), .. }) = reader.ask(reload) {
         let _ = answer.send(Err("other reloads wait already, for files that can't be read yet".to_owned()));
     }
 }
 
-fn reload(running: &mut Running, Found { reload, read, is_taken }: Found) {
-    let Reload { reason, trial, answer } = reload;
+fn reload(running: &mut Running, ReadResult { reload, read, is_taken }: ReadResult) {
+    let ReloadRequest { reason, trial, answer } = reload;
     let done = time_out_of_the_runtime(|| {
         let done = running.reload(reason, trial, read);
         memory::give_back();

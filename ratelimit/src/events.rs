@@ -40,7 +40,7 @@ impl Hub {
     #[must_use]
     pub fn start(instance: &InstanceName) -> Self {
         let hub = Self(Sender::new(BACKLOG));
-        match dataplane::Events::open(instance) {
+        match dataplane::EventReader::open(instance) {
             Ok(events) => {
                 tokio::spawn(forward(events, hub.0.clone()));
             }
@@ -70,7 +70,7 @@ async fn next_line(receiver: &mut Receiver<Bytes>) -> Option<Bytes> {
     }
 }
 
-async fn forward(events: dataplane::Events, clients: Sender<Bytes>) {
+async fn forward(events: dataplane::EventReader, clients: Sender<Bytes>) {
     // SAFETY: the events own the descriptor, keep it open as long as they live, and always answer with the same.
     let mut events = match unsafe { AsyncFd::register(events) } {
         Ok(events) => events,

@@ -10,10 +10,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use self::network::Network;
+use self::network::NetworkMetrics;
 pub use self::server::{MetricsError, Server};
 use crate::policy::InstanceName;
-pub use crate::server::metrics::Requests;
+pub use crate::server::metrics::RequestMetrics;
 
 /// All metrics of a daemon.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Metrics {
         registry.register("build", "The version of this daemon", build);
         let reloads = Reloads::register(&mut registry);
         if limits_packets {
-            registry.register_collector(Box::new(Network::new(instance.clone())));
+            registry.register_collector(Box::new(NetworkMetrics::new(instance.clone())));
         }
         Self { registry, reloads, limits_packets }
     }

@@ -52,7 +52,7 @@ pub struct Estimate {
 
 /// One source, in a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Source {
+pub struct TopSource {
     /// Its address, or its network with the length.
     pub source: String,
     /// Packets.
@@ -77,7 +77,7 @@ pub struct Top {
     /// Those that were dropped.
     pub drops: f64,
     /// The heaviest, heaviest first.
-    pub sources: Vec<Source>,
+    pub sources: Vec<TopSource>,
 }
 
 /// A source: its group, and its address.
@@ -196,7 +196,7 @@ impl Sums {
             Ipv6By::Network => Group::V6,
         } as u64;
         let wanted = self.sources.iter().filter(|((group, _), _)| *group != unwanted);
-        let mut sources: Vec<Source> =
+        let mut sources: Vec<TopSource> =
             wanted.map(|(who, sums)| source(*who, sums, by, seconds, whole)).collect();
         sources.retain(|source| of(source, by).about > 0.0);
         sources.sort_by(|a, b| {
@@ -220,7 +220,7 @@ fn lightest(set: &SeenSet) -> u64 {
 
 /// What a source is sorted by.
 #[must_use]
-pub fn of(source: &Source, by: By) -> Estimate {
+pub fn of(source: &TopSource, by: By) -> Estimate {
     match by {
         By::Packets => source.packets,
         By::Bytes => source.bytes,
@@ -228,9 +228,9 @@ pub fn of(source: &Source, by: By) -> Estimate {
     }
 }
 
-fn source(who: Who, sums: &[Sum; 2], by: By, seconds: f64, whole: f64) -> Source {
+fn source(who: Who, sums: &[Sum; 2], by: By, seconds: f64, whole: f64) -> TopSource {
     let both = sums[0].and(sums[1]);
-    let mut source = Source {
+    let mut source = TopSource {
         source: name(who),
         packets: both.packets(seconds),
         bytes: both.bytes(seconds),

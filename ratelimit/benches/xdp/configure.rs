@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use ratelimit::{
     compile::{Compiled, TableFacts, compile, owners},
     config,
-    dataplane::Generation,
+    dataplane::ProgramGeneration,
 };
 use ratelimit_common::{table::Secret, time::Nanos};
 use tempfile::TempDir;
@@ -105,7 +105,7 @@ pub fn print_loading(lists: &Lists) -> Result<()> {
     let compiled = compiled("allow: [{file: LIST}]", lists)?;
     let compiled_in = before.elapsed();
     let before = Instant::now();
-    let _generation = Generation::load_alone(&compiled, false).context("loading needs root")?;
+    let _generation = ProgramGeneration::load_alone(&compiled, false).context("loading needs root")?;
     println!(
         "\nA list of {PREFIXES} prefixes: read and compiled in {compiled_in:.1?}, loaded in {:.1?}; it takes {} kB",
         before.elapsed(),

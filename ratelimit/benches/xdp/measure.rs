@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use anyhow::{Context as _, Result, ensure};
 use nix::time::{ClockId, clock_gettime};
-use ratelimit::dataplane::Generation;
+use ratelimit::dataplane::ProgramGeneration;
 
 use crate::{
     bpf::{self, END, Instruction, XDP_PASS},
@@ -48,7 +48,7 @@ pub struct Case {
 enum Loaded {
     Reference(OwnedFd),
     Floor(Compiled),
-    Product { program: OwnedFd, _generation: Generation },
+    Product { program: OwnedFd, _generation: ProgramGeneration },
 }
 
 /// What came of a program.
@@ -219,7 +219,7 @@ fn rungs(row: &Row) -> &'static [(&'static str, u32)] {
 fn product(name: &'static str, network: &str, sources: u32, has_ban: bool, lists: &Lists) -> Result<Case> {
     let mut compiled = configure::compiled(network, lists)?;
     compiled.globals.random_sources = if sources == 1 { 0 } else { sources };
-    let generation = Generation::load_alone(&compiled, false).context("loading needs root")?;
+    let generation = ProgramGeneration::load_alone(&compiled, false).context("loading needs root")?;
     let program = open(OPEN_PROGRAM, generation.program_id()?).context("the product's program")?;
     if has_ban {
         configure::say_there_is_a_ban(program.as_fd())?;

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Error, Generation,
-    kind::Kind,
-    netlink::{self, Attached, Mode},
+    Error, ProgramGeneration,
+    kind::InterfaceKind,
+    netlink::{self, Attached, AttachedMode},
     pins::{Pins, io_error},
     stack,
 };
@@ -28,15 +28,15 @@ pub struct Attachment {
     /// Its index.
     pub index: u32,
     /// How the program is attached.
-    pub mode: Mode,
+    pub mode: AttachedMode,
 }
 
 /// An interface of the policy, found.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct AttachTarget {
     /// Its name in the policy.
     wanted: String,
-    interface: netlink::Interface,
+    interface: netlink::HostInterface,
     mode: policy::AttachMode,
     /// The program of this instance's pinned link, if there is one.
     linked: Option<u32>,
@@ -46,7 +46,7 @@ pub(super) struct Target {
 
 /// What came of putting a generation on interfaces.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct AttachOutcome {
     pub attachments: Vec<Attachment>,
     /// Those that still lack it, and why: places among the targets.
     pub refused: Vec<(usize, Error)>,
@@ -58,15 +58,15 @@ pub(super) struct Outcome {
 /// It has an XDP program of somebody else, or what it hands over can't be read.
 pub(super) fn target(
     pins: &Pins,
-    interface: &netlink::Interface,
+    interface: &netlink::HostInterface,
     wanted: &policy::Interface,
-) -> Result<Target, Error> {
+) -> Result<AttachTarget, Error> {
     // Whether it can be, before anything changes.
-    Kind::of(interface, Mode::Native)?;
+    InterfaceKind::of(interface, AttachedMode::Native)?;
     let linked = linked_program(pins, interface.index)?;
     match interface.xdp {
         Some(attached) if linked != Some(attached.program) => Err(taken(interface, attached)),
-        _ => Ok(Target {
+        _ => Ok(AttachTarget {
             wanted: wanted.name.as_str().to_owned(),
             interface: interface.clone(),
             mode: wanted.mode,
@@ -79,15 +79,15 @@ pub(super) fn target(
 /// Why an interface that is there lacks the program, as far as the kernel tells.
 pub(super) fn obstacle(
     pins: &Pins,
-    all: &[netlink::Interface],
-    interface: &netlink::Interface,
+    all: &[netlink::HostInterface],
+    interface: &netlink::HostInterface,
 ) -> Option<Error> {
     let foreign = interface.xdp.map(|attached| taken(interface, attached));
     foreign.or_else(|| stack::blocked(pins, all, interface))
 }
 
 /// Why an interface with somebody else's program can't be used, and how it could.
-fn taken(interface: &netlink::Interface, attached: Attached) -> Error {
+fn taken(interface: &netlink::HostInterface, attached: Attached) -> Error {
     let is_it = |pin: &Path| program_pinned_at(pin) == Some(attached.program);
     if let Some(instance) = Pins::holder(interface.index, is_it) {
         return Error::OtherInstance { interface: interface.name.clone(), instance };
@@ -100,14 +100,14 @@ fn taken(interface: &netlink::Interface, attached: Attached) -> Error {
     }
 }
 
-pub(super) fn how_to_take_off(interface: &netlink::Interface, attached: Attached) -> String {
+pub(super) fn how_to_take_off(interface: &netlink::HostInterface, attached: Attached) -> String {
     // Without CAP_SYS_ADMIN it can't be known.
     let links = loaded_links().collect::<Result<Vec<LinkInfo>, _>>().ok();
     let has_link = links.map(|links| links.iter().any(|link| link.program_id() == attached.program));
     let kind = match attached.mode {
-        Mode::Generic => "xdpgeneric",
-        Mode::Hardware => "xdpoffload",
-        Mode::Native => "xdpdrv",
+        AttachedMode::Generic => "xdpgeneric",
+        AttachedMode::Hardware => "xdpoffload",
+        AttachedMode::Native => "xdpdrv",
     };
     let command = format!("`ip link set dev {} {kind} off`", interface.name);
     match has_link {
@@ -146,11 +146,11 @@ fn program_name(id: u32) -> String {
 /// they had it, and the error is returned. One that goes away meanwhile is none that refuses, if there is an `old`; nor is one
 /// that has lacked the program before. The targets are sorted, lower ones first.
 pub(super) fn attach(
-    generation: &mut Generation,
+    generation: &mut ProgramGeneration,
     pins: &Pins,
-    targets: &[Target],
-    old: Option<&mut Generation>,
-) -> Result<Outcome, Error> {
+    targets: &[AttachTarget],
+    old: Option<&mut ProgramGeneration>,
+) -> Result<AttachOutcome, Error> {
     let (known, new): (Vec<_>, Vec<_>) = targets.iter().partition(|target| target.can_switch());
     let may_be_gone = old.is_some();
     let (mut attached, mut switched, mut refused) = (Vec::new(), Vec::new(), Vec::new());
@@ -187,12 +187,17 @@ pub(super) fn attach(
         return Err(error);
     }
     detach_others(pins, targets)?;
-    Ok(Outcome { attachments: attachments(pins)?, refused })
+    Ok(AttachOutcome { attachments: attachments(pins)?, refused })
 }
 
 /// Puts the old program back where it was, as far as that can be.
-fn restore(pins: &Pins, attached: &[&Target], switched: &[&Target], old: Option<&mut Generation>) {
-    let log = |target: &Target, done: Result<(), Error>| {
+fn restore(
+    pins: &Pins,
+    attached: &[&AttachTarget],
+    switched: &[&AttachTarget],
+    old: Option<&mut ProgramGeneration>,
+) {
+    let log = |target: &AttachTarget, done: Result<(), Error>| {
         if let Err(error) = done {
             error!(interface = target.interface.name, %error, "can't be put back as it was");
         }
@@ -211,7 +216,7 @@ fn restore(pins: &Pins, attached: &[&Target], switched: &[&Target], old: Option<
 }
 
 /// Takes the program off interfaces that are not among the targets.
-fn detach_others(pins: &Pins, targets: &[Target]) -> Result<(), Error> {
+fn detach_others(pins: &Pins, targets: &[AttachTarget]) -> Result<(), Error> {
     let attached = attachments(pins)?;
     for index in pins.linked()? {
         if targets.iter().all(|target| target.interface.index != index) {
@@ -228,7 +233,7 @@ fn detach_others(pins: &Pins, targets: &[Target]) -> Result<(), Error> {
     Ok(())
 }
 
-impl Target {
+impl AttachTarget {
     /// Its name in the policy, and the index of the interface.
     pub(super) fn place(&self) -> (String, u32) {
         (self.wanted.clone(), self.interface.index)
@@ -263,24 +268,24 @@ impl Target {
     }
 
     /// Whether it has the program of a generation that is for its kind, which may have changed.
-    pub(super) fn has(&self, generation: &Generation) -> bool {
-        let kind = Kind::of(&self.interface, self.mode_now());
+    pub(super) fn has(&self, generation: &ProgramGeneration) -> bool {
+        let kind = InterfaceKind::of(&self.interface, self.mode_now());
         self.linked.zip(kind.ok()).is_some_and(|(program, kind)| generation.is_for(program, kind))
     }
 
     /// The mode in which the program is attached.
-    fn mode_now(&self) -> Mode {
-        self.interface.xdp.map_or(Mode::Native, |attached| attached.mode)
+    fn mode_now(&self) -> AttachedMode {
+        self.interface.xdp.map_or(AttachedMode::Native, |attached| attached.mode)
     }
 
     /// The kind that it is, as it is attached or will be tried first.
-    pub(super) fn kind(&self) -> Result<Kind, Error> {
+    pub(super) fn kind(&self) -> Result<InterfaceKind, Error> {
         let mode = match self.mode {
             _ if self.can_switch() => self.mode_now(),
-            policy::AttachMode::Generic => Mode::Generic,
-            policy::AttachMode::Auto | policy::AttachMode::Native => Mode::Native,
+            policy::AttachMode::Generic => AttachedMode::Generic,
+            policy::AttachMode::Auto | policy::AttachMode::Native => AttachedMode::Native,
         };
-        Kind::of(&self.interface, mode)
+        InterfaceKind::of(&self.interface, mode)
     }
 
     /// Whether its link can go on with another program.
@@ -289,21 +294,26 @@ impl Target {
         linked == attached.program
             && match self.mode {
                 policy::AttachMode::Auto => true,
-                policy::AttachMode::Native => attached.mode == Mode::Native,
-                policy::AttachMode::Generic => attached.mode == Mode::Generic,
+                policy::AttachMode::Native => attached.mode == AttachedMode::Native,
+                policy::AttachMode::Generic => attached.mode == AttachedMode::Generic,
             }
     }
 
-    fn failed(&self, mode: Mode, source: io::Error) -> Error {
+    fn failed(&self, mode: AttachedMode, source: io::Error) -> Error {
         Error::Attach { interface: self.interface.name.clone(), mode, source }
     }
 }
 
 /// Gives an interface that has a program that of a generation.
-pub(super) fn switch(generation: &mut Generation, pins: &Pins, target: &Target) -> Result<(), Error> {
-    let program = generation.program(Kind::of(&target.interface, target.mode_now())?)?;
-    let failed =
-        |error: &dyn std::error::Error| target.failed(Mode::Native, io::Error::other(error.to_string()));
+pub(super) fn switch(
+    generation: &mut ProgramGeneration,
+    pins: &Pins,
+    target: &AttachTarget,
+) -> Result<(), Error> {
+    let program = generation.program(InterfaceKind::of(&target.interface, target.mode_now())?)?;
+    let failed = |error: &dyn std::error::Error| {
+        target.failed(AttachedMode::Native, io::Error::other(error.to_string()))
+    };
     let pinned = PinnedLink::from_pin(pins.link(target.interface.index)).map_err(|error| failed(&error))?;
     let link = XdpLink::try_from(FdLink::from(pinned)).map_err(|error| failed(&error))?;
     let id = program.attach_to_link(link).map_err(|error| failed(&error))?;
@@ -313,12 +323,20 @@ pub(super) fn switch(generation: &mut Generation, pins: &Pins, target: &Target) 
 }
 
 /// Attaches where the program is not, or not as it should be.
-pub(super) fn attach_new(generation: &mut Generation, pins: &Pins, target: &Target) -> Result<(), Error> {
+pub(super) fn attach_new(
+    generation: &mut ProgramGeneration,
+    pins: &Pins,
+    target: &AttachTarget,
+) -> Result<(), Error> {
     // A link in another mode, or one whose interface went away.
     pins.remove_link(target.interface.index)?;
     let (link, mode) = match target.mode {
-        policy::AttachMode::Native => (try_mode(generation, pins, target, Mode::Native)?, Mode::Native),
-        policy::AttachMode::Generic => (try_mode(generation, pins, target, Mode::Generic)?, Mode::Generic),
+        policy::AttachMode::Native => {
+            (try_mode(generation, pins, target, AttachedMode::Native)?, AttachedMode::Native)
+        }
+        policy::AttachMode::Generic => {
+            (try_mode(generation, pins, target, AttachedMode::Generic)?, AttachedMode::Generic)
+        }
         policy::AttachMode::Auto => native_else_generic(generation, pins, target)?,
     };
     pin(link, pins, target)?;
@@ -326,31 +344,36 @@ pub(super) fn attach_new(generation: &mut Generation, pins: &Pins, target: &Targ
     Ok(())
 }
 
-fn pin(link: XdpLink, pins: &Pins, target: &Target) -> Result<(), Error> {
+fn pin(link: XdpLink, pins: &Pins, target: &AttachTarget) -> Result<(), Error> {
     let link: FdLink = link.try_into().map_err(|error: LinkError| Error::load(&error))?;
     let path = pins.link(target.interface.index);
     link.pin(&path).map(drop).map_err(|error| Error::file(path, io::Error::other(error.to_string())))
 }
 
 fn native_else_generic(
-    generation: &mut Generation,
+    generation: &mut ProgramGeneration,
     pins: &Pins,
-    target: &Target,
-) -> Result<(XdpLink, Mode), Error> {
-    match try_mode(generation, pins, target, Mode::Native) {
-        Ok(link) => Ok((link, Mode::Native)),
+    target: &AttachTarget,
+) -> Result<(XdpLink, AttachedMode), Error> {
+    match try_mode(generation, pins, target, AttachedMode::Native) {
+        Ok(link) => Ok((link, AttachedMode::Native)),
         Err(Error::Attach { interface, source, .. }) => {
-            let link = try_mode(generation, pins, target, Mode::Generic)?;
+            let link = try_mode(generation, pins, target, AttachedMode::Generic)?;
             warn!(interface, reason = %source, "the driver has no native XDP: attached in generic mode, which is slower");
-            Ok((link, Mode::Generic))
+            Ok((link, AttachedMode::Generic))
         }
         Err(other) => Err(other),
     }
 }
 
-fn try_mode(generation: &mut Generation, pins: &Pins, target: &Target, mode: Mode) -> Result<XdpLink, Error> {
-    let program = generation.program(Kind::of(&target.interface, mode)?)?;
-    let flag = if mode == Mode::Generic { XdpMode::Skb } else { XdpMode::Driver };
+fn try_mode(
+    generation: &mut ProgramGeneration,
+    pins: &Pins,
+    target: &AttachTarget,
+    mode: AttachedMode,
+) -> Result<XdpLink, Error> {
+    let program = generation.program(InterfaceKind::of(&target.interface, mode)?)?;
+    let flag = if mode == AttachedMode::Generic { XdpMode::Skb } else { XdpMode::Driver };
     let error = match program.attach_to_if_index(target.interface.index, flag) {
         Ok(id) => return program.take_link(id).map_err(|error| Error::load(&error)),
         Err(ProgramError::SyscallError(error)) => error.io_error,

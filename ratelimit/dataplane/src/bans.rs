@@ -1,10 +1,10 @@
 //! Bans, made and listed from outside the kernel: by the daemon, or by a command where there is none.
 
 mod maker;
+mod notes;
 mod placing;
 mod reading;
 mod status;
-mod text;
 
 use std::{
     cell::Cell,
@@ -28,15 +28,15 @@ pub use self::{
     reading::around,
     status::BanStatus,
 };
-use self::{placing::Placing, reading::Found, text::Texts};
+use self::{notes::BanNotes, placing::Placing, reading::BanEntry};
 use super::{
     Error,
-    buckets::Buckets,
+    buckets::BucketTable,
     check, clock, denied, lists,
     notes::read_state,
     pins::{Pins, map_at},
     sets::{Sets, Words},
-    state::State,
+    state::InstanceState,
 };
 use crate::policy::{InstanceName, PacketBan, Prefix, PrefixList};
 
@@ -49,7 +49,7 @@ pub struct Bans {
     lengths: Words,
     /// `None` in the maps of a version that knew none; likewise the texts.
     records: Option<Words>,
-    texts: Option<Texts>,
+    texts: Option<BanNotes>,
     pins: Pins,
     secret: Secret,
     made_at: Nanos,
@@ -147,7 +147,7 @@ impl Bans {
             } else {
                 None
             },
-            texts: if has(TEXTS) { Some(Texts::new(map_at(directory, TEXTS)?)?) } else { None },
+            texts: if has(TEXTS) { Some(BanNotes::new(map_at(directory, TEXTS)?)?) } else { None },
             secret,
             made_at,
             replaced: AtomicU64::new(0),
@@ -188,9 +188,10 @@ impl Bans {
         let ban = match self.find(prefix, &key, now)? {
             Some(ban) => ban,
             // It has ended already.
-            None => {
-                self.described(Found { prefix, left: BanLength::For(Nanos(0)), slot: 0, record: first }, now)?
-            }
+            None => self.described(
+                BanEntry { prefix, left: BanLength::For(Nanos(0)), slot: 0, record: first },
+                now,
+            )?,
         };
         Ok(Banned { ban, is_longer })
     }
@@ -233,9 +234,9 @@ impl Bans {
 
     fn forget_denied(&self, prefixes: &[Prefix], now: Now) -> Result<(), Error> {
         let state = read_state(&self.pins)?.filter(|_| !prefixes.is_empty());
-        let Some(State { sets, in_force: Some(in_force), .. }) = state else { return Ok(()) };
+        let Some(InstanceState { sets, in_force: Some(in_force), .. }) = state else { return Ok(()) };
         if !in_force.denied.is_empty() {
-            let buckets = Buckets::map(&Map::Array(self.pins.map("BUCKETS")?), sets)?;
+            let buckets = BucketTable::map(&Map::Array(self.pins.map("BUCKETS")?), sets)?;
             denied::forget(&buckets, &self.secret, &in_force.denied, prefixes, now);
         }
         Ok(())

@@ -13,18 +13,18 @@ use ratelimit_common::{
 
 use super::{
     Error,
-    sets::{Set, Sets},
+    sets::{MappedSet, Sets},
 };
 
 /// The mapped table.
 #[derive(Debug)]
-pub(super) struct Buckets(Sets);
+pub(super) struct BucketTable(Sets);
 
 /// No bucket is made from here, so none gives way.
-impl<'b> table::Table for &'b Buckets {
-    type Set = Set<'b>;
+impl<'b> table::Table for &'b BucketTable {
+    type Set = MappedSet<'b>;
 
-    fn home(&self, key: &Key) -> Option<Home<Set<'b>>> {
+    fn home(&self, key: &Key) -> Option<Home<MappedSet<'b>>> {
         Some(Home { first: self.0.set(key.first())?, second: self.0.set(key.second())?, stamp: 0 })
     }
 
@@ -35,7 +35,7 @@ impl<'b> table::Table for &'b Buckets {
     fn on_live_eviction(&self) {}
 }
 
-impl Buckets {
+impl BucketTable {
     pub(super) fn map(map: &Map, sets: u32) -> Result<Self, Error> {
         Sets::map(map, sets).map(Self)
     }

@@ -13,10 +13,10 @@ use tracing::{info, warn};
 
 use super::{
     Bans, Error, NewBan,
-    object::check_map,
+    generation::check_map,
     pins::{Pins, io_error, map_at},
     raw,
-    state::{State, text_of},
+    state::{InstanceState, text_of},
 };
 
 /// What other versions have left.
@@ -58,7 +58,7 @@ impl Earlier {
     ///
     /// # Errors
     /// This version's maps can't be used.
-    pub(super) fn carry_bans(&mut self, pins: &Pins, state: &State) -> Result<(), Error> {
+    pub(super) fn carry_bans(&mut self, pins: &Pins, state: &InstanceState) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
         }

@@ -14,8 +14,8 @@ use ratelimit_common::{
 };
 
 pub use self::{
-    lists::{Lists, allowed, lists},
-    tables::{PrefixSets, Prefixes, Side, Table},
+    lists::{CompiledLists, allowed, lists},
+    tables::{AddressConditions, DimensionTable, PrefixSets, Side},
 };
 use crate::bans::number_of;
 use crate::policy::{self, Action, LimitUnit, Network, OnMalformed, PacketKey, PacketRule, PacketRules};
@@ -43,17 +43,17 @@ pub struct Compiled {
     /// For each number, where in `limits` it is, plus one.
     pub index: [u8; RULE_NUMBERS],
     /// The classification tables.
-    pub tables: Vec<Table>,
+    pub tables: Vec<DimensionTable>,
     /// The conditions on the source and on the destination address.
-    pub prefixes: [Prefixes; 2],
+    pub prefixes: [AddressConditions; 2],
     /// The allow and the deny list.
-    pub lists: Lists,
+    pub lists: CompiledLists,
 }
 
 /// What has buckets, and so a number: each part of each rule, then the new sources of each rule that caps them, then the
 /// denied packets of each part of a rule that bans.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Owner<'p> {
+pub enum BucketOwner<'p> {
     /// A part of a rule.
     Part(&'p PacketRule, &'p policy::RulePart),
     /// The new sources of a rule.
@@ -63,13 +63,13 @@ pub enum Owner<'p> {
 }
 
 /// All that have buckets, in the order of [`Compiled::limits`].
-pub fn owners(rules: &PacketRules) -> impl Iterator<Item = Owner<'_>> {
+pub fn owners(rules: &PacketRules) -> impl Iterator<Item = BucketOwner<'_>> {
     let parts = rules.parts().iter();
-    let parts = parts.filter_map(|part| rules.get(part.rule).map(|rule| Owner::Part(rule, part)));
-    let new_sources = rules
-        .iter()
-        .filter_map(|rule| rule.new_sources.as_ref().map(|limit| Owner::NewSources(rule, limit.compiled())));
-    let denied = banning_parts(rules).map(|(rule, part, limit)| Owner::Denied(rule, part, limit));
+    let parts = parts.filter_map(|part| rules.get(part.rule).map(|rule| BucketOwner::Part(rule, part)));
+    let new_sources = rules.iter().filter_map(|rule| {
+        rule.new_sources.as_ref().map(|limit| BucketOwner::NewSources(rule, limit.compiled()))
+    });
+    let denied = banning_parts(rules).map(|(rule, part, limit)| BucketOwner::Denied(rule, part, limit));
     parts.chain(new_sources).chain(denied)
 }
 
@@ -88,14 +88,14 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
     let limits: Vec<wire::CompiledRule> = owners(rules)
         .zip(numbers)
         .map(|(owner, &number)| match owner {
-            Owner::Part(_, part) => compile_part(rules, part, numbers, table),
+            BucketOwner::Part(_, part) => compile_part(rules, part, numbers, table),
             // One frame makes one bucket, however many packets were joined to it.
-            Owner::NewSources(_, limit) => {
+            BucketOwner::NewSources(_, limit) => {
                 let new_sources =
                     counting(masks(&PacketKey::Global, None, number, table), limit, number, table);
                 wire::CompiledRule { takes: wire::TAKES_ONE, ..new_sources }
             }
-            Owner::Denied(rule, part, limit) => {
+            BucketOwner::Denied(rule, part, limit) => {
                 counting(masks(&rule.key, Some(part), number, table), limit, number, table)
             }
         })
@@ -140,14 +140,14 @@ fn conditions(
     side: Side,
     rules: &PacketRules,
     dimensions: u32,
-    prefixes: &[Prefixes; 2],
+    prefixes: &[AddressConditions; 2],
 ) -> wire::Conditions {
     let all = tables::set(side, rules, |_, _| true);
     let place = usize::from(side == Side::Excepts);
     let any_address = [0, 1].map(|direction: usize| prefixes[direction].any[place]);
     // What is so for all addresses is known without looking them up.
     let asks_about = |direction: usize| {
-        let Prefixes { v4, v6, .. } = &prefixes[direction];
+        let AddressConditions { v4, v6, .. } = &prefixes[direction];
         let is_asked = |sets: [u64; 2]| sets[place] != any_address[direction];
         [v4.iter().any(|prefix| is_asked(prefix.2)).into(), v6.iter().any(|prefix| is_asked(prefix.2)).into()]
     };
@@ -162,8 +162,12 @@ fn conditions(
 }
 
 /// Whether a rule asks for more of a packet than its source address, IP version and length.
-fn reads_whole(tables: &[Table], destinations: &Prefixes, limits: &[wire::CompiledRule]) -> bool {
-    let asks = |table: &Table| !matches!(table.dimension, Dimension::Length);
+fn reads_whole(
+    tables: &[DimensionTable],
+    destinations: &AddressConditions,
+    limits: &[wire::CompiledRule],
+) -> bool {
+    let asks = |table: &DimensionTable| !matches!(table.dimension, Dimension::Length);
     let has_key = |mask: &KeyMask| mask.destination != [0; 2] || mask.ports != 0;
     tables.iter().any(asks)
         || !destinations.v4.is_empty()

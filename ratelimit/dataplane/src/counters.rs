@@ -8,14 +8,14 @@ use super::{Error, EventStatus, kernel::Wire};
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
+pub struct PacketCount {
     /// Frames.
     pub packets: u64,
     /// Wire bytes: Ethernet header included, check sequence not.
     pub bytes: u64,
 }
 
-impl std::ops::AddAssign<Counter> for Count {
+impl std::ops::AddAssign<Counter> for PacketCount {
     fn add_assign(&mut self, counter: Counter) {
         self.packets = self.packets.wrapping_add(counter.packets);
         self.bytes = self.bytes.wrapping_add(counter.bytes);
@@ -23,15 +23,15 @@ impl std::ops::AddAssign<Counter> for Count {
 }
 
 /// Packets for one reason.
-pub(super) fn reason(map: &Map, reason: Reason) -> Result<Count, Error> {
-    let mut sum = Count::default();
+pub(super) fn reason(map: &Map, reason: Reason) -> Result<PacketCount, Error> {
+    let mut sum = PacketCount::default();
     each(map, reason as u32, |counters: Sampled| sum += counters.count)?;
     Ok(sum)
 }
 
 /// Packets that a rule passed and dropped.
-pub(super) fn rule(map: &Map, number: u32) -> Result<(Count, Count), Error> {
-    let (mut passed, mut dropped) = (Count::default(), Count::default());
+pub(super) fn rule(map: &Map, number: u32) -> Result<(PacketCount, PacketCount), Error> {
+    let (mut passed, mut dropped) = (PacketCount::default(), PacketCount::default());
     each(map, number, |counters: RuleCounters| {
         passed += counters.passed;
         dropped += counters.dropped;

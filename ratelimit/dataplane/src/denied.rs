@@ -9,9 +9,9 @@ use ratelimit_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::buckets::Buckets;
+use super::buckets::BucketTable;
 use crate::{
-    compile::{Owner, owners, source_mask},
+    compile::{BucketOwner, owners, source_mask},
     policy::{PacketRules, Prefix, PrefixList},
 };
 
@@ -26,8 +26,8 @@ pub struct DeniedCount {
 
 /// Those of all rules that ban; the owner at `i` has the number `numbers[i]`.
 pub(super) fn counts(rules: &PacketRules, numbers: &[u32]) -> Vec<DeniedCount> {
-    let count = |(owner, &number): (Owner<'_>, &u32)| match owner {
-        Owner::Denied(_, part, _) => {
+    let count = |(owner, &number): (BucketOwner<'_>, &u32)| match owner {
+        BucketOwner::Denied(_, part, _) => {
             Some(DeniedCount { number, bits: [part.ipv4, part.ipv6].map(Option::unwrap_or_default) })
         }
         _ => None,
@@ -38,7 +38,7 @@ pub(super) fn counts(rules: &PacketRules, numbers: &[u32]) -> Vec<DeniedCount> {
 /// Forgets what was counted of prefixes: of all sources inside them, and of the longer prefix that is counted as one with
 /// them.
 pub(super) fn forget(
-    buckets: &Buckets,
+    buckets: &BucketTable,
     secret: &Secret,
     counts: &[DeniedCount],
     prefixes: &[Prefix],

@@ -7,7 +7,7 @@ use nix::libc::ENOSPC;
 use thiserror::Error;
 use tracing::{Level, enabled, trace};
 
-use super::{Feature, Mode, system::release};
+use super::{AttachedMode, Feature, system::release};
 
 /// An error of the data plane.
 #[derive(Debug, Error)]
@@ -142,7 +142,7 @@ pub enum Error {
         /// The interface.
         interface: String,
         /// The mode that was tried.
-        mode: Mode,
+        mode: AttachedMode,
         /// The kernel's answer.
         source: io::Error,
     },
@@ -270,15 +270,15 @@ fn listed(missing: &[Feature]) -> String {
     missing.iter().map(named).collect::<Vec<_>>().join("; ")
 }
 
-fn attach_advice(mode: Mode, source: &io::Error) -> &'static str {
+fn attach_advice(mode: AttachedMode, source: &io::Error) -> &'static str {
     match mode {
         // No interface of this network namespace is above this one.
         _ if source.kind() == io::ErrorKind::AlreadyExists => {
             ": an interface above this one (as a VLAN is), perhaps in another network namespace, has an XDP program, or \
              for a bond in native mode one below it"
         }
-        Mode::Native => ": `mode: auto` or `mode: generic` works with every driver",
-        Mode::Generic | Mode::Hardware => "",
+        AttachedMode::Native => ": `mode: auto` or `mode: generic` works with every driver",
+        AttachedMode::Generic | AttachedMode::Hardware => "",
     }
 }
 

@@ -10,12 +10,12 @@ use super::{Error, clock, kernel, notes::read_state, pins::Pins};
 use crate::policy::InstanceName;
 
 /// The buffer of an instance.
-pub struct Events {
+pub struct EventReader {
     ring: RingBuf<MapData>,
     pins: Pins,
 }
 
-impl Events {
+impl EventReader {
     /// Opens it. What is in it is old: it is thrown away.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Events {
     }
 }
 
-impl AsRawFd for Events {
+impl AsRawFd for EventReader {
     fn as_raw_fd(&self) -> RawFd {
         self.ring.as_raw_fd()
     }

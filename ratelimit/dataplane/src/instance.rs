@@ -16,7 +16,7 @@ use ratelimit_common::{
     wire::{CompiledRule, Globals, MOST_LIMITS, RULE_NUMBERS},
 };
 
-use super::{Error, Log, error::verifier_log_level, kernel::Wire};
+use super::{Error, ProgramLog, error::verifier_log_level, kernel::Wire};
 use crate::compile::Compiled;
 
 /// Embedded, so that the binary needs no other file.
@@ -39,7 +39,7 @@ impl Constants {
             globals: compiled.globals,
             rules: padded(&compiled.limits),
             index: compiled.index,
-            log_level: Log::level(),
+            log_level: ProgramLog::level(),
         }
     }
 

@@ -4,13 +4,13 @@
 use ratelimit_common::{packet::LinkLayer, wire::Globals};
 
 use super::{
-    Error, Mode,
-    netlink::{Driver, Interface},
+    AttachedMode, Error,
+    netlink::{Driver, HostInterface},
 };
 
 /// Which instance of the program an interface takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum InterfaceKind {
     /// Ethernet, as it comes off the wire.
     Ethernet,
     /// Ethernet, after the kernel may have joined packets.
@@ -21,18 +21,19 @@ pub(super) enum Kind {
     OuterGre,
 }
 
-impl Kind {
+impl InterfaceKind {
     /// That of an interface in a mode.
     ///
     /// # Errors
     /// [`Error::Kind`] if the program can't read what such an interface hands over.
-    pub(super) fn of(interface: &Interface, mode: Mode) -> Result<Self, Error> {
+    pub(super) fn of(interface: &HostInterface, mode: AttachedMode) -> Result<Self, Error> {
         match link(interface)? {
             LinkLayer::RawIp => Ok(Self::RawIp),
             LinkLayer::OuterGre => Ok(Self::OuterGre),
             // What a program writes into a TAP device can be joined in either mode.
             LinkLayer::Ethernet
-                if mode == Mode::Generic || matches!(interface.driver, Driver::Tun | Driver::JoiningTun) =>
+                if mode == AttachedMode::Generic
+                    || matches!(interface.driver, Driver::Tun | Driver::JoiningTun) =>
             {
                 Ok(Self::JoinedEthernet)
             }
@@ -65,7 +66,7 @@ const IP6GRE: u16 = 823;
 const NONE: u16 = 0xfffe;
 
 /// What the frames of an interface begin with.
-pub(super) fn link(interface: &Interface) -> Result<LinkLayer, Error> {
+pub(super) fn link(interface: &HostInterface) -> Result<LinkLayer, Error> {
     let refused = |what: String| Error::Kind { interface: interface.name.clone(), what };
     match (interface.layer, &interface.driver) {
         (_, Driver::Ipsec(name)) => Err(refused(format!(
@@ -102,33 +103,37 @@ fn name(layer: u16) -> String {
 mod tests {
     use super::*;
 
-    fn interface(layer: u16, driver: Driver) -> Interface {
-        Interface { index: 7, name: "some0".to_owned(), layer, driver, ..Interface::default() }
+    fn interface(layer: u16, driver: Driver) -> HostInterface {
+        HostInterface { index: 7, name: "some0".to_owned(), layer, driver, ..HostInterface::default() }
     }
 
     #[test]
     fn each_kind_of_interface_has_its_instance() {
         for (layer, driver, native, generic) in [
-            (1, Driver::Other, Kind::Ethernet, Kind::JoinedEthernet),
-            (1, Driver::Vlan, Kind::Ethernet, Kind::JoinedEthernet),
-            (1, Driver::Tun, Kind::JoinedEthernet, Kind::JoinedEthernet),
-            (1, Driver::JoiningTun, Kind::JoinedEthernet, Kind::JoinedEthernet),
-            (1, Driver::Veth, Kind::Ethernet, Kind::JoinedEthernet),
-            (772, Driver::Other, Kind::Ethernet, Kind::JoinedEthernet),
-            (0xfffe, Driver::Tun, Kind::RawIp, Kind::RawIp),
-            (0xfffe, Driver::Other, Kind::RawIp, Kind::RawIp),
-            (512, Driver::Other, Kind::RawIp, Kind::RawIp),
-            (519, Driver::Other, Kind::RawIp, Kind::RawIp),
-            (768, Driver::Other, Kind::RawIp, Kind::RawIp),
-            (769, Driver::Other, Kind::RawIp, Kind::RawIp),
-            (776, Driver::Other, Kind::RawIp, Kind::RawIp),
-            (778, Driver::Other, Kind::RawIp, Kind::RawIp),
-            (823, Driver::Other, Kind::RawIp, Kind::RawIp),
-            (778, Driver::OuterGre, Kind::OuterGre, Kind::OuterGre),
+            (1, Driver::Other, InterfaceKind::Ethernet, InterfaceKind::JoinedEthernet),
+            (1, Driver::Vlan, InterfaceKind::Ethernet, InterfaceKind::JoinedEthernet),
+            (1, Driver::Tun, InterfaceKind::JoinedEthernet, InterfaceKind::JoinedEthernet),
+            (1, Driver::JoiningTun, InterfaceKind::JoinedEthernet, InterfaceKind::JoinedEthernet),
+            (1, Driver::Veth, InterfaceKind::Ethernet, InterfaceKind::JoinedEthernet),
+            (772, Driver::Other, InterfaceKind::Ethernet, InterfaceKind::JoinedEthernet),
+            (0xfffe, Driver::Tun, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (0xfffe, Driver::Other, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (512, Driver::Other, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (519, Driver::Other, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (768, Driver::Other, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (769, Driver::Other, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (776, Driver::Other, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (778, Driver::Other, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (823, Driver::Other, InterfaceKind::RawIp, InterfaceKind::RawIp),
+            (778, Driver::OuterGre, InterfaceKind::OuterGre, InterfaceKind::OuterGre),
         ] {
             let interface = interface(layer, driver);
-            assert_eq!(Kind::of(&interface, Mode::Native).unwrap(), native, "{interface:?}");
-            assert_eq!(Kind::of(&interface, Mode::Generic).unwrap(), generic, "{interface:?}");
+            assert_eq!(InterfaceKind::of(&interface, AttachedMode::Native).unwrap(), native, "{interface:?}");
+            assert_eq!(
+                InterfaceKind::of(&interface, AttachedMode::Generic).unwrap(),
+                generic,
+                "{interface:?}"
+            );
         }
     }
 
@@ -140,7 +145,8 @@ mod tests {
             (768, Driver::Ipsec("vti".to_owned()), "some0 is an IPsec interface (`vti`)"),
             (0xfffe, Driver::Ipsec("xfrm".to_owned()), "Limit there"),
         ] {
-            let error = Kind::of(&interface(layer, driver), Mode::Native).unwrap_err().to_string();
+            let error =
+                InterfaceKind::of(&interface(layer, driver), AttachedMode::Native).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

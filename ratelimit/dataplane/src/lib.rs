@@ -12,10 +12,12 @@ mod carry;
 mod clock;
 pub mod compile;
 mod counters;
+mod coverage;
 mod denied;
 mod error;
 mod events;
 mod features;
+mod generation;
 mod instance;
 mod kernel;
 mod kind;
@@ -25,10 +27,8 @@ mod log;
 mod lookup;
 mod netlink;
 mod notes;
-mod object;
 mod offloads;
 mod pins;
-mod places;
 mod raw;
 mod sets;
 mod sketch;
@@ -45,23 +45,23 @@ pub use self::{
     attach::Attachment,
     bans::{BanError, BanInForce, BanReason, BanReasonError, BanStatus, Banned, Bans, Maker, NewBan, around},
     clock::WallClock,
-    counters::Count,
+    counters::PacketCount,
     denied::DeniedCount,
     error::{ADVICE, Error},
-    events::{Events, interface_name, unix_offset},
+    events::{EventReader, interface_name, unix_offset},
     features::{Feature, check_kernel, refuse_without},
+    generation::{ProgramGeneration, TestRun},
     instance::OBJECT,
     list_sizes::{ListSize, sizes as list_sizes},
-    log::Log,
+    log::ProgramLog,
     lookup::BucketStatus,
-    netlink::Mode,
-    object::{Generation, Judged},
-    offloads::{Asks, warnings},
+    netlink::AttachedMode,
+    offloads::{Requirements, warnings},
     sketch::{SeenSet, Sketch, current_window},
     start::{Changes, Claim, Dataplane, Wanted},
-    state::{Daemon, InForce, RuleInForce},
-    status::{EventStatus, ReasonStatus, RuleStatus, Status, TableStatus, TrialStatus, status},
-    trial::{TRIED_AGAIN, Trial, confirm},
+    state::{DaemonAddress, LoadedPolicy, RuleInForce},
+    status::{EventStatus, InstanceStatus, ReasonStatus, RuleStatus, TableStatus, TrialStatus, status},
+    trial::{TRIED_AGAIN, TrialState, confirm},
 };
 pub use self::{
     clock::monotonic,
@@ -110,7 +110,7 @@ pub fn instances() -> std::io::Result<Vec<String>> {
 ///
 /// # Errors
 /// The pins can't be read.
-pub fn daemon(instance: &InstanceName) -> Result<(Option<Daemon>, bool), Error> {
+pub fn daemon(instance: &InstanceName) -> Result<(Option<DaemonAddress>, bool), Error> {
     let pins = Pins::new(instance)?;
     Ok((read_state(&pins)?.and_then(|state| state.daemon), pins.is_locked()?))
 }

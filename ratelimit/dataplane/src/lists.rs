@@ -6,7 +6,7 @@ use aya::maps::{Map, MapInfo};
 
 use super::{
     Error,
-    object::Generation,
+    generation::ProgramGeneration,
     pins::{Pins, io_error},
     sets::Words,
 };
@@ -18,7 +18,7 @@ const LISTS: &str = "LISTS";
 const NEXT: &str = "LISTS_NEXT";
 
 /// Leaves the lists of a generation.
-pub(super) fn pin(generation: &Generation, pins: &Pins) -> Result<(), Error> {
+pub(super) fn pin(generation: &ProgramGeneration, pins: &Pins) -> Result<(), Error> {
     let next = pins.maps().join(NEXT);
     // From a daemon that died here; as a rule there is none.
     let _ = fs::remove_file(&next);

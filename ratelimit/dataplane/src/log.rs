@@ -8,9 +8,9 @@ use tokio::io::unix::AsyncFd;
 use tracing::{Level, debug};
 
 /// The program's log.
-pub struct Log(EbpfLogger<&'static dyn log::Log>);
+pub struct ProgramLog(EbpfLogger<&'static dyn log::Log>);
 
-impl Log {
+impl ProgramLog {
     /// The program's highest level: debug, if this process logs that, else none. Then the verifier takes logging out.
     pub(super) fn level() -> u8 {
         const DEBUG: u8 = 4;
@@ -36,7 +36,7 @@ impl Log {
     }
 }
 
-impl AsRawFd for Log {
+impl AsRawFd for ProgramLog {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }

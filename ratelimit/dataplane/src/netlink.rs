@@ -17,7 +17,7 @@ use super::Error;
 
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Interface {
+pub(super) struct HostInterface {
     pub index: u32,
     pub name: String,
     pub xdp: Option<Attached>,
@@ -60,13 +60,13 @@ pub(super) enum Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attached {
     pub program: u32,
-    pub mode: Mode,
+    pub mode: AttachedMode,
 }
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum AttachedMode {
     /// In the driver.
     Native,
     /// In the kernel's stack, after the packet's buffer is allocated.
@@ -75,7 +75,7 @@ pub enum Mode {
     Hardware,
 }
 
-impl Mode {
+impl AttachedMode {
     /// The name that configurations and outputs use.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -91,7 +91,7 @@ impl Mode {
 const TRIES: u32 = 10;
 
 /// All interfaces of this network namespace.
-pub(super) fn interfaces() -> Result<Vec<Interface>, Error> {
+pub(super) fn interfaces() -> Result<Vec<HostInterface>, Error> {
     for _ in 1..TRIES {
         if let Some(found) = dump()? {
             return Ok(found);
@@ -101,7 +101,7 @@ pub(super) fn interfaces() -> Result<Vec<Interface>, Error> {
 }
 
 /// The list, unless it has changed meanwhile.
-fn dump() -> Result<Option<Vec<Interface>>, Error> {
+fn dump() -> Result<Option<Vec<HostInterface>>, Error> {
     let failed = |error: std::io::Error| Error::Netlink(error.to_string());
     let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
     socket.bind_auto().map_err(failed)?;
@@ -128,7 +128,7 @@ fn request() -> Vec<u8> {
 /// What has been read of a list.
 #[derive(Default)]
 struct Found {
-    interfaces: Vec<Interface>,
+    interfaces: Vec<HostInterface>,
     is_interrupted: bool,
 }
 
@@ -152,7 +152,7 @@ fn read(mut bytes: &[u8], found: &mut Found) -> Result<bool, Error> {
     Ok(false)
 }
 
-fn interface(link: &LinkMessage) -> Interface {
+fn interface(link: &LinkMessage) -> HostInterface {
     let name = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::IfName(name) => Some(name.clone()),
         _ => None,
@@ -165,7 +165,7 @@ fn interface(link: &LinkMessage) -> Interface {
         LinkAttribute::Controller(index) => Some(*index).filter(|index| *index != 0),
         _ => None,
     });
-    Interface {
+    HostInterface {
         index: link.header.index,
         name: name.unwrap_or_default(),
         xdp,
@@ -268,10 +268,10 @@ fn attached(xdp: &[LinkXdp]) -> Option<Attached> {
         _ => None,
     })?;
     let mode = xdp.iter().find_map(|attribute| match attribute {
-        LinkXdp::Attached(XdpAttached::SocketBuffer) => Some(Mode::Generic),
-        LinkXdp::Attached(XdpAttached::Hardware) => Some(Mode::Hardware),
-        LinkXdp::Attached(XdpAttached::Driver) => Some(Mode::Native),
+        LinkXdp::Attached(XdpAttached::SocketBuffer) => Some(AttachedMode::Generic),
+        LinkXdp::Attached(XdpAttached::Hardware) => Some(AttachedMode::Hardware),
+        LinkXdp::Attached(XdpAttached::Driver) => Some(AttachedMode::Native),
         _ => None,
     });
-    Some(Attached { program, mode: mode.unwrap_or(Mode::Native) })
+    Some(Attached { program, mode: mode.unwrap_or(AttachedMode::Native) })
 }

@@ -7,15 +7,15 @@ use ratelimit_common::{table::SLOTS, wire::META_BYTES};
 
 use super::{
     Error,
+    generation::{self, ProgramGeneration},
     kernel::Wire,
-    object::{self, Generation},
     pins::Pins,
     raw,
-    state::State,
+    state::InstanceState,
 };
 
 /// What an earlier daemon left, if it is whole and fits.
-pub(super) fn kept_state(pins: &Pins, sets: u32) -> Result<Option<State>, Error> {
+pub(super) fn kept_state(pins: &Pins, sets: u32) -> Result<Option<InstanceState>, Error> {
     let Some(state) = read_state(pins)? else {
         // Nothing, or what a daemon that died while it began had pinned.
         pins.remove_maps()?;
@@ -33,7 +33,7 @@ pub(super) fn kept_state(pins: &Pins, sets: u32) -> Result<Option<State>, Error>
             instance: pins.instance().to_string(),
         });
     }
-    object::check_pinned(pins, sets)?;
+    generation::check_pinned(pins, sets)?;
     Ok(Some(state))
 }
 
@@ -42,7 +42,7 @@ const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The notes, if any were written.
-pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
+pub(super) fn read_state(pins: &Pins) -> Result<Option<InstanceState>, Error> {
     let path = pins.maps().join("META");
     if !fs::exists(&path).map_err(|error| Error::file(&path, error))? {
         return Ok(None);
@@ -56,7 +56,7 @@ pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
     loop {
         raw::read_first(map.fd().as_fd(), &mut bytes)
             .map_err(|source| Error::System { what: "reading the daemon's notes", source })?;
-        match State::from_bytes(&bytes) {
+        match InstanceState::from_bytes(&bytes) {
             // A daemon may be writing them.
             Err(_) if tries < TRIES => {
                 tries += 1;
@@ -67,7 +67,7 @@ pub(super) fn read_state(pins: &Pins) -> Result<Option<State>, Error> {
     }
 }
 
-pub(super) fn write_state(generation: &mut Generation, state: &State) -> Result<(), Error> {
+pub(super) fn write_state(generation: &mut ProgramGeneration, state: &InstanceState) -> Result<(), Error> {
     let mut meta: Array<&mut MapData, Wire<[u8; META_BYTES]>> = generation.map_mut("META")?.try_into()?;
     Ok(meta.set(0, state.to_bytes()?, 0)?)
 }

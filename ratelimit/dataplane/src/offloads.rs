@@ -14,21 +14,21 @@ use ratelimit_common::packet::LinkLayer;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Attachment, Mode, kind,
-    netlink::{self, Driver, Interface},
+    AttachedMode, Attachment, kind,
+    netlink::{self, Driver, HostInterface},
 };
 use crate::policy::{LimitUnit, PacketRules};
 
 /// What rules go by that an interface may keep from the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asks {
+pub struct Requirements {
     /// The number of packets.
     pub packets: bool,
     /// VLAN tags.
     pub vlans: bool,
 }
 
-impl Asks {
+impl Requirements {
     /// What these rules go by.
     #[must_use]
     pub fn of(rules: &PacketRules) -> Self {
@@ -41,7 +41,7 @@ impl Asks {
 
 /// What the rules can't do on these interfaces as they are set up now, and the command that changes it.
 #[must_use]
-pub fn warnings(asks: Asks, attachments: &[Attachment]) -> Vec<String> {
+pub fn warnings(asks: Requirements, attachments: &[Attachment]) -> Vec<String> {
     // Who can't be asked has no warning; that the interfaces can't be listed is said elsewhere.
     let interfaces = netlink::interfaces().unwrap_or_default();
     let mut found = Vec::new();
@@ -56,10 +56,15 @@ pub fn warnings(asks: Asks, attachments: &[Attachment]) -> Vec<String> {
     found
 }
 
-fn joined(asks: Asks, mode: Mode, interface: &Interface, offloads: Offloads) -> Option<String> {
+fn joined(
+    asks: Requirements,
+    mode: AttachedMode,
+    interface: &HostInterface,
+    offloads: Offloads,
+) -> Option<String> {
     let name = &interface.name;
     let (gro, lro) = (offloads.gro, offloads.lro);
-    (asks.packets && mode == Mode::Generic && (gro || lro)).then(|| {
+    (asks.packets && mode == AttachedMode::Generic && (gro || lro)).then(|| {
         let off = match (gro, lro) {
             (true, true) => "gro off lro off",
             (true, false) => "gro off",
@@ -74,10 +79,10 @@ fn joined(asks: Asks, mode: Mode, interface: &Interface, offloads: Offloads) -> 
 }
 
 /// Whoever sends has joined them, and nothing on this side ends it.
-fn sent_joined(asks: Asks, mode: Mode, interface: &Interface) -> Option<String> {
+fn sent_joined(asks: Requirements, mode: AttachedMode, interface: &HostInterface) -> Option<String> {
     let name = &interface.name;
     let (who, instead) = match interface.driver {
-        Driver::Veth if mode == Mode::Generic => {
+        Driver::Veth if mode == AttachedMode::Generic => {
             ("the other end of the pair that it belongs to", "native mode sees each packet")
         }
         Driver::JoiningTun => {
@@ -93,7 +98,7 @@ fn sent_joined(asks: Asks, mode: Mode, interface: &Interface) -> Option<String> 
     })
 }
 
-fn untagged(asks: Asks, interface: &Interface, offloads: Offloads) -> Option<String> {
+fn untagged(asks: Requirements, interface: &HostInterface, offloads: Offloads) -> Option<String> {
     let name = &interface.name;
     let has_ethernet = kind::link(interface).is_ok_and(|link| link == LinkLayer::Ethernet);
     let why = if !has_ethernet {
@@ -110,7 +115,7 @@ fn untagged(asks: Asks, interface: &Interface, offloads: Offloads) -> Option<Str
     asks.vlans.then(|| format!("rules with `match: {{vlan: ...}}` never match on {name}, because {why}"))
 }
 
-fn unseen(interface: &Interface) -> Option<String> {
+fn unseen(interface: &HostInterface) -> Option<String> {
     let name = &interface.name;
     let where_to = match interface.driver {
         Driver::Ifb => "what is redirected to it comes in on other interfaces: limit there",
@@ -148,14 +153,14 @@ impl Offloads {
 
 /// `struct ethtool_value`.
 #[repr(C)]
-struct Value {
+struct EthtoolValue {
     command: u32,
     data: u32,
 }
 
 fn ask(interface: &str, command: u32) -> io::Result<u32> {
     let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-    let mut value = Value { command, data: 0 };
+    let mut value = EthtoolValue { command, data: 0 };
     // SAFETY: all zeros is a request.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The name's last byte stays zero.
@@ -173,22 +178,22 @@ fn ask(interface: &str, command: u32) -> io::Result<u32> {
 mod tests {
     use super::*;
 
-    fn interface(layer: u16, driver: Driver) -> Interface {
-        Interface { index: 7, name: "some0".to_owned(), layer, driver, ..Interface::default() }
+    fn interface(layer: u16, driver: Driver) -> HostInterface {
+        HostInterface { index: 7, name: "some0".to_owned(), layer, driver, ..HostInterface::default() }
     }
 
     #[test]
     fn each_warning_has_the_command_or_the_way_out() {
-        let all = Asks { packets: true, vlans: true };
+        let all = Requirements { packets: true, vlans: true };
         let ethernet = interface(1, Driver::Other);
         let on = Offloads { gro: true, lro: true, rx_vlan: true };
         let off = Offloads::default();
         for (asks, mode, offloads, expected) in [
-            (all, Mode::Generic, on, Some("`ethtool -K some0 gro off lro off`")),
-            (all, Mode::Generic, Offloads { gro: true, ..off }, Some("`ethtool -K some0 gro off`")),
-            (all, Mode::Generic, off, None),
-            (all, Mode::Native, on, None),
-            (Asks { packets: false, ..all }, Mode::Generic, on, None),
+            (all, AttachedMode::Generic, on, Some("`ethtool -K some0 gro off lro off`")),
+            (all, AttachedMode::Generic, Offloads { gro: true, ..off }, Some("`ethtool -K some0 gro off`")),
+            (all, AttachedMode::Generic, off, None),
+            (all, AttachedMode::Native, on, None),
+            (Requirements { packets: false, ..all }, AttachedMode::Generic, on, None),
         ] {
             let said = joined(asks, mode, &ethernet, offloads).unwrap_or_default();
             assert!(said.contains(expected.unwrap_or_default()), "{said}");
@@ -197,7 +202,7 @@ mod tests {
         for (asks, interface, offloads, expected) in [
             (all, &ethernet, on, Some("`ethtool -K some0 rxvlan off`")),
             (all, &ethernet, off, None),
-            (Asks { vlans: false, ..all }, &ethernet, on, None),
+            (Requirements { vlans: false, ..all }, &ethernet, on, None),
             (all, &interface(0xfffe, Driver::Tun), off, Some("packets on some0 have no VLAN tags")),
             (all, &interface(1, Driver::Vlan), off, Some("limit on the interface below it")),
         ] {
@@ -206,11 +211,11 @@ mod tests {
             assert_eq!(said.is_empty(), expected.is_none(), "{said}");
         }
         for (asks, mode, driver, expected) in [
-            (all, Mode::Generic, Driver::Veth, Some("native mode sees each packet")),
-            (all, Mode::Native, Driver::Veth, None),
-            (all, Mode::Native, Driver::JoiningTun, Some("a limit in bytes counts all of its data")),
-            (all, Mode::Native, Driver::Tun, None),
-            (Asks { packets: false, ..all }, Mode::Generic, Driver::Veth, None),
+            (all, AttachedMode::Generic, Driver::Veth, Some("native mode sees each packet")),
+            (all, AttachedMode::Native, Driver::Veth, None),
+            (all, AttachedMode::Native, Driver::JoiningTun, Some("a limit in bytes counts all of its data")),
+            (all, AttachedMode::Native, Driver::Tun, None),
+            (Requirements { packets: false, ..all }, AttachedMode::Generic, Driver::Veth, None),
         ] {
             let said = sent_joined(asks, mode, &interface(1, driver)).unwrap_or_default();
             assert!(said.contains(expected.unwrap_or_default()), "{said}");

@@ -54,29 +54,29 @@ impl Sets {
     }
 
     /// The set that a number's low bits pick.
-    pub(super) fn set(&self, number: u64) -> Option<Set<'_>> {
+    pub(super) fn set(&self, number: u64) -> Option<MappedSet<'_>> {
         let (sets, _) = self.slots().as_chunks::<SLOTS>();
-        sets.get(number as usize & sets.len().wrapping_sub(1)).map(Set)
+        sets.get(number as usize & sets.len().wrapping_sub(1)).map(MappedSet)
     }
 }
 
 /// Eight slots.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Set<'m>(&'m [[AtomicU64; 2]; SLOTS]);
+pub(super) struct MappedSet<'m>(&'m [[AtomicU64; 2]; SLOTS]);
 
-impl<'m> table::Set for Set<'m> {
-    type Slot = Slot<'m>;
+impl<'m> table::Set for MappedSet<'m> {
+    type Slot = MappedSlot<'m>;
 
-    fn slot(self, index: usize) -> Slot<'m> {
-        Slot(&self.0[index % SLOTS])
+    fn slot(self, index: usize) -> MappedSlot<'m> {
+        MappedSlot(&self.0[index % SLOTS])
     }
 }
 
 /// A key and a state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot<'m>(&'m [AtomicU64; 2]);
+pub(super) struct MappedSlot<'m>(&'m [AtomicU64; 2]);
 
-impl table::Slot for Slot<'_> {
+impl table::Slot for MappedSlot<'_> {
     fn key(self) -> u64 {
         self.0[0].load(Ordering::SeqCst)
     }

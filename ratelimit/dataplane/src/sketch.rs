@@ -12,7 +12,7 @@ use ratelimit_common::{
     time::Nanos,
 };
 
-use super::{Error, check, clock, object::sketch_sets, pins::Pins};
+use super::{Error, check, clock, generation::sketch_sets, pins::Pins};
 use crate::policy::InstanceName;
 
 /// The mapped sketch.

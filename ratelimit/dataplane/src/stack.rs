@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::{
     Error,
     attach::{how_to_take_off, program_pinned_at},
-    netlink::{Attached, Interface, Mode},
+    netlink::{Attached, AttachedMode, HostInterface},
     pins::Pins,
 };
 
@@ -18,7 +18,7 @@ const MOST_LEVELS: usize = 8;
 pub(super) struct Heights(HashMap<u32, usize>);
 
 impl Heights {
-    pub(super) fn of(all: &[Interface]) -> Self {
+    pub(super) fn of(all: &[HostInterface]) -> Self {
         let mut heights: HashMap<u32, usize> = HashMap::new();
         // Each turn is right for one more level.
         for _ in 0..MOST_LEVELS {
@@ -33,22 +33,23 @@ impl Heights {
         Self(heights)
     }
 
-    pub(super) fn height(&self, interface: &Interface) -> usize {
+    pub(super) fn height(&self, interface: &HostInterface) -> usize {
         self.0.get(&interface.index).copied().unwrap_or_default()
     }
 }
 
 /// What an interface says of those directly below and above it: as (lower, upper).
-fn pairs(interface: &Interface) -> impl Iterator<Item = (u32, u32)> {
+fn pairs(interface: &HostInterface) -> impl Iterator<Item = (u32, u32)> {
     let below = interface.below.map(|below| (below, interface.index));
     let above = interface.master.map(|master| (interface.index, master));
     below.into_iter().chain(above)
 }
 
 /// Why an interface can't get a program for reason of one above it, if that is so.
-pub(super) fn blocked(pins: &Pins, all: &[Interface], interface: &Interface) -> Option<Error> {
-    let is_above =
-        |other: &&Interface| interface.master == Some(other.index) || other.below == Some(interface.index);
+pub(super) fn blocked(pins: &Pins, all: &[HostInterface], interface: &HostInterface) -> Option<Error> {
+    let is_above = |other: &&HostInterface| {
+        interface.master == Some(other.index) || other.below == Some(interface.index)
+    };
     let mut above = all.iter().filter(is_above).filter_map(|other| Some((other, other.xdp?)));
     let (upper, attached) = above.next()?;
     let more = above.map(|(other, _)| other.name.as_str()).collect::<Vec<_>>();
@@ -66,14 +67,14 @@ pub(super) fn blocked(pins: &Pins, all: &[Interface], interface: &Interface) -> 
 
 fn advice(
     pins: &Pins,
-    interface: &Interface,
-    upper: &Interface,
+    interface: &HostInterface,
+    upper: &HostInterface,
     attached: Attached,
     holder: Option<String>,
 ) -> String {
     let (name, above) = (&interface.name, &upper.name);
     let is_master = interface.master == Some(upper.index);
-    if is_master && upper.is_bond && attached.mode == Mode::Native {
+    if is_master && upper.is_bond && attached.mode == AttachedMode::Native {
         return format!("its program sees the packets of {name}, too: leave {name} out");
     }
     if is_master {
@@ -96,9 +97,9 @@ fn advice(
 mod tests {
     use super::*;
 
-    fn interface(index: u32, below: Option<u32>, master: Option<u32>) -> Interface {
+    fn interface(index: u32, below: Option<u32>, master: Option<u32>) -> HostInterface {
         let name = format!("i{index}");
-        Interface { index, name, below, master, ..Interface::default() }
+        HostInterface { index, name, below, master, ..HostInterface::default() }
     }
 
     #[test]

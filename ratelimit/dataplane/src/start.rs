@@ -7,15 +7,15 @@ use std::path::Path;
 
 use ratelimit_common::time::{Nanos, Now};
 
-use self::transaction::{Started, put_in_force, since};
+use self::transaction::{LoadedGeneration, put_in_force, since};
 use super::{
-    Attachment, Daemon, Error, Log, RuleInForce,
-    buckets::Buckets,
+    Attachment, DaemonAddress, Error, ProgramLog, RuleInForce,
+    buckets::BucketTable,
     check, check_kernel,
     clock::{self, WallClock},
+    coverage::Coverage,
     notes::with_process,
     pins::{Lock, Pins},
-    places::Places,
     trial,
 };
 use crate::{
@@ -72,15 +72,15 @@ impl Claim {
     /// # Errors
     /// Something is missing, or refused. What was in force before is in force still; what was made here is removed.
     pub fn start(mut self, wanted: &Wanted<'_>, control: &Path) -> Result<Dataplane, Error> {
-        let daemon = Daemon { process: std::process::id(), control: absolute(control) };
-        let mut places = Places::default();
-        let started = put_in_force(&self, &mut places, wanted, &daemon, None)?;
+        let daemon = DaemonAddress { process: std::process::id(), control: absolute(control) };
+        let mut coverage = Coverage::default();
+        let started = put_in_force(&self, &mut coverage, wanted, &daemon, None)?;
         if !self.lock.is_current(&self.pins) {
             return Err(Error::TakenOff { instance: self.pins.instance().to_string() });
         }
         // From here on it is there to stay.
         self.lock.is_first = false;
-        Ok(Dataplane { claim: self, daemon, places, in_force: started })
+        Ok(Dataplane { claim: self, daemon, coverage, in_force: started })
     }
 }
 
@@ -97,9 +97,9 @@ impl Drop for Claim {
 #[derive(Debug)]
 pub struct Dataplane {
     claim: Claim,
-    daemon: Daemon,
-    places: Places,
-    in_force: Started,
+    daemon: DaemonAddress,
+    coverage: Coverage,
+    in_force: LoadedGeneration,
 }
 
 /// Interfaces that got the program, and that had it and are gone.
@@ -143,7 +143,7 @@ impl Dataplane {
     pub fn replace(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
         self.still_mine()?;
         let old = &mut self.in_force;
-        self.in_force = put_in_force(&self.claim, &mut self.places, wanted, &self.daemon, Some(old))?;
+        self.in_force = put_in_force(&self.claim, &mut self.coverage, wanted, &self.daemon, Some(old))?;
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl Dataplane {
     /// # Errors
     /// A clock can't be read.
     pub fn has_moved_windows(&self) -> Result<bool, Error> {
-        let Started { state, compiled, .. } = &self.in_force;
+        let LoadedGeneration { state, compiled, .. } = &self.in_force;
         let has_windows = compiled.limits.iter().any(|rule| rule.limit.has_windows());
         Ok(has_windows && state.clone().align(self.claim.wall)?.is_some())
     }
@@ -163,8 +163,8 @@ impl Dataplane {
     /// The kernel does not say which interfaces there are, or a pin can't be removed.
     pub fn reconcile(&mut self) -> Result<Changes, Error> {
         self.still_mine()?;
-        let Started { generation, attachments, .. } = &mut self.in_force;
-        let now = self.places.reconcile(generation, &self.claim.pins)?;
+        let LoadedGeneration { generation, attachments, .. } = &mut self.in_force;
+        let now = self.coverage.reconcile(generation, &self.claim.pins)?;
         let before = std::mem::replace(attachments, now);
         let without = |all: &[Attachment], others: &[Attachment]| {
             let is_other = |one: &&Attachment| others.iter().all(|other| other.index != one.index);
@@ -176,14 +176,14 @@ impl Dataplane {
     /// How many interfaces lack the program, because they are gone or refuse it.
     #[must_use]
     pub fn lacking(&self) -> usize {
-        self.places.lacking(&self.in_force.attachments)
+        self.coverage.lacking(&self.in_force.attachments)
     }
 
     /// How the trial of its rules stands.
     ///
     /// # Errors
     /// The map can't be read.
-    pub fn trial(&self) -> Result<trial::Trial, Error> {
+    pub fn trial(&self) -> Result<trial::TrialState, Error> {
         trial::trial(&self.claim.pins, self.in_force.compiled.globals.is_on_trial != 0)
     }
 
@@ -204,11 +204,11 @@ impl Dataplane {
     }
 
     /// What the program logs; `None` if it does not.
-    pub fn log(&mut self) -> Option<Log> {
+    pub fn log(&mut self) -> Option<ProgramLog> {
         self.in_force.generation.log()
     }
 
-    pub(super) const fn buckets(&self) -> &Buckets {
+    pub(super) const fn buckets(&self) -> &BucketTable {
         &self.in_force.buckets
     }
 

@@ -11,19 +11,19 @@ use ratelimit_common::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Asks, DeniedCount, Error, ListSize,
+    DeniedCount, Error, ListSize, Requirements,
     clock::{self, WallClock},
     kernel::Wire,
-    windows::Moved,
+    windows::ClockMove,
 };
 use crate::{
-    compile::{self, Owner, TableFacts},
+    compile::{self, BucketOwner, TableFacts},
     policy::{self, Network},
 };
 
 /// Everything that is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct InstanceState {
     /// Nanoseconds on CLOCK_MONOTONIC.
     made_at: u64,
     /// The same moment in nanoseconds since the Unix epoch, by the clock as windows are aligned to it.
@@ -33,13 +33,13 @@ pub(super) struct State {
     pub sets: u32,
     /// Which rule has which number in the table and the counters.
     numbers: Vec<Number>,
-    pub in_force: Option<InForce>,
+    pub in_force: Option<LoadedPolicy>,
     /// Whether a daemon has begun to change what is in force, and not yet come to the end of it.
     #[serde(default)]
     pub is_starting: bool,
     /// The last daemon that began to.
     #[serde(default)]
-    pub daemon: Option<Daemon>,
+    pub daemon: Option<DaemonAddress>,
     /// Whether all rules only observe, because somebody wanted so for a while.
     #[serde(default)]
     pub observes: bool,
@@ -50,7 +50,7 @@ pub(super) struct State {
 
 /// A daemon, as others may find it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Daemon {
+pub struct DaemonAddress {
     /// Its process.
     pub process: u32,
     /// Its control socket.
@@ -59,7 +59,7 @@ pub struct Daemon {
 
 /// What the attached programs were loaded with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct InForce {
+pub struct LoadedPolicy {
     /// The configuration file.
     pub config: PathBuf,
     /// Seconds since the Unix epoch.
@@ -82,7 +82,7 @@ pub struct InForce {
     pub interfaces: Vec<String>,
     /// What the rules go by that an interface may keep from them.
     #[serde(default)]
-    pub asks: Asks,
+    pub asks: Requirements,
     /// The rules, in the configuration's order.
     pub rules: Vec<RuleInForce>,
     /// Where packets are counted that lead to a ban.
@@ -122,12 +122,12 @@ impl RuleInForce {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Number {
     number: u32,
-    identity: Identity,
+    identity: RuleFingerprint,
 }
 
 /// What a rule must have in common with an earlier one to go on with its buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Identity {
+struct RuleFingerprint {
     name: String,
     key: String,
     layout: String,
@@ -142,7 +142,7 @@ pub(super) struct Assignment {
     pub new: Vec<u32>,
 }
 
-impl State {
+impl InstanceState {
     /// Of a table that is made now.
     pub(super) fn new(sets: u32, observes: bool) -> Result<Self, Error> {
         let mut bytes = [0; 32];
@@ -206,7 +206,7 @@ impl State {
     }
 
     /// Compares the wall clock with the alignment that is kept, and changes that if the clock was set.
-    pub(super) fn align(&mut self, wall: WallClock) -> Result<Option<Moved>, Error> {
+    pub(super) fn align(&mut self, wall: WallClock) -> Result<Option<ClockMove>, Error> {
         let made_at = self.made_at_by(wall)?;
         let Some(kept) = self.made_at_unix else {
             self.made_at_unix = Some(made_at);
@@ -216,11 +216,11 @@ impl State {
         if step.is_some() {
             self.made_at_unix = Some(made_at);
         }
-        Ok(step.map(|step| Moved { step, from: Nanos(kept) }))
+        Ok(step.map(|step| ClockMove { step, from: Nanos(kept) }))
     }
 
     /// The same notes with windows where they were before.
-    pub(super) fn before(&self, moved: Option<Moved>) -> Self {
+    pub(super) fn before(&self, moved: Option<ClockMove>) -> Self {
         let made_at_unix = moved.map_or(self.made_at_unix, |moved| Some(moved.from.0));
         Self { made_at_unix, ..self.clone() }
     }
@@ -280,16 +280,18 @@ pub(super) fn text_of(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-fn identity(owner: &Owner<'_>) -> Identity {
+fn identity(owner: &BucketOwner<'_>) -> RuleFingerprint {
     let (rule, key, limit) = match owner {
-        Owner::Part(rule, part) => {
+        BucketOwner::Part(rule, part) => {
             (rule, format!("{} {:?}", part_name(rule, part), rule.limit.unit()), part.limit)
         }
-        Owner::NewSources(rule, limit) => (rule, "new sources".to_owned(), **limit),
-        Owner::Denied(rule, part, limit) => (rule, format!("denied {}", part_name(rule, part)), **limit),
+        BucketOwner::NewSources(rule, limit) => (rule, "new sources".to_owned(), **limit),
+        BucketOwner::Denied(rule, part, limit) => {
+            (rule, format!("denied {}", part_name(rule, part)), **limit)
+        }
     };
     let (kind, period) = limit.shape();
-    Identity { name: rule.name.to_string(), key, layout: format!("{kind:?}/{}", period.0) }
+    RuleFingerprint { name: rule.name.to_string(), key, layout: format!("{kind:?}/{}", period.0) }
 }
 
 fn part_name(rule: &policy::PacketRule, part: &policy::RulePart) -> String {

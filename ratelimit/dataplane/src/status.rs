@@ -7,14 +7,14 @@ use ratelimit_common::{table::SLOTS, time::Nanos, wire::Reason};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Attachment, Bans, Count, Error, InForce, ListSize, RuleInForce, Trial, attach, check, counters, netlink,
-    notes::read_state, offloads, pins::Pins, state::State, trial,
+    Attachment, Bans, Error, ListSize, LoadedPolicy, PacketCount, RuleInForce, TrialState, attach, check,
+    counters, netlink, notes::read_state, offloads, pins::Pins, state::InstanceState, trial,
 };
 use crate::policy::InstanceName;
 
 /// An instance's state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct InstanceStatus {
     /// The instance.
     pub instance: String,
     /// The configuration file that is in force.
@@ -57,7 +57,7 @@ pub struct Status {
     pub events: EventStatus,
 }
 
-impl Status {
+impl InstanceStatus {
     /// Whether packets are limited anywhere.
     #[must_use]
     pub fn is_limiting(&self) -> bool {
@@ -86,12 +86,12 @@ pub enum TrialStatus {
     Failed,
 }
 
-impl From<Trial> for TrialStatus {
-    fn from(trial: Trial) -> Self {
+impl From<TrialState> for TrialStatus {
+    fn from(trial: TrialState) -> Self {
         match trial {
-            Trial::None => Self::None,
-            Trial::Left(left) => Self::SecondsLeft(left.0.div_ceil(Nanos::SECOND.0)),
-            Trial::Failed => Self::Failed,
+            TrialState::None => Self::None,
+            TrialState::Left(left) => Self::SecondsLeft(left.0.div_ceil(Nanos::SECOND.0)),
+            TrialState::Failed => Self::Failed,
         }
     }
 }
@@ -105,7 +105,7 @@ pub struct ReasonStatus {
     pub verdict: String,
     /// How many.
     #[serde(flatten)]
-    pub count: Count,
+    pub count: PacketCount,
 }
 
 /// A rule and what it has done.
@@ -115,9 +115,9 @@ pub struct RuleStatus {
     #[serde(flatten)]
     pub rule: RuleInForce,
     /// Packets that it allowed and that passed.
-    pub passed: Count,
+    pub passed: PacketCount,
     /// Packets that it denied; a rule that observes would have dropped them.
-    pub dropped: Count,
+    pub dropped: PacketCount,
 }
 
 /// The bucket table.
@@ -141,14 +141,14 @@ pub struct TableStatus {
 ///
 /// # Errors
 /// It is not attached, or its pins can't be read.
-pub fn status(instance: &InstanceName) -> Result<Status, Error> {
+pub fn status(instance: &InstanceName) -> Result<InstanceStatus, Error> {
     check("look at limits in the kernel")?;
     let pins = Pins::new(instance)?;
     let (in_force, state) = complete(&pins, read_state(&pins)?)?;
     let attachments = attach::attachments(&pins)?;
     let missing = missing(&in_force.interfaces, &attachments);
     let rule_counters = open(&pins, "RULE_COUNTERS")?;
-    Ok(Status {
+    Ok(InstanceStatus {
         instance: instance.to_string(),
         config: in_force.config.display().to_string(),
         since: in_force.since,
@@ -187,8 +187,8 @@ fn obstacles(pins: &Pins, missing: &[String]) -> Result<BTreeMap<String, String>
         return Ok(BTreeMap::new());
     }
     let all = netlink::interfaces()?;
-    let is_missing = |interface: &&netlink::Interface| missing.contains(&interface.name);
-    let why = |interface: &netlink::Interface| match attach::obstacle(pins, &all, interface) {
+    let is_missing = |interface: &&netlink::HostInterface| missing.contains(&interface.name);
+    let why = |interface: &netlink::HostInterface| match attach::obstacle(pins, &all, interface) {
         Some(error) => error.to_string(),
         None => format!("{} lacks the program; the daemon's log says why", interface.name),
     };
@@ -196,7 +196,7 @@ fn obstacles(pins: &Pins, missing: &[String]) -> Result<BTreeMap<String, String>
 }
 
 /// What is in force, if all of it is, or if a daemon is about to replace it; and the notes.
-fn complete(pins: &Pins, state: Option<State>) -> Result<(InForce, State), Error> {
+fn complete(pins: &Pins, state: Option<InstanceState>) -> Result<(LoadedPolicy, InstanceState), Error> {
     let Some(state) = state else { return Err(incomplete(pins, None)?) };
     match state.in_force.clone() {
         Some(in_force) if !state.is_starting || pins.is_locked()? => Ok((in_force, state)),
@@ -205,7 +205,7 @@ fn complete(pins: &Pins, state: Option<State>) -> Result<(InForce, State), Error
 }
 
 /// Why there is no status.
-fn incomplete(pins: &Pins, state: Option<&State>) -> Result<Error, Error> {
+fn incomplete(pins: &Pins, state: Option<&InstanceState>) -> Result<Error, Error> {
     let instance = pins.instance().to_string();
     if pins.is_locked()? {
         return Ok(Error::Starting { instance });

@@ -8,8 +8,8 @@ use ratelimit_common::{
 };
 
 use super::{
-    Count, Error, Generation, check_kernel, counters, instance::OBJECT, kernel::Wire, kind::Kind,
-    object::NOTHING, sets::Sets,
+    Error, PacketCount, ProgramGeneration, check_kernel, counters, generation::NOTHING, instance::OBJECT,
+    kernel::Wire, kind::InterfaceKind, sets::Sets,
 };
 use crate::compile::Compiled;
 
@@ -28,12 +28,12 @@ pub struct Traces {
     /// Key and state of each slot.
     pub buckets: Vec<[u64; 2]>,
     /// The packets of each reason.
-    pub reasons: Vec<Count>,
+    pub reasons: Vec<PacketCount>,
     /// The packets that each rule has passed and dropped.
-    pub rules: Vec<(Count, Count)>,
+    pub rules: Vec<(PacketCount, PacketCount)>,
 }
 
-impl Generation {
+impl ProgramGeneration {
     /// A generation with maps of its own, attached to nothing, whose time is set by [`Self::set_clock`].
     ///
     /// # Errors
@@ -44,7 +44,13 @@ impl Generation {
         let is_on_trial = u32::from(ways == PacketPaths::Slow);
         let globals = Globals { dry_run: TEST_CLOCK, is_on_trial, ..compiled.globals };
         let sets = globals.set_mask as u32 + 1;
-        Self::load_from(OBJECT, &Compiled { globals, ..compiled.clone() }, sets, None, Kind::Ethernet)
+        Self::load_from(
+            OBJECT,
+            &Compiled { globals, ..compiled.clone() },
+            sets,
+            None,
+            InterfaceKind::Ethernet,
+        )
     }
 
     /// What the time is on CLOCK_MONOTONIC.

@@ -3,7 +3,7 @@
 use aya::maps::{Array, Map, MapData};
 use ratelimit_common::time::Nanos;
 
-use super::{Error, Generation, check, clock, notes::read_state, pins::Pins};
+use super::{Error, ProgramGeneration, check, clock, notes::read_state, pins::Pins};
 use crate::policy::InstanceName;
 
 /// What is said of a trial that has failed, so that nobody is surprised by saving a file.
@@ -12,7 +12,7 @@ pub const TRIED_AGAIN: &str =
 
 /// How a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trial {
+pub enum TrialState {
     /// The rules are not on trial, or have been confirmed.
     None,
     /// For so long still.
@@ -24,7 +24,7 @@ pub enum Trial {
 /// Sets when the trial ends, and returns when it would have. If it is one that goes on, and has been confirmed meanwhile, it
 /// stays so.
 pub(super) fn replace_end(
-    generation: &mut Generation,
+    generation: &mut ProgramGeneration,
     end: Option<Nanos>,
     goes_on: bool,
 ) -> Result<Option<Nanos>, Error> {
@@ -41,13 +41,13 @@ fn open(pins: &Pins) -> Result<Array<MapData, u64>, Error> {
 }
 
 /// How the trial of what is in force stands.
-pub(super) fn trial(pins: &Pins, is_on_trial: bool) -> Result<Trial, Error> {
+pub(super) fn trial(pins: &Pins, is_on_trial: bool) -> Result<TrialState, Error> {
     let end = if is_on_trial { open(pins)?.get(&0, 0)? } else { 0 };
     let now = clock::monotonic()?;
     Ok(match end {
-        0 => Trial::None,
-        end if end > now.0 => Trial::Left(Nanos(end - now.0)),
-        _ => Trial::Failed,
+        0 => TrialState::None,
+        end if end > now.0 => TrialState::Left(Nanos(end - now.0)),
+        _ => TrialState::Failed,
     })
 }
 
@@ -55,14 +55,14 @@ pub(super) fn trial(pins: &Pins, is_on_trial: bool) -> Result<Trial, Error> {
 ///
 /// # Errors
 /// The instance is not attached, or its pins can't be used.
-pub fn confirm(instance: &InstanceName) -> Result<Trial, Error> {
+pub fn confirm(instance: &InstanceName) -> Result<TrialState, Error> {
     check("confirm rules")?;
     let pins = Pins::new(instance)?;
     let state = read_state(&pins)?;
     let in_force = state.and_then(|state| state.in_force);
     let in_force = in_force.ok_or_else(|| Error::NotAttached { instance: instance.to_string() })?;
     let found = trial(&pins, in_force.is_on_trial)?;
-    if matches!(found, Trial::Left(_)) {
+    if matches!(found, TrialState::Left(_)) {
         open(&pins)?.set(0, 0, 0)?;
     }
     Ok(found)

@@ -10,26 +10,26 @@ use ratelimit_common::{
     wire::CompiledRule,
 };
 
-use super::buckets::Buckets;
+use super::buckets::BucketTable;
 
 /// A step of the wall clock, seen from a table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moved {
+pub(super) struct ClockMove {
     pub step: ClockStep,
     /// When the table was made, by the wall clock before.
     pub from: Nanos,
 }
 
-impl Moved {
+impl ClockMove {
     /// Before an interface gets a program by these rules.
-    pub(super) fn before_switch(&self, buckets: &Buckets, rules: &[CompiledRule], now: Now) {
+    pub(super) fn before_switch(&self, buckets: &BucketTable, rules: &[CompiledRule], now: Now) {
         if self.step == ClockStep::Back {
             self.realign(buckets, rules, now);
         }
     }
 
     /// When no processor is in the old program any more.
-    pub(super) fn after_switch(&self, buckets: &Buckets, rules: &[CompiledRule], now: Now) {
+    pub(super) fn after_switch(&self, buckets: &BucketTable, rules: &[CompiledRule], now: Now) {
         match self.step {
             ClockStep::Forward(_) => self.realign(buckets, rules, now),
             // What the old program has written since.
@@ -38,13 +38,13 @@ impl Moved {
     }
 
     /// Instead of that, if the old program stays.
-    pub(super) fn take_back(&self, buckets: &Buckets, rules: &[CompiledRule], now: Now) {
+    pub(super) fn take_back(&self, buckets: &BucketTable, rules: &[CompiledRule], now: Now) {
         if self.step == ClockStep::Back {
             buckets.change_all(rules, |rule, state| settle(&rule.limit.aligned(self.from), state, now));
         }
     }
 
-    fn realign(&self, buckets: &Buckets, rules: &[CompiledRule], now: Now) {
+    fn realign(&self, buckets: &BucketTable, rules: &[CompiledRule], now: Now) {
         buckets.change_all(rules, |rule, state| {
             realign(&rule.limit.aligned(self.from), &rule.limit, self.step, state, now)
         });

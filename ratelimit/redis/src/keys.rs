@@ -22,7 +22,7 @@ pub(crate) type Secret = [u8; 16];
 
 /// How keys are made.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys {
+pub(crate) struct KeyFormat {
     prefix: String,
     /// How many hash tags there are; `None` if keys have none.
     shards: Option<u16>,
@@ -30,12 +30,12 @@ pub(crate) struct Keys {
 
 /// A bucket's key, and the shard that it lies in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct StoreKey {
     pub(crate) shard: u16,
     pub(crate) name: Vec<u8>,
 }
 
-impl Keys {
+impl KeyFormat {
     /// Keys that begin with a prefix, which has no braces: with shards, the first ones tell a server the slot.
     pub(crate) fn new(prefix: &str, shards: Option<u16>) -> Self {
         Self { prefix: prefix.to_owned(), shards: shards.map(|shards| shards.max(1)) }
@@ -52,7 +52,7 @@ impl Keys {
     }
 
     /// A bucket's key.
-    pub(crate) fn of(&self, secret: &Secret, bucket: &BucketKey<'_>) -> Key {
+    pub(crate) fn of(&self, secret: &Secret, bucket: &BucketKey<'_>) -> StoreKey {
         let mut name = Vec::with_capacity(64);
         name.extend_from_slice(self.prefix.as_bytes());
         name.push(b':');
@@ -70,7 +70,7 @@ impl Keys {
         for text in [bucket.account, bucket.domain].into_iter().chain(entries) {
             push(&mut name, secret, text);
         }
-        Key { shard, name }
+        StoreKey { shard, name }
     }
 }
 
@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn a_key_says_what_it_is_the_key_of() {
-        let keys = Keys::new("rl", None);
+        let keys = KeyFormat::new("rl", None);
         let name = keys.of(&SECRET, &bucket("api", &[("client", "10.0.0.1")])).name;
         assert_eq!(String::from_utf8(name).unwrap(), "rl:1w60000000000;8:requests3:api6:client8:10.0.0.1");
-        let name = Keys::new("rl", Some(64)).of(&SECRET, &bucket("api", &[("a", "}{")])).name;
+        let name = KeyFormat::new("rl", Some(64)).of(&SECRET, &bucket("api", &[("a", "}{")])).name;
         assert!(
             name.starts_with(b"rl:1{") && name.ends_with(b"}w60000000000;8:requests3:api1:a2:}{"),
             "{name:?}"
@@ -162,7 +162,7 @@ mod tests {
             &[(&long, "a")],
         ];
         for shards in [None, Some(1), Some(64)] {
-            let keys = Keys::new("rl", shards);
+            let keys = KeyFormat::new("rl", shards);
             let mut seen = HashSet::new();
             for domain in ["", "a", "a1:b", ":", ";"] {
                 for entries in lists {
@@ -180,7 +180,7 @@ mod tests {
     fn a_long_text_takes_as_much_room_as_its_hash_and_nobody_knows_it_without_the_secret() {
         let long = "x".repeat(5_000);
         let entries = [("key", &*long)];
-        let keys = Keys::new("rl", None);
+        let keys = KeyFormat::new("rl", None);
         let name = |secret| keys.of(secret, &bucket("d", &entries)).name;
         assert!(name(&SECRET).len() < 60);
         assert_eq!(name(&SECRET), name(&SECRET));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn buckets_of_a_domain_and_first_entry_lie_in_one_shard_and_all_shards_are_used() {
-        let keys = Keys::new("rl", Some(64));
+        let keys = KeyFormat::new("rl", Some(64));
         let of = |value: &str, rest: &str| {
             keys.of(&SECRET, &bucket("d", &[("client", value), ("path", rest)])).shard
         };

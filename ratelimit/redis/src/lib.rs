@@ -19,7 +19,7 @@ mod several;
 mod store;
 pub mod transport;
 
-pub use connect::{Hello, Mode, Role};
-pub use probe::{ClockDifference, Memory, Probe, ProbeError, Server, probe};
+pub use connect::{Hello, Role, ServerMode};
+pub use probe::{ClockDifference, Memory, Probe, ProbeError, ServerReport, probe};
 pub use redis_store::RedisStore;
-pub use store::{Store, StoreOptions};
+pub use store::{SharedBuckets, StoreOptions};

@@ -15,7 +15,7 @@ use crate::{
         batch::{MOST_KEYS, MOST_REQUESTS, arguments},
         number::Micros,
         reading::{Reply, Said},
-        request::Request,
+        request::ShardRequest,
     },
     clock::ServerClock,
     script,
@@ -35,15 +35,15 @@ const MOST_LATER: usize = 4_096;
 const MOST_TRIES: u8 = 4;
 
 /// What became of a request.
-pub(crate) type Answer = Result<Decided, Trouble>;
+pub(crate) type QueueResult = Result<DecidedRequest, Trouble>;
 
 /// A request that was decided.
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct DecidedRequest {
     pub(crate) now: Micros,
     pub(crate) admitted: bool,
     pub(crate) states: Vec<Vec<u8>>,
-    pub(crate) request: Request,
+    pub(crate) request: ShardRequest,
 }
 
 /// Why a request was not decided.
@@ -69,13 +69,13 @@ pub(crate) struct Queue<T> {
     transport: Arc<T>,
     runtime: Handle,
     pub(crate) clock: ServerClock,
-    line: Mutex<Line>,
+    line: Mutex<Waiters>,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    waiting: VecDeque<Waiting>,
-    later: VecDeque<Waiting>,
+struct Waiters {
+    waiting: VecDeque<Waiter>,
+    later: VecDeque<Waiter>,
     /// Calls on their way.
     calls: usize,
     /// Requests in them.
@@ -83,14 +83,14 @@ struct Line {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    request: Request,
+struct Waiter {
+    request: ShardRequest,
     deadline: Instant,
     /// The time from which on it is void, if the caller says it.
     not_after: Option<Micros>,
     tries: u8,
     /// `None` if nobody waits.
-    answer: Option<oneshot::Sender<Answer>>,
+    answer: Option<oneshot::Sender<QueueResult>>,
 }
 
 impl<T: Transport> Queue<T> {
@@ -102,12 +102,12 @@ impl<T: Transport> Queue<T> {
     /// Puts a request in line. It is answered, unless the runtime is gone.
     pub(crate) fn ask(
         self: &Arc<Self>,
-        request: Request,
+        request: ShardRequest,
         deadline: Instant,
         not_after: Option<Micros>,
-    ) -> oneshot::Receiver<Answer> {
+    ) -> oneshot::Receiver<QueueResult> {
         let (sender, receiver) = oneshot::channel();
-        let waiting = Waiting { request, deadline, not_after, tries: 0, answer: Some(sender) };
+        let waiting = Waiter { request, deadline, not_after, tries: 0, answer: Some(sender) };
         let mut line = self.line();
         if line.waiting.len() >= MOST_WAITING {
             drop(line);
@@ -120,17 +120,17 @@ impl<T: Transport> Queue<T> {
     }
 
     /// Puts a request in line that nobody waits for, before others like it.
-    pub(crate) fn tell(self: &Arc<Self>, request: Request, deadline: Instant) {
+    pub(crate) fn tell(self: &Arc<Self>, request: ShardRequest, deadline: Instant) {
         let mut line = self.line();
         if line.waiting.len() < MOST_WAITING {
-            line.waiting.push_back(Waiting { request, deadline, not_after: None, tries: 0, answer: None });
+            line.waiting.push_back(Waiter { request, deadline, not_after: None, tries: 0, answer: None });
             self.start(line);
         }
     }
 
     /// Puts a request in line that nobody waits for; it is dropped if there are too many.
-    pub(crate) fn charge_later(self: &Arc<Self>, request: Request, deadline: Instant) {
-        let waiting = Waiting { request, deadline, not_after: None, tries: 0, answer: None };
+    pub(crate) fn charge_later(self: &Arc<Self>, request: ShardRequest, deadline: Instant) {
+        let waiting = Waiter { request, deadline, not_after: None, tries: 0, answer: None };
         let mut line = self.line();
         if line.later.len() < MOST_LATER {
             line.later.push_back(waiting);
@@ -139,7 +139,7 @@ impl<T: Transport> Queue<T> {
     }
 
     /// Begins a call unless enough are on their way: it takes what waits when it is made.
-    fn start(self: &Arc<Self>, mut line: MutexGuard<'_, Line>) {
+    fn start(self: &Arc<Self>, mut line: MutexGuard<'_, Waiters>) {
         if line.calls >= self.most_calls {
             return;
         }
@@ -170,10 +170,10 @@ impl<T: Transport> Queue<T> {
         }
     }
 
-    async fn call(&self, batch: Vec<Waiting>) {
+    async fn call(&self, batch: Vec<Waiter>) {
         let times = self.clock.times();
         let now = Instant::now();
-        let void = |waiting: &Waiting| {
+        let void = |waiting: &Waiter| {
             waiting.not_after.unwrap_or_else(|| self.clock.at(waiting.deadline)).max(Micros(1))
         };
         let arguments = arguments(batch.iter().map(|waiting| (&waiting.request, void(waiting))), times);
@@ -198,7 +198,7 @@ impl<T: Transport> Queue<T> {
         }
     }
 
-    fn answer(&self, batch: Vec<Waiting>, reply: Reply, keys: &[Vec<u8>]) {
+    fn answer(&self, batch: Vec<Waiter>, reply: Reply, keys: &[Vec<u8>]) {
         let is_wrong = |said: &Said| matches!(said, Said::Late | Said::OtherWindow);
         if reply.said.iter().any(is_wrong) {
             self.clock.set(reply.now)
@@ -228,16 +228,16 @@ impl<T: Transport> Queue<T> {
         }
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, Waiters> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Line {
+impl Waiters {
     /// The requests of the next call: those that came first, and if there is room then, charges that nobody waits for. It
     /// takes its share of all that is to be answered, so that calls are about as large, and one waits for its turn while
     /// another runs.
-    fn batch(&mut self, calls: usize) -> Vec<Waiting> {
+    fn batch(&mut self, calls: usize) -> Vec<Waiter> {
         let share = (self.waiting.len() + self.on_way).div_ceil(calls).max(MOST_UNSHARED);
         let mut batch = Batch { requests: Vec::new(), keys: HashSet::default() };
         let now = Instant::now();
@@ -257,13 +257,13 @@ impl Line {
 }
 
 struct Batch {
-    requests: Vec<Waiting>,
+    requests: Vec<Waiter>,
     keys: HashSet<Vec<u8>, FixedState>,
 }
 
 impl Batch {
     /// Adds a request to at most so many, or gives it back if there is no room. One alone finds room whatever it has.
-    fn add(&mut self, waiting: Waiting, most: usize) -> Result<(), Box<Waiting>> {
+    fn add(&mut self, waiting: Waiter, most: usize) -> Result<(), Box<Waiter>> {
         let keys = waiting.request.buckets.iter().map(|bucket| &bucket.key);
         let new = keys.clone().filter(|key| !self.keys.contains(*key)).count();
         let is_room = self.requests.len() < most && self.keys.len() + new <= MOST_KEYS;
@@ -276,7 +276,7 @@ impl Batch {
     }
 }
 
-impl Waiting {
+impl Waiter {
     fn is_waited_for(&self, now: Instant) -> bool {
         now < self.deadline && self.answer.as_ref().is_none_or(|answer| !answer.is_closed())
     }
@@ -288,18 +288,18 @@ impl Waiting {
 
     fn decided(self, now: Micros, admitted: bool, states: Vec<Vec<u8>>) {
         if let Some(answer) = self.answer {
-            let _ = answer.send(Ok(Decided { now, admitted, states, request: self.request }));
+            let _ = answer.send(Ok(DecidedRequest { now, admitted, states, request: self.request }));
         }
     }
 
-    fn end(self, result: Answer) {
+    fn end(self, result: QueueResult) {
         if let Some(answer) = self.answer {
             let _ = answer.send(result);
         }
     }
 }
 
-fn end_all(batch: Vec<Waiting>, trouble: &Trouble) {
+fn end_all(batch: Vec<Waiter>, trouble: &Trouble) {
     for waiting in batch {
         waiting.end(Err(trouble.clone()));
     }

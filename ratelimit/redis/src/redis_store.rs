@@ -5,11 +5,11 @@ use tokio::runtime::Handle;
 
 use crate::{
     connect::Connections,
-    store::{Store, StoreOptions},
+    store::{SharedBuckets, StoreOptions},
 };
 
 /// Buckets in Redis or Valkey: one server, a cluster, or what sentinels know.
-pub type RedisStore = Store<Connections>;
+pub type RedisStore = SharedBuckets<Connections>;
 
 /// Calls on their way to one server at a time: while it runs one, the next is read.
 const MOST_CALLS: usize = 2;

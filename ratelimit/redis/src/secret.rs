@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    keys::{Keys, Secret},
+    keys::{KeyFormat, Secret},
     script,
     transport::{Call, Transport},
 };
@@ -25,7 +25,12 @@ const SOON: Duration = Duration::from_millis(50);
 pub(crate) type Told = watch::Sender<Option<Secret>>;
 
 /// Learns it, as long as somebody uses the transport.
-pub(crate) async fn keep<T: Transport>(transport: Weak<T>, keys: Keys, timeout: Duration, told: Weak<Told>) {
+pub(crate) async fn keep<T: Transport>(
+    transport: Weak<T>,
+    keys: KeyFormat,
+    timeout: Duration,
+    told: Weak<Told>,
+) {
     loop {
         let (Some(transport), Some(told)) = (transport.upgrade(), told.upgrade()) else { return };
         let own = told.borrow().or_else(draw);
@@ -47,7 +52,7 @@ fn draw() -> Option<Secret> {
     getrandom::fill(&mut secret).ok().map(|()| secret)
 }
 
-async fn ask(transport: &impl Transport, keys: &Keys, own: Secret, timeout: Duration) -> Option<Secret> {
+async fn ask(transport: &impl Transport, keys: &KeyFormat, own: Secret, timeout: Duration) -> Option<Secret> {
     let call = Call {
         script: &script::SECRET,
         shard: 0,

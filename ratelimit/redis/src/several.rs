@@ -10,29 +10,29 @@ use crate::{
     call::{
         number::Micros,
         reading::Epoch,
-        request::{Doing, OfShard, Request},
+        request::{Doing, OfShard, ShardRequest},
     },
-    queue::Decided,
-    store::{Store, error},
+    queue::DecidedRequest,
+    store::{SharedBuckets, error},
     transport::Transport,
 };
 
 /// A question about several shards.
 pub(crate) struct Several<'s, T> {
-    pub(crate) store: &'s Store<T>,
+    pub(crate) store: &'s SharedBuckets<T>,
     pub(crate) question: &'s Question<'s>,
     pub(crate) deadline: Instant,
 }
 
 /// What a shard decided, with the places of its buckets and parts in the question.
 struct Answered {
-    decided: Decided,
+    decided: DecidedRequest,
     buckets: Vec<usize>,
     parts: Vec<usize>,
 }
 
 impl<T: Transport> Several<'_, T> {
-    pub(crate) async fn decide(&self, request: &Request) -> Result<Reading, RemoteError> {
+    pub(crate) async fn decide(&self, request: &ShardRequest) -> Result<Reading, RemoteError> {
         let mut pending = Vec::new();
         for (_, of_shard) in request.split() {
             let OfShard { request, buckets, parts } = of_shard;
@@ -57,7 +57,7 @@ impl<T: Transport> Several<'_, T> {
     }
 
     /// Decides on all states together, and has the shards agree with that.
-    fn settle(&self, request: &Request, answered: &[Answered]) -> Result<Reading, RemoteError> {
+    fn settle(&self, request: &ShardRequest, answered: &[Answered]) -> Result<Reading, RemoteError> {
         let foreign = || RemoteError::Foreign("a state that is none".to_owned());
         // By the clock of a server that denied, its limits deny.
         let denied = answered.iter().find(|answered| !answered.decided.admitted);
@@ -127,7 +127,7 @@ impl<T: Transport> Several<'_, T> {
     }
 
     /// Gives back what the request gives back if it passes.
-    fn refund(&self, request: &Request) {
+    fn refund(&self, request: &ShardRequest) {
         let is_tentative = |act| act == Doing::Act(Act::RefundIfAdmitted);
         for (_, OfShard { mut request, .. }) in request.split() {
             request.parts.retain(|part| is_tentative(part.act));
@@ -138,7 +138,7 @@ impl<T: Transport> Several<'_, T> {
         }
     }
 
-    fn charge(&self, mut request: Request) {
+    fn charge(&self, mut request: ShardRequest) {
         request = request.without_unused_buckets();
         if !request.parts.is_empty() {
             self.store.tell(request);
@@ -151,7 +151,7 @@ impl<T: Transport> Several<'_, T> {
 }
 
 /// A shard's request while nobody knows what others say: nothing is given back yet, and quotas elsewhere may be open.
-fn tentative(mut request: Request) -> Request {
+fn tentative(mut request: ShardRequest) -> ShardRequest {
     for part in &mut request.parts {
         if part.act == Doing::Act(Act::RefundIfAdmitted) {
             part.act = Doing::Tentative;
@@ -163,7 +163,7 @@ fn tentative(mut request: Request) -> Request {
 }
 
 /// The states of all shards as of one moment of one of the clocks.
-fn merged(epoch: Epoch, now: Micros, request: &Request, answered: &[Answered]) -> Option<Reading> {
+fn merged(epoch: Epoch, now: Micros, request: &ShardRequest, answered: &[Answered]) -> Option<Reading> {
     let mut found: Vec<Option<Found>> = vec![None; request.buckets.len()];
     let mut reading = None;
     for Answered { decided, buckets, .. } in answered {

@@ -18,9 +18,9 @@ use tokio::{
 };
 
 use crate::{
-    call::{number::Micros, reading::Epoch, request::Request},
-    keys::{Keys, Secret},
-    queue::{Answer, Queue, Trouble},
+    call::{number::Micros, reading::Epoch, request::ShardRequest},
+    keys::{KeyFormat, Secret},
+    queue::{Queue, QueueResult, Trouble},
     script, secret,
     several::Several,
     transport::{Call, FailureKind, Transport},
@@ -44,8 +44,8 @@ pub struct StoreOptions {
 
 /// Buckets behind a transport.
 #[derive(Debug)]
-pub struct Store<T> {
-    keys: Keys,
+pub struct SharedBuckets<T> {
+    keys: KeyFormat,
     timeout: Duration,
     transport: Arc<T>,
     runtime: Handle,
@@ -56,11 +56,11 @@ pub struct Store<T> {
     epoch: Mutex<Option<Epoch>>,
 }
 
-impl<T: Transport> Store<T> {
+impl<T: Transport> SharedBuckets<T> {
     /// A store that makes its calls on a runtime.
     #[must_use]
     pub fn new(transport: T, options: &StoreOptions, runtime: Handle) -> Self {
-        let (transport, keys) = (Arc::new(transport), Keys::new(&options.prefix, options.shards));
+        let (transport, keys) = (Arc::new(transport), KeyFormat::new(&options.prefix, options.shards));
         let queue =
             |shard| Queue::new(shard, options.most_calls.max(1), Arc::clone(&transport), runtime.clone());
         let queues = (0..keys.shards()).map(queue).collect();
@@ -104,16 +104,16 @@ impl<T: Transport> Store<T> {
     /// Puts a request in its shard's line.
     pub(crate) fn ask(
         &self,
-        request: Request,
+        request: ShardRequest,
         deadline: Instant,
         not_after: Option<Micros>,
-    ) -> Option<oneshot::Receiver<Answer>> {
+    ) -> Option<oneshot::Receiver<QueueResult>> {
         let shard = request.buckets.first()?.shard;
         Some(self.queues.get(usize::from(shard))?.ask(request, deadline, not_after))
     }
 
     /// Puts a request in its shard's line that nobody waits for.
-    pub(crate) fn tell(&self, request: Request) {
+    pub(crate) fn tell(&self, request: ShardRequest) {
         let shard = request.buckets.first().map_or(0, |bucket| bucket.shard);
         if let Some(queue) = self.queues.get(usize::from(shard)) {
             queue.tell(request, Instant::now() + LATER);
@@ -131,7 +131,7 @@ impl<T: Transport> Store<T> {
 
     async fn ask_one(
         &self,
-        request: Request,
+        request: ShardRequest,
         deadline: Instant,
         not_after: Option<Micros>,
     ) -> Result<Reading, RemoteError> {
@@ -159,14 +159,14 @@ impl<T: Transport> Store<T> {
     }
 }
 
-impl<T: Transport> RemoteStore for Store<T> {
+impl<T: Transport> RemoteStore for SharedBuckets<T> {
     async fn decide(&self, question: Question<'_>) -> Result<Reading, RemoteError> {
         if question.parts.iter().any(|part| !is_whole(part.limit)) {
             return Err(RemoteError::Unavailable("a window must be whole microseconds long".to_owned()));
         }
         let deadline = Instant::now() + self.timeout;
         let secret = self.secret(deadline).await?;
-        let request = Request::of(&question, &self.keys, &secret);
+        let request = ShardRequest::of(&question, &self.keys, &secret);
         if request.lies_in_one_shard() {
             self.ask_one(request, deadline, question.not_after.map(Micros::down)).await
         } else {
@@ -177,7 +177,7 @@ impl<T: Transport> RemoteStore for Store<T> {
     fn charge_later(&self, question: Question<'_>) {
         let Some(secret) = *self.secret.borrow() else { return };
         let deadline = Instant::now() + LATER;
-        for (shard, part) in Request::of(&question, &self.keys, &secret).split() {
+        for (shard, part) in ShardRequest::of(&question, &self.keys, &secret).split() {
             if let Some(queue) = self.queues.get(usize::from(shard)) {
                 queue.charge_later(part.request, deadline);
             }

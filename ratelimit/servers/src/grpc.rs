@@ -11,6 +11,7 @@ use tonic_health::{
 use tracing::warn;
 
 use super::{
+    context::{ServeContext, answering},
     convert, limits, message,
     offenders::Sender,
     proto::{
@@ -19,7 +20,6 @@ use super::{
         wire::envoy::service::ratelimit::v3::RateLimitRequest,
     },
     serving::{Metered, PeerAddress, Phase},
-    state::{State, answering},
     unjudged::Unjudged,
 };
 
@@ -30,38 +30,46 @@ const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// Answers whether a request may go on. A question that can't be judged is denied: an error would let it pass.
-pub async fn should_rate_limit(state: &State, PeerAddress(peer): PeerAddress, body: Metered) -> Response {
+pub async fn should_rate_limit(
+    context: &ServeContext,
+    PeerAddress(peer): PeerAddress,
+    body: Metered,
+) -> Response {
     match message::read(body).await {
-        Ok(request) => decide(state, peer, request).await.unwrap_or_else(Status::into_http),
+        Ok(request) => decide(context, peer, request).await.unwrap_or_else(Status::into_http),
         // Whoever measures the body counts it.
-        Err(Unjudged::NoRoom) => unjudged(state),
+        Err(Unjudged::NoRoom) => unjudged(context),
         Err(why) => {
-            state.stats().unjudged(why);
-            unjudged(state)
+            context.stats().unjudged(why);
+            unjudged(context)
         }
     }
 }
 
 /// The answer to a question that can't be judged.
-pub fn unjudged(state: &State) -> Response {
-    let passes = state.in_force().shadow_mode();
+pub fn unjudged(context: &ServeContext) -> Response {
+    let passes = context.in_force().shadow_mode();
     let code = if passes { rate_limit_response::Code::Ok } else { rate_limit_response::Code::OverLimit };
     message::answer(&RateLimitResponse { overall_code: code.into(), ..RateLimitResponse::default() })
 }
 
-async fn decide(state: &State, peer: Option<IpAddr>, request: RateLimitRequest) -> Result<Response, Status> {
+async fn decide(
+    context: &ServeContext,
+    peer: Option<IpAddr>,
+    request: RateLimitRequest,
+) -> Result<Response, Status> {
     let request = convert::request(request).map_err(Status::invalid_argument)?;
-    let in_force = state.in_force();
+    let in_force = context.in_force();
     // As Envoy's service answers what it can't make sense of.
     let response =
         in_force.decide_async(&request).await.map_err(|error| Status::unknown(error.to_string()))?;
-    state.offenders().note(&request, &response, Sender::of_question(peer));
+    context.offenders().note(&request, &response, Sender::of_question(peer));
     Ok(message::answer(&convert::response(&request, &response, answering(&in_force).headers)))
 }
 
 /// All else that is answered over gRPC. It is to be called in a runtime.
-pub fn router(state: &State) -> Router {
-    reflection(Routes::new(health(state))).into_axum_router()
+pub fn router(context: &ServeContext) -> Router {
+    reflection(Routes::new(health(context))).into_axum_router()
 }
 
 /// Whether this answers what can't be decoded, of which nobody else hears.
@@ -71,9 +79,9 @@ pub fn is_unreadable(answer: &Response) -> bool {
 }
 
 /// It says NOT_SERVING as soon as the servers leave, and nothing more at their end.
-fn health(state: &State) -> HealthServer<impl Health> {
+fn health(context: &ServeContext) -> HealthServer<impl Health> {
     let (mut reporter, service) = tonic_health::server::health_reporter();
-    let mut phase = state.phase();
+    let mut phase = context.phase();
     tokio::spawn(async move {
         reporter.set_service_status(SERVICE, ServingStatus::Serving).await;
         // Without the servers nobody asks either.

@@ -7,10 +7,10 @@ use http::{HeaderMap, Request, Response};
 use tower_service::Service as _;
 
 use crate::{
+    context::ServeContext,
     deadline, grpc,
     limits::{self, BOUNDS},
     serving::{Bounds, Full, Handler, Metered, PeerAddress, Versions},
-    state::State,
     unjudged::Unjudged,
     web,
 };
@@ -54,9 +54,9 @@ impl Protocol {
 #[derive(Clone, Debug)]
 pub enum RateLimitHandler {
     /// The services of gRPC: the router has those that are not asked about requests.
-    Grpc(Arc<State>, Router),
+    Grpc(Arc<ServeContext>, Router),
     /// The routes of HTTP.
-    Http(Arc<State>),
+    Http(Arc<ServeContext>),
 }
 
 impl RateLimitHandler {
@@ -68,9 +68,9 @@ impl RateLimitHandler {
         }
     }
 
-    fn state(&self) -> &State {
+    fn context(&self) -> &ServeContext {
         match self {
-            Self::Grpc(state, _) | Self::Http(state) => state,
+            Self::Grpc(context, _) | Self::Http(context) => context,
         }
     }
 }
@@ -82,25 +82,25 @@ impl Handler for RateLimitHandler {
         request: Request<Metered>,
     ) -> Result<Response<Body>, Infallible> {
         match self {
-            Self::Grpc(state, _) if request.uri().path() == grpc::SHOULD_RATE_LIMIT => {
-                Ok(grpc::should_rate_limit(state, peer, request.into_body()).await)
+            Self::Grpc(context, _) if request.uri().path() == grpc::SHOULD_RATE_LIMIT => {
+                Ok(grpc::should_rate_limit(context, peer, request.into_body()).await)
             }
             Self::Grpc(_, router) => router.clone().call(request).await,
-            Self::Http(state) => Ok(web::answer(state, peer, request).await),
+            Self::Http(context) => Ok(web::answer(context, peer, request).await),
         }
     }
 
     fn no_room(&self, path: &str) -> Response<Body> {
         match self {
-            Self::Grpc(state, _) if path == grpc::SHOULD_RATE_LIMIT => {
-                state.stats().unjudged(Unjudged::NoRoom);
-                grpc::unjudged(state)
+            Self::Grpc(context, _) if path == grpc::SHOULD_RATE_LIMIT => {
+                context.stats().unjudged(Unjudged::NoRoom);
+                grpc::unjudged(context)
             }
-            Self::Grpc(state, _) => {
-                state.stats().refused_request();
+            Self::Grpc(context, _) => {
+                context.stats().refused_request();
                 tonic::Status::resource_exhausted(Full.to_string()).into_http()
             }
-            Self::Http(state) => web::no_room(state, path),
+            Self::Http(context) => web::no_room(context, path),
         }
     }
 
@@ -116,7 +116,7 @@ impl Handler for RateLimitHandler {
     }
 
     fn answered(&self, response: &Response<Body>, time: Duration) {
-        let (stats, protocol) = (self.state().stats(), self.protocol());
+        let (stats, protocol) = (self.context().stats(), self.protocol());
         if protocol == Protocol::Grpc && grpc::is_unreadable(response) {
             stats.refused_request();
         }
@@ -124,14 +124,14 @@ impl Handler for RateLimitHandler {
     }
 
     fn opened(&self) {
-        self.state().stats().opened();
+        self.context().stats().opened();
     }
 
     fn closed(&self) {
-        self.state().stats().closed();
+        self.context().stats().closed();
     }
 
     fn refused(&self) {
-        self.state().stats().refused_one();
+        self.context().stats().refused_one();
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 
 /// What was decided about a request.
 #[derive(Debug)]
-pub enum Judged {
+pub enum Judgement {
     /// By its limits.
     Decided(Box<Response>),
     /// Nobody could decide: the limiter has failed.
@@ -24,23 +24,23 @@ pub enum Judged {
 }
 
 /// Decides about a request. A limiter that panics takes nobody with it.
-pub async fn decide(in_force: &InForce<'_>, request: &Request) -> Judged {
+pub async fn decide(in_force: &InForce<'_>, request: &Request) -> Judgement {
     let mut deciding = pin!(in_force.decide_async(request));
     let decided = poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| deciding.as_mut().poll(context)));
         polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
     });
     match decided.await {
-        Some(Ok(response)) => Judged::Decided(Box::new(response)),
+        Some(Ok(response)) => Judgement::Decided(Box::new(response)),
         Some(Err(error)) => {
             error!("a request can't be judged: {error}");
-            Judged::Failed
+            Judgement::Failed
         }
-        None => Judged::Failed,
+        None => Judgement::Failed,
     }
 }
 
-impl Judged {
+impl Judgement {
     /// Whether a request passes that nobody could decide about.
     #[must_use]
     pub const fn passes_unjudged(on_store_error: OnStoreError) -> bool {

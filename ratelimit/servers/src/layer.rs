@@ -7,10 +7,10 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tracing::info;
 
-use super::{Bound, Overview, ServerError, Servers, overview::Since, saving::Saving};
+use super::{BoundServers, Overview, ServerError, Servers, overview::Since, saving::Saving};
 use crate::{
     application::{SaveError, Service, ServiceError},
-    metrics::Requests,
+    metrics::RequestMetrics,
     policy::application::{Application, RuleSet, UNKNOWN_CLIENT},
 };
 
@@ -29,7 +29,7 @@ pub enum LayerError {
 #[derive(Debug)]
 pub struct Prepared {
     service: Service,
-    bound: Bound,
+    bound: BoundServers,
     rules: RuleSet,
 }
 
@@ -41,7 +41,7 @@ impl Prepared {
     pub fn new(application: &Application) -> Result<Self, LayerError> {
         let service = Service::new(&application.service_policy())?;
         say_who_is_unknown(application);
-        Ok(Self { service, bound: Bound::bind(application)?, rules: application.rules.clone() })
+        Ok(Self { service, bound: BoundServers::bind(application)?, rules: application.rules.clone() })
     }
 
     /// Answers. Counts are in a store that several daemons share if `share` makes one of the service, for the servers' threads.
@@ -132,7 +132,7 @@ impl Layer {
         let (service, stats) = (Arc::clone(&self.service), Arc::clone(self.servers.stats()));
         let proxy = Arc::clone(self.servers.proxy());
         let offenders = Arc::clone(self.servers.offenders());
-        registry.register_collector(Box::new(Requests { service, stats, proxy, offenders }));
+        registry.register_collector(Box::new(RequestMetrics { service, stats, proxy, offenders }));
     }
 
     /// Who decides.

@@ -5,16 +5,17 @@
 //! they serve is for [`serving`], which the metrics and the control socket use, too.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod context;
 mod convert;
 mod deadline;
 mod grpc;
 mod handler;
+mod json_object;
 mod judge;
 mod layer;
 mod limits;
 mod message;
 pub mod metrics;
-mod object;
 pub mod offenders;
 mod overview;
 pub mod peer;
@@ -23,7 +24,6 @@ mod proxy;
 mod saving;
 pub mod serving;
 pub mod socket;
-mod state;
 pub mod stats;
 mod tls;
 pub mod unjudged;
@@ -44,18 +44,18 @@ use tokio::{
 use tracing::{info, warn};
 
 use self::{
+    context::ServeContext,
     handler::{Protocol, RateLimitHandler},
     offenders::Offenders,
     proxy::ProxyHandler,
-    serving::{Bounded, Budget, Endpoint, Exchange, Listener, Overload, Phase, Room},
-    state::State,
+    serving::{Bounded, Budget, ConnectionLimit, Endpoint, Exchange, Listener, Overload, Phase},
     stats::Stats,
     tls::Certificates,
 };
 pub use self::{
     layer::{Layer, LayerError, Prepared},
     overview::{LayerStatus, ListenerStatus, Overview},
-    proxy::{Failure, FreshRoutes, Proxy, ProxyStats, Turned, UpstreamStatus},
+    proxy::{FreshRoutes, Proxy, ProxyStats, Turned, UpstreamFailure, UpstreamStatus},
     tls::{
         DoubtfulCertificate, FreshCertificates, TlsError, certificates, check_certificates, own_certificates,
         private_key, shown_time,
@@ -127,11 +127,11 @@ pub struct Servers {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     phase: watch::Sender<Phase>,
-    rooms: [Arc<Room>; 2],
-    state: Arc<State>,
+    rooms: [Arc<ConnectionLimit>; 2],
+    state: Arc<ServeContext>,
     running: Vec<JoinHandle<()>>,
     certificates: Vec<Arc<Certificates>>,
-    addresses: Addresses,
+    addresses: ListenAddresses,
     listeners: Vec<ListenerStatus>,
     proxy: Arc<Proxy>,
     stats: Arc<Stats>,
@@ -139,7 +139,7 @@ pub struct Servers {
 
 /// Where servers listen, with their real ports if any was asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Addresses {
+pub struct ListenAddresses {
     /// For gRPC.
     pub grpc: Vec<ListenAddress>,
     /// For HTTP.
@@ -150,14 +150,14 @@ pub struct Addresses {
 
 /// Listeners that are bound, and answer nobody yet: what needs rights, and no threads.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundServers {
     questions: Vec<(Protocol, Listener)>,
     proxies: Vec<Listener>,
     proxy: Arc<Proxy>,
-    room: limits::Room,
+    room: limits::Capacity,
 }
 
-impl Bound {
+impl BoundServers {
     /// Binds all listeners of a policy.
     ///
     /// # Errors
@@ -204,14 +204,14 @@ impl Servers {
     /// # Errors
     /// One can't be bound; then none is.
     pub fn start(application: &Application, service: Arc<Service>) -> Result<Self, ServerError> {
-        Self::start_at(Bound::bind(application)?, service)
+        Self::start_at(BoundServers::bind(application)?, service)
     }
 
     /// Answers at listeners that are bound.
     ///
     /// # Errors
     /// There can be no threads.
-    pub fn start_at(bound: Bound, service: Arc<Service>) -> Result<Self, ServerError> {
+    pub fn start_at(bound: BoundServers, service: Arc<Service>) -> Result<Self, ServerError> {
         Ok(Self::start_in(Self::runtime()?, bound, service))
     }
 
@@ -224,7 +224,7 @@ impl Servers {
             .map_err(ServerError::Threads)
     }
 
-    fn start_in(runtime: Runtime, bound: Bound, service: Arc<Service>) -> Self {
+    fn start_in(runtime: Runtime, bound: BoundServers, service: Arc<Service>) -> Self {
         if service.is_shared() {
             runtime.spawn(flush(Arc::downgrade(&service)));
         }
@@ -234,14 +234,14 @@ impl Servers {
             runtime: Some(runtime),
             phase: sender,
             rooms: [
-                Room::new(bound.room.questions, Overload::Evict),
-                Room::new(bound.room.clients, Overload::Evict),
+                ConnectionLimit::new(bound.room.questions, Overload::Evict),
+                ConnectionLimit::new(bound.room.clients, Overload::Evict),
             ],
             proxy: Arc::clone(&bound.proxy),
-            state: Arc::new(State::new(service, Arc::clone(&stats), phase.clone())),
+            state: Arc::new(ServeContext::new(service, Arc::clone(&stats), phase.clone())),
             running: Vec::new(),
             certificates: Vec::new(),
-            addresses: Addresses::default(),
+            addresses: ListenAddresses::default(),
             listeners: Vec::new(),
             stats,
         };
@@ -249,7 +249,11 @@ impl Servers {
         servers
     }
 
-    fn open(&mut self, Bound { questions, proxies, .. }: Bound, phase: &watch::Receiver<Phase>) {
+    fn open(
+        &mut self,
+        BoundServers { questions, proxies, .. }: BoundServers,
+        phase: &watch::Receiver<Phase>,
+    ) {
         let Some(runtime) = self.runtime.as_ref().map(|runtime| runtime.handle().clone()) else { return };
         let _inside = runtime.enter();
         let grpc = RateLimitHandler::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
@@ -303,7 +307,7 @@ impl Servers {
 
     /// Where they listen.
     #[must_use]
-    pub const fn addresses(&self) -> &Addresses {
+    pub const fn addresses(&self) -> &ListenAddresses {
         &self.addresses
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::serving::{Bounds, Times, Versions};
+use crate::serving::{Bounds, ConnectionTimeouts, Versions};
 
 /// Bytes of a request's body or gRPC message.
 pub const BODY: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub const BOUNDS: Bounds = Bounds {
     versions: Versions::Both,
     headers: 64 << 10,
     streams: 100,
-    times: Times {
+    times: ConnectionTimeouts {
         headers: Duration::from_secs(10),
         request: Some(Duration::from_secs(10)),
         idle: IDLE_TIME,
@@ -45,7 +45,7 @@ const REQUESTS_PASSED_ON: usize = 10_000;
 
 /// How much there is room for.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct Capacity {
     /// Connections of who asks, over all listeners.
     pub questions: usize,
     /// Connections of the proxy's clients.
@@ -55,14 +55,14 @@ pub struct Room {
 }
 
 /// How much there is room for, with a proxy or without. It lets this process have as many files as it may.
-pub fn room(has_proxy: bool) -> Room {
+pub fn room(has_proxy: bool) -> Capacity {
     let parts = if has_proxy { [CONNECTIONS, CONNECTIONS, REQUESTS_PASSED_ON] } else { [CONNECTIONS, 0, 0] };
     let wanted: usize = parts.iter().sum();
     let free = files(wanted as u64 + OTHER_FILES).saturating_sub(OTHER_FILES);
     let free = usize::try_from(free).unwrap_or(wanted).min(wanted);
     // If there are fewer, each part gets its share.
     let [questions, clients, requests] = parts.map(|part| (part * free / wanted).max(1));
-    Room { questions, clients, requests }
+    Capacity { questions, clients, requests }
 }
 
 /// How many files this process may have open, if it can so many as are wanted.

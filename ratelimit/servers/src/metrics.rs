@@ -17,13 +17,13 @@ use prometheus_client::{
 use crate::{
     application::{DomainCounts, RuleCounts, Service},
     offenders::{OffenceCounts, Offenders},
-    proxy::{Failure, Proxy, UpstreamCounts},
+    proxy::{Proxy, UpstreamCounts, UpstreamFailure},
     stats::{BOUNDS, Stats},
 };
 
 /// The application layer.
 #[derive(Debug)]
-pub struct Requests {
+pub struct RequestMetrics {
     /// Who decides.
     pub service: Arc<Service>,
     /// What the servers count.
@@ -47,7 +47,7 @@ const OF_RULES: [OfRule; 7] = [
     ("rule_cut", "Hits that were not charged, since no more could be owed", |counts| counts.cut),
 ];
 
-impl Collector for Requests {
+impl Collector for RequestMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.decisions(&mut encoder)?;
         self.rules(&mut encoder)?;
@@ -85,7 +85,7 @@ impl Collector for Requests {
     }
 }
 
-impl Requests {
+impl RequestMetrics {
     fn decisions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Decisions about requests, by their domain";
         let mut family = encoder.encode_descriptor("decisions", help, None, MetricType::Counter)?;
@@ -163,7 +163,7 @@ impl Requests {
         let help = "How often a server behind the proxy failed, and how";
         let mut family = encoder.encode_descriptor("proxy_failures", help, None, MetricType::Counter)?;
         for (upstream, UpstreamCounts { failures, .. }) in &counts {
-            for (failure, count) in Failure::ALL.iter().zip(failures) {
+            for (failure, count) in UpstreamFailure::ALL.iter().zip(failures) {
                 let labels = [("upstream", upstream.as_str()), ("reason", failure.name())];
                 ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
             }

@@ -6,21 +6,21 @@ mod activity;
 mod announced;
 mod bounds;
 mod budget;
+mod budgeted_body;
 mod connection;
 mod frames;
-mod held;
 mod linger;
 mod listen;
 mod overload;
 mod routes;
 
 pub use self::{
-    activity::Answering,
+    activity::AnswerGuard,
     announced::Announcers,
-    bounds::{Bounds, Times, Versions},
+    bounds::{Bounds, ConnectionTimeouts, Versions},
     budget::{Budget, Full, Metered, Share},
     connection::{Bounded, Client, Endpoint, Exchange, Handler, PeerAddress, Phase, close_after},
     listen::Listener,
-    overload::{Overload, Room},
+    overload::{ConnectionLimit, Overload},
     routes::serve_routes,
 };

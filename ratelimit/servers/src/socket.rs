@@ -80,7 +80,7 @@ impl ControlSocket {
         check_place(path)?;
         let directory = directory_of(path);
         make_directory(directory).map_err(|source| no_directory(path, source))?;
-        let _turn = Turn::take(directory);
+        let _turn = ReplaceLock::take(directory);
         make_room(path)?;
         let listener = listen_at(path).map_err(|errno| failed(errno.into()))?;
         let file = Cell::new(Some(identity(&fs::symlink_metadata(path).map_err(failed)?)));
@@ -102,7 +102,7 @@ impl ControlSocket {
     /// Removes the file, if it is still there, so that the next daemon can have the place.
     pub fn remove(&self) {
         let Some(file) = self.file.take() else { return };
-        let _turn = Turn::take(directory_of(&self.path));
+        let _turn = ReplaceLock::take(directory_of(&self.path));
         if fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == file) {
             // It may be gone with its directory.
             let _ = fs::remove_file(&self.path);
@@ -128,7 +128,7 @@ fn listen_at(path: &Path) -> nix::Result<UnixListener> {
 
 /// Removes the socket of a daemon that is dead or, if it is still this process, stuck. Whatever else is there stays.
 pub fn remove_left_over(path: &Path, stuck: Option<u32>) {
-    let _turn = Turn::take(directory_of(path));
+    let _turn = ReplaceLock::take(directory_of(path));
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let is_left_over = match peer(path) {
         Peer::Process(process) => stuck.is_some_and(|stuck| stuck == process.cast_unsigned()),
@@ -223,11 +223,11 @@ fn kind(file: FileType) -> &'static str {
 /// The right to look at a socket in a directory and then to replace it: of two daemons that find the same dead one, the
 /// second must not remove what the first has made. It is given back when dropped.
 #[derive(Debug)]
-struct Turn {
+struct ReplaceLock {
     _directory: Option<Flock<File>>,
 }
 
-impl Turn {
+impl ReplaceLock {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
 

@@ -30,8 +30,8 @@ pub const BOUNDS: [u64; 14] = [
 /// Counters of all servers.
 #[derive(Debug, Default)]
 pub struct Stats {
-    grpc: Times,
-    http: Times,
+    grpc: AnswerTimes,
+    http: AnswerTimes,
     refused: AtomicU64,
     refused_requests: AtomicU64,
     unjudged: [AtomicU64; Unjudged::ALL.len()],
@@ -40,7 +40,7 @@ pub struct Stats {
 
 /// How long answers took.
 #[derive(Debug, Default)]
-pub struct Times {
+pub struct AnswerTimes {
     /// Those up to each bound and above the one before; the last has no bound.
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
@@ -84,7 +84,7 @@ impl Stats {
         self.open.fetch_sub(1, Relaxed);
     }
 
-    const fn times(&self, protocol: Protocol) -> &Times {
+    const fn times(&self, protocol: Protocol) -> &AnswerTimes {
         match protocol {
             Protocol::Grpc => &self.grpc,
             Protocol::Http => &self.http,
@@ -122,7 +122,7 @@ impl Stats {
     }
 }
 
-impl Times {
+impl AnswerTimes {
     fn add(&self, nanos: u64) {
         let place = BOUNDS.partition_point(|bound| *bound < nanos);
         if let Some(count) = self.counts.get(place) {

@@ -55,7 +55,7 @@ struct Loaded {
 
 /// What a look at the files has found.
 #[derive(Debug)]
-struct Found {
+struct CertificateLook {
     versions: Versions,
     read: Result<Usable, TlsError>,
 }
@@ -106,24 +106,25 @@ impl Certificates {
     }
 
     /// Reads the files if they have changed; with `again` also if they were bad.
-    fn look(&self, _alone: &OwnedMutexGuard<()>, again: bool) -> Option<Found> {
+    fn look(&self, _alone: &OwnedMutexGuard<()>, again: bool) -> Option<CertificateLook> {
         let versions = versions(&self.files);
         let (is_same, is_bad) = {
             let loaded = lock(&self.loaded);
             (versions == loaded.versions, loaded.is_bad)
         };
-        (!is_same || (again && is_bad)).then(|| Found { versions, read: read(&self.files, self.protocols) })
+        (!is_same || (again && is_bad))
+            .then(|| CertificateLook { versions, read: read(&self.files, self.protocols) })
     }
 
     /// Puts it in force, or says why not.
-    fn use_found(&self, found: Option<Found>) {
+    fn use_found(&self, found: Option<CertificateLook>) {
         if let Some(Err(error)) = found.map(|found| self.put_in_force(found)) {
             error!("the old certificate stays in force: {}", Shown(error));
         }
     }
 
     /// Also notes what is bad, so that it is said once and not at each connection.
-    fn put_in_force(&self, found: Found) -> Result<(), TlsError> {
+    fn put_in_force(&self, found: CertificateLook) -> Result<(), TlsError> {
         let mut loaded = lock(&self.loaded);
         loaded.versions = found.versions;
         loaded.is_bad = found.read.is_err();
@@ -135,7 +136,7 @@ impl Certificates {
 
 /// Certificates that a reload has read, and that can be used.
 #[derive(Debug, Default)]
-pub struct FreshCertificates(Vec<(Arc<Certificates>, Found)>);
+pub struct FreshCertificates(Vec<(Arc<Certificates>, CertificateLook)>);
 
 impl FreshCertificates {
     /// Reads all files that have changed, or were bad, on threads of the runtime, and waits for that, but not for long: what
@@ -165,7 +166,7 @@ impl FreshCertificates {
 
     fn collect(
         all: &[Arc<Certificates>],
-        ended: &mpsc::Receiver<(Arc<Certificates>, Option<Found>)>,
+        ended: &mpsc::Receiver<(Arc<Certificates>, Option<CertificateLook>)>,
     ) -> Result<Self, TlsError> {
         let end = Instant::now() + PATIENCE;
         let (mut fresh, mut waiting) = (Self::default(), all.to_vec());

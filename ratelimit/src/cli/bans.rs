@@ -26,7 +26,9 @@ use super::{
 };
 use crate::{
     config::parse_ban_length,
-    dataplane::{self, BanInForce, BanReason, BanStatus, Banned, Bans, NewBan, TRIED_AGAIN, Trial, around},
+    dataplane::{
+        self, BanInForce, BanReason, BanStatus, Banned, Bans, NewBan, TRIED_AGAIN, TrialState, around,
+    },
     policy::{BanLength, Prefix},
     text::{Shown, Thousands},
 };
@@ -265,13 +267,13 @@ impl Confirm {
     /// The instance is not attached, or it is too late.
     pub fn run(self, output: Output) -> Result<(), Failure> {
         match dataplane::confirm(&self.instance.instance).map_err(Failure::failed)? {
-            Trial::Failed => {
+            TrialState::Failed => {
                 Err(Failure::failed(format_args!("too late: everything passes already; {TRIED_AGAIN}")))
             }
-            Trial::None => {
+            TrialState::None => {
                 answer_with(output, &"nothing is on trial; the rules stay\n", &json!({"confirmed": false}))
             }
-            Trial::Left(_) => {
+            TrialState::Left(_) => {
                 answer_with(output, &"confirmed: the rules stay\n", &json!({"confirmed": true}))
             }
         }

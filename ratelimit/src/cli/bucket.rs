@@ -9,7 +9,7 @@ use ratelimit_common::time::Nanos;
 use serde_json::json;
 
 use super::{
-    answer_with, bans::Lasting, check::Descriptor, daemon::DaemonArgs, failure::Failure, output::Output,
+    answer_with, bans::Lasting, check::Descriptor, client::ClientArgs, failure::Failure, output::Output,
     table::Table,
 };
 use crate::{
@@ -38,7 +38,7 @@ pub struct Bucket {
     #[arg(long)]
     reset: bool,
     #[command(flatten)]
-    pub daemon: DaemonArgs,
+    pub daemon: ClientArgs,
 }
 
 impl Bucket {

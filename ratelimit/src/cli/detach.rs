@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     control::{self, ControlError, PATIENCE},
-    dataplane::{self, Daemon, Error},
+    dataplane::{self, DaemonAddress, Error},
     policy::InstanceName,
 };
 
@@ -80,7 +80,7 @@ impl Detach {
     }
 
     /// Where the daemon is asked.
-    fn path(&self, instance: &InstanceName, noted: Option<Daemon>) -> Result<PathBuf, ControlError> {
+    fn path(&self, instance: &InstanceName, noted: Option<DaemonAddress>) -> Result<PathBuf, ControlError> {
         let known = self.instance.control.clone().or(noted.map(|daemon| daemon.control));
         known.map_or_else(|| control::default_path(instance), Ok)
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     answer_with,
-    daemon::DaemonArgs,
+    client::ClientArgs,
     failure::Failure,
     output::Output,
     status::{RequestRules, has_no_network},
@@ -24,11 +24,11 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Rules {
     #[command(flatten)]
-    pub daemon: DaemonArgs,
+    pub daemon: ClientArgs,
 }
 
 /// The answer: each part is there if the instance has that layer.
-struct Answer {
+struct RulesAnswer {
     packets: Option<Packets>,
     requests: Option<ServiceStatus>,
 }
@@ -53,12 +53,12 @@ impl Rules {
             (Err(error), _) => return Err(Failure::failed(error)),
         };
         let requests = requests.map_err(Failure::failed)?.map(|layer| layer.service);
-        let answer = Answer { packets, requests };
+        let answer = RulesAnswer { packets, requests };
         answer_with(output, &answer, &answer.json())
     }
 }
 
-impl Answer {
+impl RulesAnswer {
     fn json(&self) -> Value {
         let (packets, requests) = (self.packets.as_ref(), self.requests.as_ref());
         json!({
@@ -70,7 +70,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for RulesAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(packets) = &self.packets {
             packets.fmt(f)?;
@@ -141,10 +141,10 @@ pub fn share(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataplane::{Count, RuleInForce};
+    use crate::dataplane::{PacketCount, RuleInForce};
 
     fn rule(name: &str, action: &str, passed: u64, dropped: u64) -> RuleStatus {
-        let count = |packets| Count { packets, bytes: packets * 100 };
+        let count = |packets| PacketCount { packets, bytes: packets * 100 };
         RuleStatus {
             rule: RuleInForce {
                 number: 1,

@@ -8,7 +8,7 @@ use ratelimit_common::time::Nanos;
 use super::failure::Failure;
 use crate::{
     config::parse_time,
-    daemon::{self, Source, SourceError},
+    daemon::{self, ConfigSource, SourceError},
     dataplane::in_one_line,
     policy::InterfaceName,
 };
@@ -34,7 +34,7 @@ impl Run {
     /// # Errors
     /// The configuration is wrong, or can't be put in force.
     pub fn run(self) -> Result<(), Failure> {
-        let source = Source { config: self.config, interfaces: self.interface };
+        let source = ConfigSource { config: self.config, interfaces: self.interface };
         let checked = source.read()?;
         if checked.policy.network.is_none() && (self.revert_after.is_some() || !source.interfaces.is_empty())
         {

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{InstanceArgs, answer_with, failure::Failure, output::Output, rules::share, table::Table};
 use crate::{
     control::{self, ControlError},
-    dataplane::{self, Error, ReasonStatus, Status, TRIED_AGAIN, TrialStatus},
+    dataplane::{self, Error, InstanceStatus, ReasonStatus, TRIED_AGAIN, TrialStatus},
     server::LayerStatus,
     text::Thousands,
 };
@@ -39,14 +39,14 @@ pub const fn has_no_network(error: &Error) -> bool {
 
 /// The answer.
 #[derive(Serialize)]
-struct Answer {
+struct StatusAnswer {
     /// The process id, or null: limits are in force without a daemon, too.
     daemon: Option<i32>,
     /// Where a daemon that is running does not answer.
     #[serde(skip)]
     mute: Option<PathBuf>,
     #[serde(flatten)]
-    status: Status,
+    status: InstanceStatus,
     /// What is in force about requests, if anything.
     application: Option<LayerStatus>,
     /// Why that is not known.
@@ -93,7 +93,7 @@ impl Show {
         Ok(control::daemon(&path)?.map(|process| (process, path)))
     }
 
-    fn answer(&self) -> Result<Answer, Error> {
+    fn answer(&self) -> Result<StatusAnswer, Error> {
         let instance = &self.instance.instance;
         let status = dataplane::status(instance)?;
         let (noted, is_running) = dataplane::daemon(instance)?;
@@ -110,7 +110,7 @@ impl Show {
             Err(error) => (None, Some(error.to_string())),
         };
         let mute = path.filter(|_| answering.is_none());
-        Ok(Answer { daemon: answering.or(process), mute, status, application, application_error })
+        Ok(StatusAnswer { daemon: answering.or(process), mute, status, application, application_error })
     }
 }
 
@@ -125,7 +125,7 @@ impl fmt::Display for Requests {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for StatusAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = &self.status;
         writeln!(f, "instance    {}", status.instance)?;
@@ -195,7 +195,7 @@ impl fmt::Display for Answer {
 }
 
 /// What of the rules is not in force as they are written.
-fn warning(status: &Status) -> Option<String> {
+fn warning(status: &InstanceStatus) -> Option<String> {
     match status.trial {
         TrialStatus::Failed => {
             Some(format!("everything passes: nobody has confirmed the rules in time; {TRIED_AGAIN}"))
@@ -216,7 +216,7 @@ fn age(since: u64) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(now.as_secs().saturating_sub(since)))
 }
 
-fn packets(status: &Status) -> Table {
+fn packets(status: &InstanceStatus) -> Table {
     let mut table = Table::new(["PACKETS", "VERDICT", "COUNT", "SHARE", "BYTES"]);
     let all: u64 = status.reasons.iter().map(|reason| reason.count.packets).sum();
     // There are many reasons, of which few ever happen; these two are what one looks for.
@@ -235,7 +235,7 @@ fn packets(status: &Status) -> Table {
     table
 }
 
-fn rules(status: &Status) -> Table {
+fn rules(status: &InstanceStatus) -> Table {
     let mut table = Table::new(["RULE", "LIMIT", "KEY", "ACTION", "PASSED", "DROPPED"]);
     for rule in &status.rules {
         let observes = if status.observes || rule.rule.action == "observe" { " (observed)" } else { "" };

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     config::parse_time,
     text::Thousands,
-    top::{By, Estimate, Ipv6By, Source, Top as Heaviest, of},
+    top::{By, Estimate, Ipv6By, Top as Heaviest, TopSource, of},
 };
 
 /// A table is about so many seconds at most.
@@ -108,7 +108,7 @@ struct Shown<'t> {
 const HEADINGS: [&str; 6] = ["SOURCE", "PACKETS/S", "BYTES/S", "DROPS/S", "SHARE", "95 % SURE"];
 
 /// A source's cells.
-fn cells(source: &Source, by: By) -> [String; 6] {
+fn cells(source: &TopSource, by: By) -> [String; 6] {
     [
         source.source.clone(),
         about(source.packets),
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn tables_say_how_sure_they_are() {
         let exact = |about| Estimate { low: about, about, high: about };
-        let source = |name: &str, packets, share| Source {
+        let source = |name: &str, packets, share| TopSource {
             source: name.to_owned(),
             packets,
             bytes: exact(6_400.0),

@@ -228,7 +228,7 @@ impl std::fmt::Display for Warning<'_> {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct ValidateAnswer {
     files: Vec<FileAnswer>,
     lists: Vec<lists::ListAnswer>,
     /// Of those who asked for them.
@@ -275,7 +275,7 @@ pub fn write_json(
     let all_good = files.iter().all(|file| file.ok) && lists.iter().all(|list| list.ok);
     let stores = store::answers(stores)?;
     let stores_are_good = stores.iter().all(|store| store.errors.is_empty());
-    serde_json::to_writer_pretty(&mut *out, &Answer { files, lists, stores })?;
+    serde_json::to_writer_pretty(&mut *out, &ValidateAnswer { files, lists, stores })?;
     writeln!(out)?;
     out.flush()?;
     Ok((all_good, stores_are_good))

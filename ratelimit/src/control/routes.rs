@@ -24,7 +24,7 @@ use crate::{
     policy::{BanLength, InstanceName, Prefix, PrefixList},
     server::{
         Overview,
-        serving::{Bounds, Listener, Overload, Room, serve_routes},
+        serving::{Bounds, ConnectionLimit, Listener, Overload, serve_routes},
     },
 };
 
@@ -42,7 +42,7 @@ pub const DEFAULT_BAN: Duration = Duration::from_secs(600);
 
 /// What the handlers share.
 #[derive(Clone)]
-struct Daemon {
+struct ControlContext {
     instance: Arc<str>,
     commands: mpsc::Sender<Command>,
     layers: Layers,
@@ -52,14 +52,14 @@ struct Daemon {
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     /// The network layer.
-    pub kernel: Option<Kernel>,
+    pub kernel: Option<NetworkControl>,
     /// The application layer.
     pub requests: Option<Overview>,
 }
 
 /// What the control socket needs of the network layer.
 #[derive(Clone, Debug)]
-pub struct Kernel {
+pub struct NetworkControl {
     /// The bans.
     pub bans: Arc<Bans>,
     /// The events of packets.
@@ -76,7 +76,7 @@ pub async fn serve(
     commands: mpsc::Sender<Command>,
     layers: Layers,
 ) -> io::Result<()> {
-    let daemon = Daemon { instance: instance.as_str().into(), commands, layers };
+    let daemon = ControlContext { instance: instance.as_str().into(), commands, layers };
     let routes = Router::new()
         .route("/detach", routing::post(detach))
         .route("/reload", routing::post(reload))
@@ -94,7 +94,7 @@ pub async fn serve(
         .nest("/v1/instances/{instance}", routes)
         .route("/v1/instance", routing::get(async || Json(name)));
     // More wait until one of these ends; those who say nothing for a while are let go.
-    let room = Room::new(MOST_CONNECTIONS, Overload::Queue);
+    let room = ConnectionLimit::new(MOST_CONNECTIONS, Overload::Queue);
     serve_routes(Listener::private(socket)?, routes, Bounds::INTERNAL, room).await
 }
 
@@ -105,7 +105,7 @@ struct OfInstance {
 }
 
 async fn only_this_instance(
-    State(daemon): State<Daemon>,
+    State(daemon): State<ControlContext>,
     PathPart(OfInstance { instance }): PathPart<OfInstance>,
     request: Request,
     next: Next,
@@ -125,7 +125,7 @@ fn refused(status: StatusCode, error: impl std::fmt::Display) -> Response {
 }
 
 /// Asks the daemon's loop.
-async fn ask(daemon: &Daemon, command: impl FnOnce(Answer) -> Command) -> Response {
+async fn ask(daemon: &ControlContext, command: impl FnOnce(Answer) -> Command) -> Response {
     let (answer, answered) = oneshot::channel();
     let done = match daemon.commands.send(command(answer)).await {
         Ok(()) => answered.await.unwrap_or_else(|_| Err("the daemon stopped".to_owned())),
@@ -138,7 +138,7 @@ async fn ask(daemon: &Daemon, command: impl FnOnce(Answer) -> Command) -> Respon
 }
 
 /// Events of packets, one JSON object a line, until the client goes.
-async fn listen(State(daemon): State<Daemon>) -> Response {
+async fn listen(State(daemon): State<ControlContext>) -> Response {
     let lines = match kernel(&daemon) {
         Ok(kernel) => kernel.events.lines(),
         Err((status, error)) => return refused(status, error),
@@ -156,7 +156,7 @@ async fn listen(State(daemon): State<Daemon>) -> Response {
 
 type Asked<T> = Result<Json<T>, JsonRejection>;
 
-async fn detach(State(daemon): State<Daemon>) -> Response {
+async fn detach(State(daemon): State<ControlContext>) -> Response {
     ask(&daemon, Command::Detach).await
 }
 
@@ -168,7 +168,7 @@ struct AskedReload {
 }
 
 /// Without a body it is a reload without a trial.
-async fn reload(State(daemon): State<Daemon>, asked: Bytes) -> Response {
+async fn reload(State(daemon): State<ControlContext>, asked: Bytes) -> Response {
     let asked = if asked.is_empty() { Ok(AskedReload::default()) } else { serde_json::from_slice(&asked) };
     match asked.map(|asked| asked.revert_after_seconds) {
         Ok(seconds) => {
@@ -185,14 +185,14 @@ struct AskedObserve {
     on: bool,
 }
 
-async fn observe(State(daemon): State<Daemon>, asked: Asked<AskedObserve>) -> Response {
+async fn observe(State(daemon): State<ControlContext>, asked: Asked<AskedObserve>) -> Response {
     match asked {
         Ok(Json(asked)) => ask(&daemon, |answer| Command::Observe(asked.on, answer)).await,
         Err(error) => refused(error.status(), error),
     }
 }
 
-async fn source_buckets(State(daemon): State<Daemon>, asked: Asked<AskedBuckets>) -> Response {
+async fn source_buckets(State(daemon): State<ControlContext>, asked: Asked<AskedBuckets>) -> Response {
     match asked {
         Ok(Json(asked)) => ask(&daemon, |answer| Command::Buckets(asked, answer)).await,
         Err(error) => refused(error.status(), error),
@@ -201,7 +201,10 @@ async fn source_buckets(State(daemon): State<Daemon>, asked: Asked<AskedBuckets>
 
 /// What is in force about requests, with at most so many rules and as many domains: `null` if the daemon has no application
 /// layer. A reload does not hold it up.
-async fn requests(State(daemon): State<Daemon>, PathPart((_, most)): PathPart<(String, usize)>) -> Response {
+async fn requests(
+    State(daemon): State<ControlContext>,
+    PathPart((_, most)): PathPart<(String, usize)>,
+) -> Response {
     let most = most.min(MOST_RULES);
     let Some(overview) = daemon.layers.requests else { return Json(Value::Null).into_response() };
     // It looks at all buckets of the store.
@@ -212,7 +215,10 @@ async fn requests(State(daemon): State<Daemon>, PathPart((_, most)): PathPart<(S
 }
 
 /// Buckets of rules on requests, in whichever store. A reload does not hold it up.
-async fn request_buckets(State(daemon): State<Daemon>, asked: Asked<AskedRequestBuckets>) -> Response {
+async fn request_buckets(
+    State(daemon): State<ControlContext>,
+    asked: Asked<AskedRequestBuckets>,
+) -> Response {
     let asked = match asked {
         Ok(Json(asked)) => asked,
         Err(error) => return refused(error.status(), error),
@@ -254,7 +260,7 @@ enum AskedWord {
     Forever,
 }
 
-async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
+async fn ban(State(daemon): State<ControlContext>, asked: Asked<AskedBan>) -> Response {
     let asked = match asked {
         Ok(Json(asked)) => asked,
         Err(error) => return refused(error.status(), error),
@@ -273,7 +279,7 @@ async fn ban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
     }))
 }
 
-async fn unban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response {
+async fn unban(State(daemon): State<ControlContext>, asked: Asked<AskedBan>) -> Response {
     let asked = match asked {
         Ok(Json(asked)) => asked,
         Err(error) => return refused(error.status(), error),
@@ -290,8 +296,8 @@ async fn unban(State(daemon): State<Daemon>, asked: Asked<AskedBan>) -> Response
     }))
 }
 
-async fn list(State(daemon): State<Daemon>) -> Response {
-    answer(kernel(&daemon).and_then(|Kernel { bans, .. }| {
+async fn list(State(daemon): State<ControlContext>) -> Response {
+    answer(kernel(&daemon).and_then(|NetworkControl { bans, .. }| {
         let all = bans.list().map_err(|error| failed(error.into()))?;
         shown(bans, all)
     }))
@@ -308,7 +314,7 @@ fn allow_list(bans: &Bans) -> Result<PrefixList, Refused> {
 
 type Refused = (StatusCode, String);
 
-fn kernel(daemon: &Daemon) -> Result<&Kernel, Refused> {
+fn kernel(daemon: &ControlContext) -> Result<&NetworkControl, Refused> {
     let none = || (StatusCode::NOT_FOUND, "this daemon limits no packets: it has no `network`".to_owned());
     daemon.layers.kernel.as_ref().ok_or_else(none)
 }

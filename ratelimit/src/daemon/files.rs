@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Source, watch::Stamps};
+use super::{ConfigSource, watch::Stamps};
 use crate::{config, policy::Policy};
 
 /// Names of files, and patterns of names.
 #[derive(Clone, Debug, Default)]
-pub struct Files {
+pub struct WatchedFiles {
     pub(super) named: Vec<PathBuf>,
     pub(super) patterns: Vec<PathBuf>,
 }
 
-impl Files {
+impl WatchedFiles {
     /// Those of a policy. It looks at none of them.
-    pub fn of(source: &Source, policy: &Policy) -> Self {
+    pub fn of(source: &ConfigSource, policy: &Policy) -> Self {
         if source.is_stream() {
             return Self::default();
         }

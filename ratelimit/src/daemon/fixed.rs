@@ -7,7 +7,7 @@ use crate::policy::{
 
 /// Puts back into a policy what is as the old one has it until the daemon starts again. Returns the keys that have changed.
 pub fn keep(policy: &mut Policy, old: &Policy) -> Vec<&'static str> {
-    let mut keys = Keys::default();
+    let mut keys = FixedKeys::default();
     keys.keep("instance", &mut policy.instance, &old.instance);
     keys.keep("control", &mut policy.control, &old.control);
     keys.keep("metrics.listen", &mut policy.metrics, &old.metrics);
@@ -47,11 +47,11 @@ pub fn keep_listen(policy: &mut Policy, old: &Policy) {
 }
 
 #[derive(Default)]
-struct Keys {
+struct FixedKeys {
     changed: Vec<&'static str>,
 }
 
-impl Keys {
+impl FixedKeys {
     fn keep<T: Clone + PartialEq>(&mut self, key: &'static str, value: &mut T, old: &T) {
         self.compare(key, value, old);
         value.clone_from(old);

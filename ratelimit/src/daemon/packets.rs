@@ -14,15 +14,15 @@ use tracing::{error, info, warn};
 use crate::{
     control::{AnsweredBuckets, AskedBuckets},
     dataplane::{
-        self, Asks, Attachment, BanStatus, Bans, Changes, Claim, Dataplane, Error, Log, TRIED_AGAIN, Trial,
-        TrialStatus, Wanted, around, in_one_line, list_sizes,
+        self, Attachment, BanStatus, Bans, Changes, Claim, Dataplane, Error, ProgramLog, Requirements,
+        TRIED_AGAIN, TrialState, TrialStatus, Wanted, around, in_one_line, list_sizes,
     },
     policy::{InstanceName, Network, OnExit, Prefix, PrefixList},
     text::Shown,
 };
 
 /// Rules on packets in force.
-pub struct Packets {
+pub struct NetworkLayer {
     config: PathBuf,
     network: Network,
     dataplane: Dataplane,
@@ -53,7 +53,7 @@ impl OnTrial {
     }
 }
 
-impl Packets {
+impl NetworkLayer {
     /// Puts rules on packets in force, from the file `config`.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Packets {
 
     /// Says what the rules can't do on these interfaces.
     fn warn_of_offloads(&self, attachments: &[Attachment]) {
-        let warnings = dataplane::warnings(Asks::of(&self.network.rules), attachments);
+        let warnings = dataplane::warnings(Requirements::of(&self.network.rules), attachments);
         warnings.iter().for_each(|warning| warn!("{warning}"));
     }
 
@@ -110,7 +110,7 @@ impl Packets {
     }
 
     /// What the XDP program logs; `None` if it does not.
-    pub fn log(&mut self) -> Option<Log> {
+    pub fn log(&mut self) -> Option<ProgramLog> {
         self.dataplane.log()
     }
 
@@ -163,7 +163,7 @@ impl Packets {
     /// Why they stay where they are.
     pub fn follow_clock(&mut self) -> Result<bool, String> {
         let in_one_line = |error: Error| in_one_line(&error);
-        let has_failed = self.dataplane.trial().map_err(in_one_line)? == Trial::Failed;
+        let has_failed = self.dataplane.trial().map_err(in_one_line)? == TrialState::Failed;
         if has_failed || !self.dataplane.has_moved_windows().map_err(in_one_line)? {
             return Ok(false);
         }
@@ -176,9 +176,9 @@ impl Packets {
     fn trial_now(&self) -> Result<Option<OnTrial>, Error> {
         let Some(trial) = self.trial else { return Ok(None) };
         Ok(match self.dataplane.trial()? {
-            Trial::None => None,
-            Trial::Left(_) => Some(trial),
-            Trial::Failed => Some(OnTrial::begin(trial.length)?),
+            TrialState::None => None,
+            TrialState::Left(_) => Some(trial),
+            TrialState::Failed => Some(OnTrial::begin(trial.length)?),
         })
     }
 
@@ -200,17 +200,17 @@ impl Packets {
     /// Says how the trial ended.
     pub fn note_trial(&mut self) {
         match self.dataplane.trial() {
-            Ok(Trial::None) => {
+            Ok(TrialState::None) => {
                 info!("confirmed: the rules stay");
                 self.trial = None;
             }
-            Ok(Trial::Failed) => {
+            Ok(TrialState::Failed) => {
                 error!("nobody has confirmed the rules in time, so everything passes: {TRIED_AGAIN}");
                 // The next one is measured anew.
                 self.trial = self.trial.map(|trial| OnTrial { end: Nanos(u64::MAX), ..trial });
             }
             // The clocks disagree by a moment.
-            Ok(Trial::Left(left)) => {
+            Ok(TrialState::Left(left)) => {
                 self.trial = self
                     .trial
                     .and_then(|trial| OnTrial::begin(left).ok().map(|new| OnTrial { end: new.end, ..trial }));
@@ -227,7 +227,7 @@ impl Packets {
     /// # Errors
     /// Why it stays as it was.
     pub fn observe(&mut self, observes: bool) -> Result<Value, String> {
-        if self.dataplane.trial().map_err(|error| error.to_string())? == Trial::Failed {
+        if self.dataplane.trial().map_err(|error| error.to_string())? == TrialState::Failed {
             return Err(format!(
                 "everything passes, because nobody has confirmed the rules in time; {TRIED_AGAIN}"
             ));

@@ -8,8 +8,8 @@ use tokio::{
 };
 
 use super::{
-    Source,
-    files::Files,
+    ConfigSource,
+    files::WatchedFiles,
     tell,
     watch::{Stamps, Watch},
 };
@@ -23,7 +23,7 @@ const MOST_WAITING: usize = 16;
 
 /// What is to be read for.
 #[derive(Debug)]
-pub struct Reload {
+pub struct ReloadRequest {
     /// Who or what asks, for the log.
     pub reason: &'static str,
     /// How long it is to be on trial, if at all.
@@ -34,9 +34,9 @@ pub struct Reload {
 
 /// What was read.
 #[derive(Debug)]
-pub struct Found {
+pub struct ReadResult {
     /// For whom.
-    pub reload: Reload,
+    pub reload: ReloadRequest,
     /// The policy, or why there is none.
     pub read: Result<Checked, String>,
     /// Takes back whether it is in force: then its files are watched, else those from before.
@@ -45,21 +45,21 @@ pub struct Found {
 
 /// The reader, for those who ask it.
 #[derive(Debug)]
-pub struct Reader {
-    asked: mpsc::Sender<Reload>,
-    found: mpsc::Receiver<Found>,
+pub struct ConfigReader {
+    asked: mpsc::Sender<ReloadRequest>,
+    found: mpsc::Receiver<ReadResult>,
 }
 
-impl Reload {
+impl ReloadRequest {
     /// Without a trial, and nobody waits for it.
     pub const fn because(reason: &'static str) -> Self {
         Self { reason, trial: None, answer: None }
     }
 }
 
-impl Reader {
+impl ConfigReader {
     /// Starts it. The policy in force is of these files, as they were when it was read, and has these lists.
-    pub fn start(source: Source, files: Files, stamps: Stamps, lists: LastLists) -> Self {
+    pub fn start(source: ConfigSource, files: WatchedFiles, stamps: Stamps, lists: LastLists) -> Self {
         let (asked, asks) = mpsc::channel(MOST_WAITING);
         let (sender, found) = mpsc::channel(1);
         tokio::spawn(read(source, files, stamps, lists, asks, sender));
@@ -67,40 +67,40 @@ impl Reader {
     }
 
     /// Asks for a reload; gives it back if too many wait already.
-    pub fn ask(&self, reload: Reload) -> Result<(), Reload> {
+    pub fn ask(&self, reload: ReloadRequest) -> Result<(), ReloadRequest> {
         self.asked.try_send(reload).map_err(mpsc::error::TrySendError::into_inner)
     }
 
     /// What was read next.
-    pub async fn found(&mut self) -> Option<Found> {
+    pub async fn found(&mut self) -> Option<ReadResult> {
         self.found.recv().await
     }
 }
 
 /// Ends with whoever asks.
 async fn read(
-    source: Source,
-    mut files: Files,
+    source: ConfigSource,
+    mut files: WatchedFiles,
     stamps: Stamps,
     mut lists: LastLists,
-    mut asks: mpsc::Receiver<Reload>,
-    found: mpsc::Sender<Found>,
+    mut asks: mpsc::Receiver<ReloadRequest>,
+    found: mpsc::Sender<ReadResult>,
 ) {
     let mut watch = Watch::new();
     block_in_place(|| watch.set(files.clone(), stamps));
     loop {
         let reload = tokio::select! {
             asked = asks.recv() => asked,
-            () = watch.changed() => Some(Reload::because("a file has changed")),
+            () = watch.changed() => Some(ReloadRequest::because("a file has changed")),
         };
         let Some(reload) = reload else { return };
         let now = sd_notify::NotifyState::monotonic_usec_now().ok();
         tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
         let (mut before, read) = block_in_place(|| (files.stamps(), source.read_again(&lists)));
         let new = read.as_ref().ok().map(|checked| &checked.policy);
-        let new = new.map(|policy| (Files::of(&source, policy), LastLists::of(policy)));
+        let new = new.map(|policy| (WatchedFiles::of(&source, policy), LastLists::of(policy)));
         let (is_taken, taken) = oneshot::channel();
-        if found.send(Found { reload, read, is_taken }).await.is_err() {
+        if found.send(ReadResult { reload, read, is_taken }).await.is_err() {
             return;
         }
         if let (Ok(true), Some(new)) = (taken.await, new) {

@@ -10,11 +10,11 @@ use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
 
-use super::{fixed, packets::Packets, store};
+use super::{fixed, packets::NetworkLayer, store};
 use crate::{
     config::Checked,
     control::AskedBuckets,
-    dataplane::{Bans, Claim, Log, TrialStatus},
+    dataplane::{Bans, Claim, ProgramLog, TrialStatus},
     metrics::Reloads,
     policy::{Application, InstanceName, OnExit, Policy, PrefixList},
     server::{Layer, LayerError, Overview, Prepared},
@@ -25,7 +25,7 @@ use crate::{
 pub struct Running {
     config: PathBuf,
     policy: Policy,
-    packets: Option<Packets>,
+    packets: Option<NetworkLayer>,
     requests: Option<Layer>,
     reloads: Reloads,
 }
@@ -34,7 +34,7 @@ pub struct Running {
 pub struct Started {
     config: PathBuf,
     policy: Policy,
-    packets: Option<Packets>,
+    packets: Option<NetworkLayer>,
     requests: Option<Prepared>,
     reloads: Reloads,
 }
@@ -56,7 +56,7 @@ impl Started {
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));
         // Before anything is attached: an address that somebody else has is the likelier mistake.
         let requests = policy.application.as_ref().map(Prepared::new).transpose()?;
-        let start = |(claim, network)| Packets::start(claim, config, network, revert_after, control);
+        let start = |(claim, network)| NetworkLayer::start(claim, config, network, revert_after, control);
         let packets = claim.zip(policy.network.clone()).map(start).transpose()?;
         reloads.started();
         Ok(Self { config: config.to_owned(), policy, packets, requests, reloads })
@@ -105,7 +105,7 @@ impl Running {
     }
 
     /// What the XDP program logs; `None` if it does not.
-    pub fn log(&mut self) -> Option<Log> {
+    pub fn log(&mut self) -> Option<ProgramLog> {
         self.packets.as_mut()?.log()
     }
 
@@ -138,7 +138,7 @@ impl Running {
                 error!(reason, "not reloaded, what was in force stays: {}", ShownLines(why));
             }
         }
-        let trial = self.packets.as_ref().map_or(TrialStatus::None, Packets::trial);
+        let trial = self.packets.as_ref().map_or(TrialStatus::None, NetworkLayer::trial);
         done.map(|fixed| {
             let network = self.policy.network.as_ref();
             let kept = network.iter().flat_map(|network| &network.lists).filter(|part| part.is_kept);
@@ -209,7 +209,7 @@ impl Running {
     pub fn follow_clock(&mut self) {
         let requests = self.requests.as_ref().zip(self.policy.application.as_ref());
         let requests = requests.map_or(Ok(false), |(layer, application)| layer.follow_clock(application));
-        let packets = self.packets.as_mut().map_or(Ok(false), Packets::follow_clock);
+        let packets = self.packets.as_mut().map_or(Ok(false), NetworkLayer::follow_clock);
         let all = [requests.map_err(|error| error.to_string()), packets];
         if all.contains(&Ok(true)) {
             info!("the clock was set: windows are aligned to it now");

@@ -10,7 +10,7 @@ use crate::policy::OnExit;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum SignalRequest {
     /// To read the configuration again.
     Reload,
     /// To stop: its name, and what is to become of the limits if that is not up to the policy.
@@ -40,12 +40,12 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    pub async fn next(&mut self) -> Asked {
+    pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Stop("SIGTERM", None),
-            _ = self.interrupt.recv() => Asked::Stop("SIGINT", None),
-            _ = self.leave.recv() => Asked::Stop("SIGUSR2", Some(OnExit::Keep)),
-            _ = self.hang_up.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop("SIGTERM", None),
+            _ = self.interrupt.recv() => SignalRequest::Stop("SIGINT", None),
+            _ = self.leave.recv() => SignalRequest::Stop("SIGUSR2", Some(OnExit::Keep)),
+            _ = self.hang_up.recv() => SignalRequest::Reload,
         }
     }
 }

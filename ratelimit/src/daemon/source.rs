@@ -9,7 +9,7 @@ use crate::{
 
 /// A file that can be read again.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ConfigSource {
     /// The configuration file.
     pub config: PathBuf,
     /// Attach here, instead of where the file says.
@@ -33,7 +33,7 @@ pub enum SourceError {
     NoInterface(PathBuf),
 }
 
-impl Source {
+impl ConfigSource {
     /// Reads the policy.
     ///
     /// # Errors

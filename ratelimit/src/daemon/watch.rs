@@ -15,7 +15,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::files::Files;
+use super::files::WatchedFiles;
 
 /// For so long nothing must change any more, so that whoever writes a file has come to its end.
 const QUIET: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 pub struct Watch {
     watcher: Option<RecommendedWatcher>,
     events: Receiver<()>,
-    files: Files,
+    files: WatchedFiles,
     stamps: Stamps,
     directories: BTreeSet<PathBuf>,
     /// Since when something has happened in the directories that has not been looked at.
@@ -89,7 +89,7 @@ impl Watch {
         Self {
             watcher,
             events,
-            files: Files::default(),
+            files: WatchedFiles::default(),
             stamps: Stamps::default(),
             directories: BTreeSet::new(),
             stirred: None,
@@ -97,7 +97,7 @@ impl Watch {
     }
 
     /// Watches these files, or whether they come to be, and no others; they have changed if they are not as they were then.
-    pub fn set(&mut self, files: Files, stamps: Stamps) {
+    pub fn set(&mut self, files: WatchedFiles, stamps: Stamps) {
         (self.files, self.stamps) = (files, stamps);
         self.watch_directories();
         // What has happened before they were watched is to be looked at too.
@@ -198,8 +198,8 @@ mod tests {
 
     use super::*;
 
-    fn named<const N: usize>(files: [PathBuf; N]) -> Files {
-        Files { named: files.into(), ..Files::default() }
+    fn named<const N: usize>(files: [PathBuf; N]) -> WatchedFiles {
+        WatchedFiles { named: files.into(), ..WatchedFiles::default() }
     }
 
     /// Changes something, and expects that it is noticed.
@@ -272,7 +272,7 @@ mod tests {
         fs::write(&file, "1").unwrap();
         fs::write(&configuration, "1").unwrap();
         let patterns = vec![root.join("r*/*.yaml"), rules.join("*.yaml")];
-        let files = Files { named: vec![configuration, file.clone()], patterns };
+        let files = WatchedFiles { named: vec![configuration, file.clone()], patterns };
         let mut watch = Watch::new();
         watch.set(files.clone(), Stamps::of(files.named()));
         (file, watch)

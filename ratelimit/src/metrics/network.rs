@@ -10,29 +10,29 @@ use prometheus_client::{
 use tracing::debug;
 
 use crate::{
-    dataplane::{self, Count, ListSize, Status, TrialStatus, in_one_line},
+    dataplane::{self, InstanceStatus, ListSize, PacketCount, TrialStatus, in_one_line},
     policy::InstanceName,
 };
 
 /// The network layer of an instance.
 #[derive(Debug)]
-pub struct Network {
+pub struct NetworkMetrics {
     instance: InstanceName,
 }
 
 type Labels<const N: usize> = [(&'static str, String); N];
 
-impl Network {
+impl NetworkMetrics {
     pub const fn new(instance: InstanceName) -> Self {
         Self { instance }
     }
 }
 
-impl Collector for Network {
+impl Collector for NetworkMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut to = Encoder(encoder);
         let status = dataplane::status(&self.instance);
-        let is_up = status.as_ref().is_ok_and(Status::is_limiting);
+        let is_up = status.as_ref().is_ok_and(InstanceStatus::is_limiting);
         to.gauge("network_up", "Whether limits are in force and their counters can be read", is_up)?;
         match status {
             Ok(status) => to.status(&status),
@@ -47,7 +47,7 @@ impl Collector for Network {
 struct Encoder<'e>(DescriptorEncoder<'e>);
 
 impl Encoder<'_> {
-    fn status(&mut self, status: &Status) -> fmt::Result {
+    fn status(&mut self, status: &InstanceStatus) -> fmt::Result {
         self.reasons(status)?;
         self.rules(status)?;
         self.gauge("rules", "Rules in force", status.rules.len() as u64)?;
@@ -95,8 +95,8 @@ impl Encoder<'_> {
         )
     }
 
-    fn reasons(&mut self, status: &Status) -> fmt::Result {
-        let labeled = |of: fn(&Count) -> u64| {
+    fn reasons(&mut self, status: &InstanceStatus) -> fmt::Result {
+        let labeled = |of: fn(&PacketCount) -> u64| {
             status.reasons.iter().map(move |reason| {
                 let labels = [("reason", reason.reason.clone()), ("verdict", reason.verdict.clone())];
                 (labels, of(&reason.count))
@@ -111,7 +111,7 @@ impl Encoder<'_> {
     }
 
     /// Labels are as many as the status has parts of lists, which is bounded.
-    fn lists(&mut self, status: &Status) -> fmt::Result {
+    fn lists(&mut self, status: &InstanceStatus) -> fmt::Result {
         let labeled = |of: fn(&ListSize) -> u64| {
             status.lists.iter().map(move |size| {
                 let file = size.file.clone().unwrap_or_default();
@@ -133,8 +133,8 @@ impl Encoder<'_> {
     }
 
     /// A rule that observes drops nothing; what it would have dropped has a verdict of its own.
-    fn rules(&mut self, status: &Status) -> fmt::Result {
-        let labeled = |of: fn(&Count) -> u64| {
+    fn rules(&mut self, status: &InstanceStatus) -> fmt::Result {
+        let labeled = |of: fn(&PacketCount) -> u64| {
             status.rules.iter().flat_map(move |rule| {
                 let observes = status.observes || rule.rule.action == "observe";
                 let denied = if observes { "observe" } else { "drop" };
@@ -192,11 +192,12 @@ mod tests {
 
     use super::*;
     use crate::dataplane::{
-        Attachment, EventStatus, Mode, ReasonStatus, RuleInForce, RuleStatus, TableStatus, TrialStatus,
+        AttachedMode, Attachment, EventStatus, ReasonStatus, RuleInForce, RuleStatus, TableStatus,
+        TrialStatus,
     };
 
     #[derive(Debug)]
-    struct Fixed(Status);
+    struct Fixed(InstanceStatus);
 
     impl Collector for Fixed {
         fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -204,8 +205,8 @@ mod tests {
         }
     }
 
-    fn status() -> Status {
-        let count = |packets| Count { packets, bytes: packets * 60 };
+    fn status() -> InstanceStatus {
+        let count = |packets| PacketCount { packets, bytes: packets * 60 };
         let rule = |name: &str, action: &str| RuleStatus {
             rule: RuleInForce {
                 number: 1,
@@ -234,7 +235,7 @@ mod tests {
             bans_made: 9,
             bans_replaced: 0,
         };
-        Status {
+        InstanceStatus {
             missing: vec!["eth1".to_owned()],
             obstacles: BTreeMap::new(),
             warnings: Vec::new(),
@@ -244,7 +245,11 @@ mod tests {
                 count: count(7),
             }],
             rules: vec![rule("every \"one\" \\", "drop"), rule("watch", "observe")],
-            interfaces: vec![Attachment { interface: "eth0".to_owned(), index: 2, mode: Mode::Native }],
+            interfaces: vec![Attachment {
+                interface: "eth0".to_owned(),
+                index: 2,
+                mode: AttachedMode::Native,
+            }],
             table,
             events: EventStatus { written: 5, lost: 6 },
             instance: "x".to_owned(),

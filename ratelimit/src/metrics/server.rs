@@ -23,7 +23,7 @@ use super::Metrics;
 use crate::{
     dataplane::{self, TrialStatus, in_one_line},
     policy::{InstanceName, application::ListenAddress},
-    server::serving::{Bounds, Listener, Overload, Room, Times, serve_routes},
+    server::serving::{Bounds, ConnectionLimit, ConnectionTimeouts, Listener, Overload, serve_routes},
 };
 
 /// So many connections at once. Whoever keeps them all must keep nobody out.
@@ -31,7 +31,7 @@ const MOST_CONNECTIONS: usize = 64;
 
 /// What is borne on a connection. Prometheus makes a new one after its time.
 const BOUNDS: Bounds = Bounds {
-    times: Times { lifetime: Some(Duration::from_secs(120)), ..Bounds::INTERNAL.times },
+    times: ConnectionTimeouts { lifetime: Some(Duration::from_secs(120)), ..Bounds::INTERNAL.times },
     ..Bounds::INTERNAL
 };
 
@@ -118,7 +118,7 @@ impl Server {
             text: Latest::new(),
             health: Latest::new(),
         });
-        serve_routes(self.0, routes, BOUNDS, Room::new(MOST_CONNECTIONS, Overload::Evict)).await
+        serve_routes(self.0, routes, BOUNDS, ConnectionLimit::new(MOST_CONNECTIONS, Overload::Evict)).await
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Capture {
     /// What frames of the older format begin with.
     link: LinkType,
     /// The interfaces of the newer format.
-    interfaces: Vec<Interface>,
+    interfaces: Vec<CaptureInterface>,
     frames: u64,
     room: usize,
     last: Nanos,
@@ -66,7 +66,7 @@ pub struct Capture {
 
 /// What its frames begin with, and how it counts time: units in a second, and seconds to add.
 #[derive(Clone, Copy)]
-struct Interface {
+struct CaptureInterface {
     link: LinkType,
     resolution: u64,
     offset: i64,
@@ -158,7 +158,7 @@ impl Capture {
 
 fn read_block(
     block: &Block<'_>,
-    interfaces: &mut Vec<Interface>,
+    interfaces: &mut Vec<CaptureInterface>,
     frames: &mut u64,
     last: &mut Nanos,
 ) -> Result<Step, CaptureError> {
@@ -167,7 +167,7 @@ fn read_block(
         Block::InterfaceDescription(interface) => {
             let link = LinkType::of(interface.linktype)?;
             let resolution = resolution(interface.if_tsresol)?;
-            interfaces.push(Interface { link, resolution, offset: interface.ts_offset() });
+            interfaces.push(CaptureInterface { link, resolution, offset: interface.ts_offset() });
         }
         Block::EnhancedPacket(packet) => {
             *frames += 1;
@@ -199,7 +199,7 @@ fn resolution(exponent: u8) -> Result<u64, CaptureError> {
     base.checked_pow(u32::from(exponent & 0x7f)).ok_or(CaptureError::Resolution(exponent))
 }
 
-impl Interface {
+impl CaptureInterface {
     /// Saturates outside the times that 64 bits of nanoseconds hold.
     fn nanos(self, units: u64) -> Nanos {
         let resolution = u128::from(self.resolution.max(1));

@@ -13,16 +13,16 @@ use ratelimit_common::{
     wire::{DryRun, Reason},
 };
 
-pub use self::host::Host;
+pub use self::host::HostEngine;
 use crate::{
     compile::{Compiled, TableFacts, compile, owners},
-    dataplane::{self, Generation},
+    dataplane::{self, ProgramGeneration},
     policy::Network,
 };
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct FrameVerdict {
     /// What the parser found.
     pub packet: Result<Packet, NotIp>,
     /// The bits of the rules that match and do not except it.
@@ -41,7 +41,12 @@ pub trait Engine {
     ///
     /// # Errors
     /// The kernel refuses to run its program on it.
-    fn judge(&mut self, frame: &[u8], wire_length: u64, time: Nanos) -> Result<Verdict, dataplane::Error>;
+    fn judge(
+        &mut self,
+        frame: &[u8],
+        wire_length: u64,
+        time: Nanos,
+    ) -> Result<FrameVerdict, dataplane::Error>;
 }
 
 /// Compiles a network's rules for frames of which the first one comes at `start`, since the Unix epoch.
@@ -66,15 +71,15 @@ const SECRET: [u64; 4] =
 
 /// The loaded program.
 #[derive(Debug)]
-pub struct Kernel(Generation);
+pub struct KernelEngine(ProgramGeneration);
 
-impl Kernel {
+impl KernelEngine {
     /// Loads the program; needs the rights to.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub fn load(compiled: &Compiled) -> Result<Self, dataplane::Error> {
-        Generation::load_alone(compiled, true).map(Self)
+        ProgramGeneration::load_alone(compiled, true).map(Self)
     }
 }
 
@@ -84,11 +89,16 @@ const LEAST_BYTES: usize = 14;
 /// Nor much more than twice that; nothing behind it is ever read.
 const MOST_BYTES: usize = 1 << 15;
 
-impl Engine for Kernel {
-    fn judge(&mut self, frame: &[u8], wire_length: u64, time: Nanos) -> Result<Verdict, dataplane::Error> {
+impl Engine for KernelEngine {
+    fn judge(
+        &mut self,
+        frame: &[u8],
+        wire_length: u64,
+        time: Nanos,
+    ) -> Result<FrameVerdict, dataplane::Error> {
         if frame.len() < LEAST_BYTES {
             let not_ip = NotIp { vlans: [NO_VLAN; 2], hides: 0 };
-            return Ok(Verdict {
+            return Ok(FrameVerdict {
                 packet: Err(not_ip),
                 matching: 0,
                 excepted: 0,
@@ -102,6 +112,6 @@ impl Engine for Kernel {
         let not_ip = NotIp { vlans: found.packet.vlans, hides: (reason == Reason::MalformedDropped).into() };
         let packet = if found.packet.protocol == NOT_IP { Err(not_ip) } else { Ok(found.packet) };
         let DryRun { matching, excepted, denied, .. } = found;
-        Ok(Verdict { packet, matching, excepted, denied, reason })
+        Ok(FrameVerdict { packet, matching, excepted, denied, reason })
     }
 }

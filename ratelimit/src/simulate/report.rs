@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::IpAddr};
 use ratelimit_common::packet::{self, Packet};
 use serde::Serialize;
 
-use super::{capture::CapturedFrame, engine::Verdict};
+use super::{capture::CapturedFrame, engine::FrameVerdict};
 use crate::policy::{PacketRule, PacketRules};
 
 /// One frame, as programs read it; what a frame does not have is null.
@@ -39,7 +39,7 @@ pub struct FrameReport<'r> {
 
 /// Describes a frame.
 #[must_use]
-pub fn report<'r>(frame: &CapturedFrame, verdict: &Verdict, rules: &'r PacketRules) -> FrameReport<'r> {
+pub fn report<'r>(frame: &CapturedFrame, verdict: &FrameVerdict, rules: &'r PacketRules) -> FrameReport<'r> {
     let vlans = match &verdict.packet {
         Ok(packet) => packet.vlans,
         Err(not_ip) => not_ip.vlans,
@@ -81,7 +81,7 @@ fn of_bits(rules: &PacketRules, bits: u64) -> impl Iterator<Item = &PacketRule> 
 
 /// Frames and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Frames {
+pub struct FrameCount {
     /// How many.
     pub count: u64,
     /// Their wire bytes.
@@ -90,14 +90,14 @@ pub struct Frames {
 
 /// What passed and what did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct FrameTally {
     /// Passed.
-    pub passed: Frames,
+    pub passed: FrameCount,
     /// Dropped; of a rule that observes, what it would have dropped.
-    pub dropped: Frames,
+    pub dropped: FrameCount,
 }
 
-impl Tally {
+impl FrameTally {
     fn add(&mut self, is_dropped: bool, bytes: u64) {
         let frames = if is_dropped { &mut self.dropped } else { &mut self.passed };
         frames.add(bytes);
@@ -107,9 +107,9 @@ impl Tally {
 /// The sums over a capture.
 #[derive(Debug, Default)]
 pub struct CaptureSummary {
-    reasons: HashMap<&'static str, Tally>,
-    rules: HashMap<String, HashMap<IpAddr, Tally>>,
-    excepted: HashMap<String, Frames>,
+    reasons: HashMap<&'static str, FrameTally>,
+    rules: HashMap<String, HashMap<IpAddr, FrameTally>>,
+    excepted: HashMap<String, FrameCount>,
 }
 
 /// The part of a summary that one rule has.
@@ -118,18 +118,18 @@ pub struct RuleSummary<'s> {
     /// Its name.
     pub name: &'s str,
     /// All sources together.
-    pub all: Tally,
+    pub all: FrameTally,
     /// What it excepted.
-    pub excepted: Frames,
+    pub excepted: FrameCount,
     /// How many sources there were.
     pub sources: usize,
     /// Those with most dropped, then most passed bytes.
-    pub top: Vec<(IpAddr, Tally)>,
+    pub top: Vec<(IpAddr, FrameTally)>,
 }
 
 impl CaptureSummary {
     /// Adds a frame. A rule that had nothing to say because another had dropped the frame does not count it.
-    pub fn add(&mut self, frame: &CapturedFrame, verdict: &Verdict, rules: &PacketRules) {
+    pub fn add(&mut self, frame: &CapturedFrame, verdict: &FrameVerdict, rules: &PacketRules) {
         let is_dropped = verdict.reason.is_drop();
         self.reasons.entry(verdict.reason.name()).or_default().add(is_dropped, frame.wire_length);
         let Ok(packet) = &verdict.packet else { return };
@@ -150,7 +150,7 @@ impl CaptureSummary {
 
     /// Sums by reason, in the order of the program's counters.
     #[must_use]
-    pub fn reasons(&self) -> Vec<(&'static str, Tally)> {
+    pub fn reasons(&self) -> Vec<(&'static str, FrameTally)> {
         let names = ratelimit_common::wire::Reason::ALL.map(ratelimit_common::wire::Reason::name);
         names.into_iter().filter_map(|name| self.reasons.get(name).map(|tally| (name, *tally))).collect()
     }
@@ -162,12 +162,12 @@ impl CaptureSummary {
             .iter()
             .map(|rule| {
                 let sources = self.rules.get(rule.name.as_str());
-                let mut top: Vec<(IpAddr, Tally)> =
+                let mut top: Vec<(IpAddr, FrameTally)> =
                     sources.into_iter().flatten().map(|(&source, &tally)| (source, tally)).collect();
                 top.sort_unstable_by_key(|(source, tally)| {
                     (u64::MAX - tally.dropped.count, u64::MAX - tally.passed.bytes, *source)
                 });
-                let all = top.iter().fold(Tally::default(), |sum, (_, tally)| sum.plus(tally));
+                let all = top.iter().fold(FrameTally::default(), |sum, (_, tally)| sum.plus(tally));
                 let sources = top.len();
                 top.truncate(most);
                 let name = rule.name.as_str();
@@ -179,12 +179,12 @@ impl CaptureSummary {
 }
 
 /// Whether the rules were asked.
-fn is_judged(verdict: &Verdict) -> bool {
+fn is_judged(verdict: &FrameVerdict) -> bool {
     use ratelimit_common::wire::Reason::{Allowed, NeighbourDiscovery, NotIp};
     !matches!(verdict.reason, Allowed | NeighbourDiscovery | NotIp)
 }
 
-impl Tally {
+impl FrameTally {
     const fn plus(mut self, other: &Self) -> Self {
         self.passed = self.passed.plus(other.passed);
         self.dropped = self.dropped.plus(other.dropped);
@@ -192,7 +192,7 @@ impl Tally {
     }
 }
 
-impl Frames {
+impl FrameCount {
     fn add(&mut self, bytes: u64) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes);

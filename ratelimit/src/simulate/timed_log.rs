@@ -18,7 +18,7 @@ const WITNESSES: usize = 16;
 
 /// Lines of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct NotedLines {
     /// How many there are.
     pub count: u64,
     /// The number of the first.
@@ -29,11 +29,11 @@ pub struct Noted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disorder {
     /// Those before one that stands earlier in the log, by however little.
-    pub late: Noted,
+    pub late: NotedLines,
     /// Of these, those by more than a minute.
-    pub very_late: Noted,
+    pub very_late: NotedLines,
     /// Those more than a minute ahead of what stands before them and of most that follows.
-    pub ahead: Noted,
+    pub ahead: NotedLines,
 }
 
 /// A log, and the time at which each of its requests is judged.
@@ -46,7 +46,7 @@ pub struct TimedLog<R> {
     disorder: Disorder,
 }
 
-impl Noted {
+impl NotedLines {
     /// One more.
     pub fn note(&mut self, line: u64) {
         self.count += 1;
@@ -146,8 +146,8 @@ mod tests {
         (found, *log.disorder())
     }
 
-    fn noted(count: u64, first: u64) -> Noted {
-        Noted { count, first: Some(first) }
+    fn noted(count: u64, first: u64) -> NotedLines {
+        NotedLines { count, first: Some(first) }
     }
 
     #[test]

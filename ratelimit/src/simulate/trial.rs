@@ -13,7 +13,7 @@ use crate::{
 
 /// A limit, and what it has done so far.
 #[derive(Debug)]
-pub struct Trial {
+pub struct LimitTrial {
     spec: LimitSpec,
     tally: Tally,
     /// Made when the first request comes, whose time is the limiter's zero.
@@ -21,7 +21,7 @@ pub struct Trial {
     clock: FakeClock,
 }
 
-impl Trial {
+impl LimitTrial {
     /// A limit on trial.
     #[must_use]
     pub fn new(spec: LimitSpec) -> Self {

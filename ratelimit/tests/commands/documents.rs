@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use ratelimit::dataplane::{Error, Mode};
+use ratelimit::dataplane::{AttachedMode, Error};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -70,7 +70,7 @@ fn errors_of_a_start() -> Vec<String> {
         Error::OtherInstance { interface: interface(), instance: instance() },
         Error::Foreign { interface: interface(), program: text(), id: 7, how: text() },
         Error::ProgramAbove { interface: interface(), above: text(), how: text() },
-        Error::Attach { interface: interface(), mode: Mode::Native, source: io::Error::other("no") },
+        Error::Attach { interface: interface(), mode: AttachedMode::Native, source: io::Error::other("no") },
         Error::NoBpffs { path: "/sys/fs/bpf".into(), why: None },
         Error::LacksFeatures { kernel: "5.4".to_owned(), missing: vec![] },
         Error::Load(text()),

@@ -10,7 +10,7 @@ use std::{fs, num::NonZeroU64, path::Path};
 
 use ratelimit::{
     policy::{LimitUnit, Match, Network, PacketLimit, PacketRule, TcpFlags},
-    simulate::{Engine as _, Host, Kernel, Verdict, compile_for},
+    simulate::{Engine as _, FrameVerdict, HostEngine, KernelEngine, compile_for},
 };
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate},
@@ -22,18 +22,18 @@ use crate::{frames, net};
 
 /// The same rules, twice.
 struct Both {
-    host: Host,
-    kernel: Kernel,
+    host: HostEngine,
+    kernel: KernelEngine,
     clock: Nanos,
-    last: Option<Verdict>,
+    last: Option<FrameVerdict>,
 }
 
 impl Both {
     fn new(network: &Network) -> Self {
         let compiled = compile_for(network, Nanos(0));
         Self {
-            host: Host::new(compiled.clone()),
-            kernel: Kernel::load(&compiled).unwrap(),
+            host: HostEngine::new(compiled.clone()),
+            kernel: KernelEngine::load(&compiled).unwrap(),
             clock: Nanos(0),
             last: None,
         }

@@ -6,7 +6,7 @@ use std::{cell::Cell, net::UdpSocket, path::Path};
 use nix::time::{ClockId, clock_gettime};
 use ratelimit::{
     config,
-    dataplane::{Claim, Dataplane, Error, Trial, Wanted},
+    dataplane::{Claim, Dataplane, Error, TrialState, Wanted},
     policy::{InstanceName, Network},
 };
 use ratelimit_common::time::Nanos;
@@ -172,7 +172,10 @@ fn a_clock_that_was_set_moves_no_token_bucket_no_ban_and_no_trial() {
             let left = serde_json::from_str::<serde_json::Value>(&bans).unwrap()[0]["seconds_left"].as_u64();
             assert!(left.is_some_and(|left| (3_000..=3_600).contains(&left)), "{bans}");
             let trial = limited.dataplane.as_ref().unwrap().trial().unwrap();
-            assert!(matches!(trial, Trial::Left(left) if (HOUR / 2..=HOUR).contains(&left.0)), "{trial:?}");
+            assert!(
+                matches!(trial, TrialState::Left(left) if (HOUR / 2..=HOUR).contains(&left.0)),
+                "{trial:?}"
+            );
         }
     });
 }

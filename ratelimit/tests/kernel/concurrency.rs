@@ -14,7 +14,7 @@ use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
     unistd::Pid,
 };
-use ratelimit::dataplane::Generation;
+use ratelimit::dataplane::ProgramGeneration;
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate, Refill},
     time::Nanos,
@@ -105,7 +105,7 @@ fn new_sources_claimed_by_two_processors_at_once_get_one_bucket_each() {
 }
 
 /// Both processors claim each source at about the same time.
-fn claim_in_step(generation: &Generation, sources: u32) {
+fn claim_in_step(generation: &ProgramGeneration, sources: u32) {
     let progress = [AtomicU32::new(0), AtomicU32::new(0)];
     on_two(|me| {
         for source in 0..sources {

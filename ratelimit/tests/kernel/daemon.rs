@@ -15,7 +15,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use ratelimit::dataplane::{Count, Status};
+use ratelimit::dataplane::{InstanceStatus, PacketCount};
 
 use crate::{net::SERVER, wait};
 
@@ -158,23 +158,23 @@ pub fn text(output: &Output) -> (String, String) {
 }
 
 /// What `ratelimit status` says.
-pub fn status() -> Status {
+pub fn status() -> InstanceStatus {
     serde_json::from_str(&run(&["status", "--output", "json"])).expect("the status")
 }
 
 /// Packets of one reason.
-pub fn reason(status: &Status, name: &str) -> Count {
+pub fn reason(status: &InstanceStatus, name: &str) -> PacketCount {
     status.reasons.iter().find(|reason| reason.reason == name).expect("the reason").count
 }
 
 /// Packets that a rule passed and dropped.
-pub fn rule(status: &Status, name: &str) -> (u64, u64) {
+pub fn rule(status: &InstanceStatus, name: &str) -> (u64, u64) {
     let rule = status.rules.iter().find(|rule| rule.rule.name == name).expect("the rule");
     (rule.passed.packets, rule.dropped.packets)
 }
 
 /// Waits until so many packets have been judged.
-pub fn judged(packets: u64) -> Status {
+pub fn judged(packets: u64) -> InstanceStatus {
     let mut last = 0;
     let ask = || {
         let status = status();

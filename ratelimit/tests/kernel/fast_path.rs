@@ -4,7 +4,7 @@
 use ratelimit::{
     compile::Compiled,
     config,
-    dataplane::{Generation, PacketPaths},
+    dataplane::{PacketPaths, ProgramGeneration},
 };
 use ratelimit_common::time::Nanos;
 
@@ -25,7 +25,7 @@ fn the_fast_and_the_slow_path_say_the_same() {
             let compiled = compiled(&network, &rules);
             let sets = compiled.globals.set_mask as u32 + 1;
             let mut pair = [PacketPaths::All, PacketPaths::Slow]
-                .map(|ways| Generation::load_with_clock(&compiled, ways).unwrap());
+                .map(|ways| ProgramGeneration::load_with_clock(&compiled, ways).unwrap());
             let mut clock = MADE.monotonic.0 + 1 + random.below(1 << 40);
             for packet in 0..PACKETS {
                 let scale = random.below(32);

@@ -3,7 +3,7 @@
 use ratelimit::{
     compile::{Compiled, TableFacts, compile, owners},
     config,
-    dataplane::{Error, Generation},
+    dataplane::{Error, ProgramGeneration},
     policy::{
         Action, Interfaces, LimitUnit, Match, Network, OnExit, OnMalformed, PacketKey, PacketLimit,
         PacketRule, PacketRules, PrefixList, TableSize,
@@ -25,12 +25,12 @@ pub struct Made {
 }
 
 /// Loads dropping rules with these limits on packets, numbered from 1, for dry runs.
-pub fn load(limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
+pub fn load(limits: &[LimitSpec], buckets: u64, made: Made) -> ProgramGeneration {
     load_in(LimitUnit::Packets, limits, buckets, made)
 }
 
 /// The same in packets or in bytes.
-pub fn load_in(unit: LimitUnit, limits: &[LimitSpec], buckets: u64, made: Made) -> Generation {
+pub fn load_in(unit: LimitUnit, limits: &[LimitSpec], buckets: u64, made: Made) -> ProgramGeneration {
     let rule = |(index, limit): (usize, &LimitSpec)| PacketRule {
         name: format!("rule-{index}").parse().unwrap(),
         except: None,
@@ -56,22 +56,22 @@ pub fn load_in(unit: LimitUnit, limits: &[LimitSpec], buckets: u64, made: Made) 
 }
 
 /// Loads rules as a configuration has them, one a line, with bits and numbers in their order.
-pub fn load_rules(rules: &[&str], made: Made) -> Generation {
+pub fn load_rules(rules: &[&str], made: Made) -> ProgramGeneration {
     let policy = config::load(&daemon::config(&[], rules)).unwrap_or_else(|errors| panic!("{errors}"));
     load_network(&policy.network.expect("a network"), made)
 }
 
 /// The answer to an object in the place of the embedded one.
-pub fn load_object(object: &[u8]) -> Result<Generation, Error> {
+pub fn load_object(object: &[u8]) -> Result<ProgramGeneration, Error> {
     let policy = config::load(&daemon::config(&[], &["{name: every, rate: 1/s}"])).expect("a policy");
-    Generation::load_object(object, &compiled(&policy.network.expect("a network"), NOW), true)
+    ProgramGeneration::load_object(object, &compiled(&policy.network.expect("a network"), NOW), true)
 }
 
 /// Any time.
 const NOW: Made = Made { monotonic: Nanos(0), unix: Nanos(0) };
 
-fn load_network(network: &Network, made: Made) -> Generation {
-    Generation::load_alone(&compiled(network, made), true).expect("loading")
+fn load_network(network: &Network, made: Made) -> ProgramGeneration {
+    ProgramGeneration::load_alone(&compiled(network, made), true).expect("loading")
 }
 
 pub fn compiled(network: &Network, made: Made) -> Compiled {

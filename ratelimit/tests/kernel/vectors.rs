@@ -6,7 +6,7 @@ mod golden;
 
 use std::num::NonZeroU64;
 
-use ratelimit::{dataplane::Generation, policy::LimitUnit};
+use ratelimit::{dataplane::ProgramGeneration, policy::LimitUnit};
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate, StateStorage},
     time::Nanos,
@@ -78,7 +78,7 @@ fn run(vector: &Vector, age: Nanos) {
     }
 }
 
-fn judge(generation: &mut Generation, wire_length: u64, clock: Nanos) -> bool {
+fn judge(generation: &mut ProgramGeneration, wire_length: u64, clock: Nanos) -> bool {
     let found = generation.dry_run(&frames::udp("192.0.2.1".parse().unwrap()), wire_length, clock).unwrap();
     !Reason::of(found.reason).unwrap().is_drop()
 }

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use ratelimit::{compile::Compiled, config, dataplane::Generation, simulate::compile_for};
+use ratelimit::{compile::Compiled, config, dataplane::ProgramGeneration, simulate::compile_for};
 use ratelimit_common::time::Nanos;
 use tracing::Level;
 
@@ -65,7 +65,7 @@ enum Load {
 /// Loads it, and returns how many instructions were verified, if the kernel says so.
 fn load(name: &'static str, compiled: &Compiled, how: Load) -> Option<u32> {
     let before = Instant::now();
-    let load = || Generation::load_alone(compiled, how == Load::DryRun);
+    let load = || ProgramGeneration::load_alone(compiled, how == Load::DryRun);
     let generation = if how == Load::WithLog { debugging(load) } else { load() };
     let generation = generation.unwrap_or_else(|error| panic!("{name}: {error}"));
     let took = before.elapsed().as_secs_f64();

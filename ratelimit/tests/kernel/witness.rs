@@ -1,6 +1,6 @@
 //! What a daemon makes of single frames: which of its rules judge them, and the reason for their verdict.
 
-use ratelimit::dataplane::Status;
+use ratelimit::dataplane::InstanceStatus;
 
 use crate::{
     daemon::{Daemon, config, judged, status},
@@ -12,7 +12,7 @@ use crate::{
 pub struct Witness {
     _daemon: Daemon,
     raw: Raw,
-    last: Status,
+    last: InstanceStatus,
 }
 
 impl Witness {

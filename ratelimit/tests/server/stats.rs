@@ -3,7 +3,7 @@
 use std::{net::TcpStream, sync::Arc};
 
 use prometheus_client::{encoding::prometheus_text, registry::Registry};
-use ratelimit::metrics::Requests;
+use ratelimit::metrics::RequestMetrics;
 
 use crate::{support::Fixture, wait};
 
@@ -58,7 +58,7 @@ fn metrics_have_decisions_rules_and_times() {
     let proxy = Arc::clone(fixture.servers.proxy());
     let mut registry = Registry::with_prefix("ratelimit");
     let offenders = Arc::clone(fixture.servers.offenders());
-    registry.register_collector(Box::new(Requests { service, stats, proxy, offenders }));
+    registry.register_collector(Box::new(RequestMetrics { service, stats, proxy, offenders }));
     let mut text = String::new();
     prometheus_text::encode(&mut text, &registry).unwrap();
     for line in [

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ratelimit_common::bans::{REASON_BYTES, TEXT_BYTES};
 
-use super::text::Text;
+use super::notes::BanNote;
 use crate::text::is_hidden;
 
 /// Who has made a ban.
@@ -50,7 +50,7 @@ impl Maker {
     }
 
     /// From a record, the names of rules that there are or were, and what else is known of the ban.
-    pub(super) fn of(number: u64, names: &[String], text: Option<&Text>) -> Self {
+    pub(super) fn of(number: u64, names: &[String], text: Option<&BanNote>) -> Self {
         match number {
             number if number >= RULE => {
                 Self::Rule(names.iter().find(|name| number_of(name) == number).cloned())
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn makers_are_told_by_numbers() {
         let names = ["ssh".to_owned(), "syn".to_owned()];
-        let text = Text { name: "d.client".to_owned(), reason: None };
+        let text = BanNote { name: "d.client".to_owned(), reason: None };
         for maker in [
             Maker::Unknown,
             Maker::Command,

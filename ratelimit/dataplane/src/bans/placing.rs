@@ -12,7 +12,7 @@ use ratelimit_common::{
 };
 
 use super::Bans;
-use crate::sets::Set;
+use crate::sets::MappedSet;
 
 /// With what is written beside a slot that a prefix gets.
 pub(super) struct Placing<'b> {
@@ -31,16 +31,16 @@ impl<'b> Placing<'b> {
 }
 
 /// The number of a slot in the table.
-pub(super) fn slot_of(home: &Home<Set<'_>>, place: Position) -> usize {
+pub(super) fn slot_of(home: &Home<MappedSet<'_>>, place: Position) -> usize {
     let rank = place.rank();
     let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp } as usize % bans::SETS as usize;
     set * SLOTS + rank % SLOTS
 }
 
 impl<'b> table::Table for Placing<'b> {
-    type Set = Set<'b>;
+    type Set = MappedSet<'b>;
 
-    fn home(&self, key: &Key) -> Option<Home<Set<'b>>> {
+    fn home(&self, key: &Key) -> Option<Home<MappedSet<'b>>> {
         let (first, second) = (key.first(), key.second());
         let stamp = first << 32 | second & 0xffff_ffff;
         let table = &self.bans.table;
@@ -55,7 +55,7 @@ impl<'b> table::Table for Placing<'b> {
         self.bans.replaced.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn on_place(&self, home: &Home<Set<'b>>, place: Position) {
+    fn on_place(&self, home: &Home<MappedSet<'b>>, place: Position) {
         if let Some(high) = self.bans.prefixes.all().get(slot_of(home, place)) {
             high.store(self.high, Ordering::SeqCst);
         }

@@ -16,7 +16,7 @@ use super::{
 use crate::{Error, clock, counters, notes::read_state, policy::Prefix};
 
 /// A ban as it lies in the table.
-pub(super) struct Found {
+pub(super) struct BanEntry {
     pub prefix: Prefix,
     pub left: BanLength,
     pub slot: usize,
@@ -39,7 +39,7 @@ impl Bans {
                     let is_here = table::place_in(&home, key) == Some(place);
                     is_here.then(|| {
                         let left = BanLength::left(state, now)?;
-                        Some(Found { prefix, left, slot, record })
+                        Some(BanEntry { prefix, left, slot, record })
                     })
                 }
             }
@@ -95,25 +95,25 @@ impl Bans {
         Ok(self.now()?.0)
     }
 
-    fn sorted(&self, now: Now) -> Vec<Found> {
-        let mut found: Vec<Found> = self.in_force(now).collect();
+    fn sorted(&self, now: Now) -> Vec<BanEntry> {
+        let mut found: Vec<BanEntry> = self.in_force(now).collect();
         found.sort_unstable_by_key(|found| found.prefix);
         // A ban that is moved while it is read may be seen twice.
         found.dedup_by_key(|found| found.prefix);
         found
     }
 
-    pub(super) fn in_force(&self, now: Now) -> impl Iterator<Item = Found> {
+    pub(super) fn in_force(&self, now: Now) -> impl Iterator<Item = BanEntry> {
         (0..self.table.slots().len()).filter_map(move |slot| self.at(slot, now))
     }
 
-    fn at(&self, slot: usize, now: Now) -> Option<Found> {
+    fn at(&self, slot: usize, now: Now) -> Option<BanEntry> {
         let (word, state, high, record) = self.slot(slot).filter(|(_, state, ..)| *state != BUSY)?;
         let left = BanLength::left(state, now)?;
         let key = Key::of_slot(word, (slot / SLOTS) as u64)?;
         let found = bans::BanPrefix::of_key(&key, &self.secret, high);
         let prefix = Prefix::new(found.address.to_ip(), u8::try_from(found.length).ok()?).ok()?;
-        Some(Found { prefix, left, slot, record })
+        Some(BanEntry { prefix, left, slot, record })
     }
 
     /// A slot's key and state, what is beside it, and its record if that is about this state. `None` if it is being changed.
@@ -131,20 +131,20 @@ impl Bans {
         is_same.then_some((before.0, before.1, high, record))
     }
 
-    pub(super) fn described(&self, found: Found, now: Now) -> Result<BanInForce, Error> {
+    pub(super) fn described(&self, found: BanEntry, now: Now) -> Result<BanInForce, Error> {
         let names = if found.record.maker >= maker::RULE { self.names()? } else { Vec::new() };
         Ok(self.describe_by(found, &names, clock::unix()?, now))
     }
 
-    fn describe(&self, found: Vec<Found>, now: Now) -> Result<Vec<BanInForce>, Error> {
+    fn describe(&self, found: Vec<BanEntry>, now: Now) -> Result<Vec<BanInForce>, Error> {
         let has_rules = found.iter().any(|found| found.record.maker >= maker::RULE);
         let names = if has_rules { self.names()? } else { Vec::new() };
         let wall = clock::unix()?;
         Ok(found.into_iter().map(|found| self.describe_by(found, &names, wall, now)).collect())
     }
 
-    fn describe_by(&self, found: Found, names: &[String], wall: Nanos, now: Now) -> BanInForce {
-        let Found { prefix, left, slot, record } = found;
+    fn describe_by(&self, found: BanEntry, names: &[String], wall: Nanos, now: Now) -> BanInForce {
+        let BanEntry { prefix, left, slot, record } = found;
         let text = self.texts.as_ref().filter(|_| Maker::has_text(record.maker));
         let text = text.and_then(|texts| texts.get(slot, &record));
         let age = now.0.0.saturating_sub(record.made);

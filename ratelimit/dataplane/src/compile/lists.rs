@@ -11,7 +11,7 @@ use crate::policy::{Prefix, PrefixList};
 
 /// The words of a trie, and the first step for IPv4 and IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lists {
+pub struct CompiledLists {
     /// The first steps, for those who have nothing but the words; then filters, nodes and prefixes.
     pub words: Vec<u64>,
     /// Where to begin.
@@ -20,13 +20,13 @@ pub struct Lists {
 
 /// A prefix and what it says: its address in the first bits.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ListedPrefix {
     bits: u128,
     length: u8,
     listed: Listed,
 }
 
-impl Entry {
+impl ListedPrefix {
     const fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && common_bits(self.bits, other.bits) >= self.length as u32
     }
@@ -49,13 +49,13 @@ const WORD_BITS: u32 = u64::BITS.trailing_zeros();
 
 /// Builds the trie of both lists. What is on both is allowed.
 #[must_use]
-pub fn lists(allow: &PrefixList, deny: &PrefixList) -> Lists {
-    let mut lists = Lists { words: vec![0; 2], roots: [TrieRoot::default(); 2] };
+pub fn lists(allow: &PrefixList, deny: &PrefixList) -> CompiledLists {
+    let mut lists = CompiledLists { words: vec![0; 2], roots: [TrieRoot::default(); 2] };
     for (family, root) in [(true, 0), (false, 1)] {
         let of_family = |prefix: &&Prefix| prefix.address().is_ipv4() == family;
         let allowed = allow.iter().filter(of_family).map(|prefix| (prefix, Listed::Allowed));
         let denied = deny.iter().filter(of_family).map(|prefix| (prefix, Listed::Denied));
-        let mut entries: Vec<Entry> =
+        let mut entries: Vec<ListedPrefix> =
             allowed.chain(denied).flat_map(|(prefix, listed)| entries(prefix, listed)).collect();
         entries.sort_unstable_by_key(|entry| (entry.bits, entry.length, entry.listed as u64));
         leave_out_covered(&mut entries);
@@ -67,20 +67,20 @@ pub fn lists(allow: &PrefixList, deny: &PrefixList) -> Lists {
 }
 
 /// Everything is two halves, because a step takes at least a bit.
-fn entries(prefix: &Prefix, listed: Listed) -> impl Iterator<Item = Entry> {
+fn entries(prefix: &Prefix, listed: Listed) -> impl Iterator<Item = ListedPrefix> {
     let bits = match prefix.address() {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
         IpAddr::V6(address) => address.to_bits(),
     };
     let halves = if prefix.len() == 0 { [Some(0), Some(1 << 127)] } else { [Some(bits), None] };
     let length = prefix.len().max(1);
-    halves.into_iter().flatten().map(move |bits| Entry { bits, length, listed })
+    halves.into_iter().flatten().map(move |bits| ListedPrefix { bits, length, listed })
 }
 
 /// What is inside an allowed prefix says nothing new. Then at most one other prefix contains a prefix: a denied one an
 /// allowed one.
-fn leave_out_covered(entries: &mut Vec<Entry>) {
-    let mut last: Option<Entry> = None;
+fn leave_out_covered(entries: &mut Vec<ListedPrefix>) {
+    let mut last: Option<ListedPrefix> = None;
     entries.retain(|entry| {
         let is_covered = last.is_some_and(|last| last.covers(entry));
         if !is_covered && entry.listed == Listed::Allowed {
@@ -90,9 +90,9 @@ fn leave_out_covered(entries: &mut Vec<Entry>) {
     });
 }
 
-impl Lists {
+impl CompiledLists {
     /// A filter of these prefixes, which are sorted; 0 if it would let most pass.
-    fn filter(&mut self, entries: &[Entry]) -> u64 {
+    fn filter(&mut self, entries: &[ListedPrefix]) -> u64 {
         let ([first, ..], [.., last]) = (entries, entries) else { return 0 };
         let wanted = usize::BITS - entries.len().leading_zeros() + FILTER_BITS;
         let count = wanted.clamp(WORD_BITS, MOST_FILTER_BITS);
@@ -116,7 +116,7 @@ impl Lists {
     }
 
     /// The step for these prefixes, which are sorted, inside `outer`.
-    fn build(&mut self, entries: &[Entry], outer: Option<Entry>) -> TrieEntry {
+    fn build(&mut self, entries: &[ListedPrefix], outer: Option<ListedPrefix>) -> TrieEntry {
         match entries {
             [] => outer.map_or(TrieEntry::NOTHING, |outer| self.prefix(outer, None)),
             [only] => self.prefix(*only, outer),
@@ -127,7 +127,7 @@ impl Lists {
         }
     }
 
-    fn prefix(&mut self, entry: Entry, outer: Option<Entry>) -> TrieEntry {
+    fn prefix(&mut self, entry: ListedPrefix, outer: Option<ListedPrefix>) -> TrieEntry {
         let index = self.words.len() as u32;
         let halves = |bits: u128| [(bits >> 64) as u64, bits as u64];
         self.words.extend(lists::prefix(halves(entry.bits), entry.length, entry.listed, outer.is_some()));
@@ -138,21 +138,21 @@ impl Lists {
     }
 
     /// A node that looks at bits from `start` on.
-    fn node(&mut self, entries: &[Entry], start: u32, outer: Option<Entry>) -> TrieEntry {
+    fn node(&mut self, entries: &[ListedPrefix], start: u32, outer: Option<ListedPrefix>) -> TrieEntry {
         let wanted = usize::BITS - entries.len().saturating_sub(1).leading_zeros();
         let count = wanted.clamp(LEAST_BITS, MOST_BITS).min(64 - start % 64);
         let index = self.words.len();
         self.words.resize(index + (1 << count), TrieEntry::NOTHING.0);
-        let place = |entry: &Entry| (entry.bits << start >> (128 - count)) as usize;
+        let place = |entry: &ListedPrefix| (entry.bits << start >> (128 - count)) as usize;
         let mut rest = entries;
         // Prefixes that end in this node: a denied one, and an allowed one inside it.
-        let mut covering: [Option<Entry>; 2] = [outer, None];
+        let mut covering: [Option<ListedPrefix>; 2] = [outer, None];
         for slot in 0..1_usize << count {
             let here = rest.partition_point(|entry| place(entry) <= slot);
             let (mine, later) = rest.split_at(here);
             rest = later;
             let ending = mine.partition_point(|entry| u32::from(entry.length) < start + count);
-            let reaches = |entry: &Entry| {
+            let reaches = |entry: &ListedPrefix| {
                 let length = u32::from(entry.length);
                 length <= start || place(entry) + (1 << (start + count).saturating_sub(length)) > slot
             };
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    fn found(lists: &Lists, ip: IpAddr) -> Listed {
+    fn found(lists: &CompiledLists, ip: IpAddr) -> Listed {
         let address = Address::from(ip);
         find(lists.words.as_slice(), lists.roots[address.family as usize], &address)
     }

@@ -10,7 +10,7 @@ use crate::policy::{
 
 /// One dimension's table, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct DimensionTable {
     /// Which.
     pub dimension: Dimension,
     /// A set of rules that match for each row; then, if rules except by this dimension, a set of those that except.
@@ -23,7 +23,7 @@ pub type PrefixSets<K> = Vec<(K, u8, [u64; 2])>;
 
 /// The conditions on addresses of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prefixes {
+pub struct AddressConditions {
     /// The rules without such a condition: what an address satisfies that is in no prefix.
     pub any: [u64; 2],
     /// Of IPv4.
@@ -55,7 +55,7 @@ impl Side {
 }
 
 /// The tables of the dimensions that some rule asks about, and for each side the bits of these dimensions.
-pub fn tables(rules: &PacketRules) -> (Vec<Table>, [u32; 2]) {
+pub fn tables(rules: &PacketRules) -> (Vec<DimensionTable>, [u32; 2]) {
     let mut asked = [0; 2];
     let mut table = |dimension: Dimension| {
         let sides = Side::BOTH.map(|side| side_table(side, dimension, rules));
@@ -67,7 +67,7 @@ pub fn tables(rules: &PacketRules) -> (Vec<Table>, [u32; 2]) {
             [None, None] => None,
             [matches, excepts] => {
                 let rows = [matches.unwrap_or_else(all), excepts.unwrap_or_default()].concat();
-                Some(Table { dimension, rows })
+                Some(DimensionTable { dimension, rows })
             }
         }
     };
@@ -145,7 +145,7 @@ fn kinds(side: Side, part: &RulePart, matches: &Match) -> Option<Rows> {
 }
 
 /// The sources' prefixes, and the destinations'.
-pub fn prefixes(rules: &PacketRules) -> [Prefixes; 2] {
+pub fn prefixes(rules: &PacketRules) -> [AddressConditions; 2] {
     let sources = direction(rules, |matches| matches.sources.as_ref());
     [sources, direction(rules, |matches| matches.destinations.as_ref())]
 }
@@ -170,7 +170,7 @@ fn kind(row: u64) -> (IpVersion, Fragment) {
     (version, fragment)
 }
 
-fn direction(rules: &PacketRules, prefixes: impl Fn(&Match) -> Option<&Vec<Prefix>>) -> Prefixes {
+fn direction(rules: &PacketRules, prefixes: impl Fn(&Match) -> Option<&Vec<Prefix>>) -> AddressConditions {
     let any = Side::BOTH.map(|side| set(side, rules, |_, matches| prefixes(matches).is_none()));
     let mut named: BTreeMap<Prefix, [u64; 2]> = BTreeMap::new();
     for (bit, part) in rules.parts().iter().enumerate() {
@@ -181,7 +181,7 @@ fn direction(rules: &PacketRules, prefixes: impl Fn(&Match) -> Option<&Vec<Prefi
             }
         }
     }
-    let mut sets = Prefixes { any, ..Prefixes::default() };
+    let mut sets = AddressConditions { any, ..AddressConditions::default() };
     // A prefix comes directly before those inside it, so the ones around the present one are on the stack.
     let mut around: Vec<(Prefix, [u64; 2])> = Vec::new();
     for (prefix, own) in named {

@@ -12,20 +12,21 @@ use tracing::warn;
 
 use super::{
     super::{
-        Asks, Attachment, Daemon, Error, Generation, InForce, RuleInForce,
-        attach::{self, Outcome, Target},
-        buckets::Buckets,
+        Attachment, DaemonAddress, Error, LoadedPolicy, ProgramGeneration, Requirements, RuleInForce,
+        attach::{self, AttachOutcome, AttachTarget},
+        buckets::BucketTable,
         carry::Earlier,
-        clock, counters, denied,
-        kind::Kind,
+        clock, counters,
+        coverage::{Coverage, Missing},
+        denied,
+        kind::InterfaceKind,
         list_sizes, lists,
         notes::{kept_state, write_state},
         pins::Pins,
-        places::{Missing, Places},
         raw,
-        state::{self, Assignment, State},
+        state::{self, Assignment, InstanceState},
         trial,
-        windows::Moved,
+        windows::ClockMove,
     },
     Claim, Wanted, absolute,
 };
@@ -36,11 +37,11 @@ use crate::{
 
 /// A generation in force.
 #[derive(Debug)]
-pub(super) struct Started {
-    pub generation: Generation,
+pub(super) struct LoadedGeneration {
+    pub generation: ProgramGeneration,
     pub compiled: Compiled,
-    pub state: State,
-    pub buckets: Buckets,
+    pub state: InstanceState,
+    pub buckets: BucketTable,
     pub attachments: Vec<Attachment>,
     pub is_adopted: bool,
     pub observes: bool,
@@ -52,16 +53,16 @@ pub(super) struct Started {
 /// Something is missing, or refused; what was in force before is in force still.
 pub(super) fn put_in_force(
     claim: &Claim,
-    places: &mut Places,
+    coverage: &mut Coverage,
     wanted: &Wanted<'_>,
-    daemon: &Daemon,
-    mut old: Option<&mut Started>,
-) -> Result<Started, Error> {
-    let plan = Plan::new(claim, places, wanted, old.is_some())?;
-    let mut transaction = Transaction::load(claim, plan)?;
+    daemon: &DaemonAddress,
+    mut old: Option<&mut LoadedGeneration>,
+) -> Result<LoadedGeneration, Error> {
+    let plan = Plan::new(claim, coverage, wanted, old.is_some())?;
+    let mut transaction = PolicyChange::load(claim, plan)?;
     let noted = transaction.note(daemon, old.as_deref());
     match noted.and_then(|()| transaction.attach(old.as_mut().map(|old| &mut old.generation))) {
-        Ok(outcome) => transaction.commit(places, outcome),
+        Ok(outcome) => transaction.commit(coverage, outcome),
         Err(error) => {
             transaction.roll_back()?;
             Err(error)
@@ -75,19 +76,19 @@ struct Plan<'w> {
     /// Its rules as they are to work: maybe they only observe.
     network: Cow<'w, Network>,
     observes: bool,
-    targets: Vec<Target>,
+    targets: Vec<AttachTarget>,
     /// The notes that an earlier daemon or generation left.
-    before: Option<State>,
-    state: State,
+    before: Option<InstanceState>,
+    state: InstanceState,
     assignment: Assignment,
-    moved: Option<Moved>,
+    moved: Option<ClockMove>,
     earlier: Earlier,
 }
 
 impl<'w> Plan<'w> {
     fn new(
         claim: &Claim,
-        places: &mut Places,
+        coverage: &mut Coverage,
         wanted: &'w Wanted<'w>,
         is_reload: bool,
     ) -> Result<Self, Error> {
@@ -102,8 +103,8 @@ impl<'w> Plan<'w> {
             None if !earlier.is_empty() => Missing::Some(&[]),
             None => Missing::None,
         };
-        let targets = places.targets(pins, &wanted.network.interfaces, missing)?;
-        let mut state = before.clone().map_or_else(|| State::new(sets, earlier.observes()), Ok)?;
+        let targets = coverage.targets(pins, &wanted.network.interfaces, missing)?;
+        let mut state = before.clone().map_or_else(|| InstanceState::new(sets, earlier.observes()), Ok)?;
         let observes = wanted.observes.unwrap_or(state.observes);
         let network = if observes {
             let rules = wanted.network.rules.observing();
@@ -125,12 +126,12 @@ impl<'w> Plan<'w> {
 }
 
 /// A policy on its way into force.
-struct Transaction<'w> {
+struct PolicyChange<'w> {
     pins: &'w Pins,
     plan: Plan<'w>,
     compiled: Compiled,
-    generation: Generation,
-    buckets: Buckets,
+    generation: ProgramGeneration,
+    buckets: BucketTable,
     done: Done,
 }
 
@@ -143,14 +144,14 @@ struct Done {
     moved_buckets_at: Option<Now>,
 }
 
-impl<'w> Transaction<'w> {
+impl<'w> PolicyChange<'w> {
     /// Loads the programs, and makes the numbers of new rules good to use. Nothing has to be undone of it.
     fn load(claim: &'w Claim, plan: Plan<'w>) -> Result<Self, Error> {
         let (pins, sets, compiled) = (&claim.pins, plan.state.sets, plan.compile());
         pins.create()?;
-        let kind = plan.targets.first().map_or(Ok(Kind::Ethernet), Target::kind)?;
-        let mut generation = Generation::load(&compiled, sets, Some(&pins.maps()), kind)?;
-        let buckets = Buckets::map(generation.map("BUCKETS")?, sets)?;
+        let kind = plan.targets.first().map_or(Ok(InterfaceKind::Ethernet), AttachTarget::kind)?;
+        let mut generation = ProgramGeneration::load(&compiled, sets, Some(&pins.maps()), kind)?;
+        let buckets = BucketTable::map(generation.map("BUCKETS")?, sets)?;
         buckets.forget(&plan.assignment.new);
         for &number in &plan.assignment.new {
             counters::clear_rule(generation.map_mut("RULE_COUNTERS")?, number)?;
@@ -160,7 +161,7 @@ impl<'w> Transaction<'w> {
 
     /// Before anything is attached, the notes say that this daemon does so: a crash in between leaves no number with two
     /// owners, and nobody takes what was in force before for what is.
-    fn note(&mut self, daemon: &Daemon, old: Option<&Started>) -> Result<(), Error> {
+    fn note(&mut self, daemon: &DaemonAddress, old: Option<&LoadedGeneration>) -> Result<(), Error> {
         let Self { pins, plan, generation, .. } = self;
         (plan.state.is_starting, plan.state.daemon) = (true, Some(daemon.clone()));
         write_state(generation, &plan.state.before(plan.moved))?;
@@ -172,7 +173,7 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    fn attach(&mut self, old: Option<&mut Generation>) -> Result<Outcome, Error> {
+    fn attach(&mut self, old: Option<&mut ProgramGeneration>) -> Result<AttachOutcome, Error> {
         let now = since(&self.compiled)?;
         if let Some(moved) = &self.plan.moved {
             moved.before_switch(&self.buckets, &self.compiled.limits, now);
@@ -194,9 +195,9 @@ impl<'w> Transaction<'w> {
         write_state(&mut generation, plan.before.as_ref().unwrap_or(&plan.state))
     }
 
-    fn commit(self, places: &mut Places, outcome: Outcome) -> Result<Started, Error> {
-        let Outcome { attachments, refused } = outcome;
-        self.note_places(places, &refused);
+    fn commit(self, coverage: &mut Coverage, outcome: AttachOutcome) -> Result<LoadedGeneration, Error> {
+        let AttachOutcome { attachments, refused } = outcome;
+        self.note_places(coverage, &refused);
         // Numbers that are free from now on must not be in use by a processor that has not come to the end of its packet.
         raw::wait_for_running_programs();
         let Self { pins, mut plan, compiled, mut generation, buckets, .. } = self;
@@ -218,16 +219,16 @@ impl<'w> Transaction<'w> {
         if let Err(error) = pins.remove_other_layouts() {
             warn!(%error, "maps of another version are left");
         }
-        Ok(Started { generation, compiled, state, buckets, attachments, is_adopted, observes })
+        Ok(LoadedGeneration { generation, compiled, state, buckets, attachments, is_adopted, observes })
     }
 
-    fn note_places(&self, places: &mut Places, refused: &[(usize, Error)]) {
+    fn note_places(&self, coverage: &mut Coverage, refused: &[(usize, Error)]) {
         let Plan { network, targets, .. } = &self.plan;
         let has_it = |place: &usize| refused.iter().all(|(refused, _)| refused != place);
         let with = (0..).zip(targets).filter(|(place, _)| has_it(place)).map(|(_, target)| target);
-        places.note(&network.interfaces, with);
+        coverage.note(&network.interfaces, with);
         for (place, error) in refused {
-            targets.get(*place).into_iter().for_each(|target| places.note_refusal(target.name(), error));
+            targets.get(*place).into_iter().for_each(|target| coverage.note_refusal(target.name(), error));
         }
     }
 }
@@ -236,8 +237,8 @@ impl<'w> Transaction<'w> {
 /// was set back: a refill that came comes again.
 fn changed(
     limits: &[wire::CompiledRule],
-    before: Option<&State>,
-    noted: &InForce,
+    before: Option<&InstanceState>,
+    noted: &LoadedPolicy,
 ) -> Vec<wire::CompiledRule> {
     let before = before.and_then(|state| state.in_force.as_ref()).map_or(&[][..], |before| &before.rules);
     let limits_as = |rule: &RuleInForce| {
@@ -255,11 +256,11 @@ pub(super) fn since(compiled: &Compiled) -> Result<Now, Error> {
     Ok(Now(Nanos(clock::monotonic()?.0.saturating_sub(compiled.globals.epoch))))
 }
 
-fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<InForce, Error> {
+fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<LoadedPolicy, Error> {
     let first = |index| network.rules.parts().iter().position(|part| part.rule == index);
     let number = |index| first(index).and_then(|place| numbers.get(place)).copied().unwrap_or_default();
     let config = wanted.config;
-    Ok(InForce {
+    Ok(LoadedPolicy {
         // For those who look at it from elsewhere.
         config: if config == Path::new("-") { "/dev/stdin".into() } else { absolute(config) },
         since: clock::unix()?.0 / Nanos::SECOND.0,
@@ -268,7 +269,7 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<I
         deny: network.deny.len(),
         lists: list_sizes::sizes(&network.lists),
         is_on_trial: wanted.trial_end.is_some(),
-        asks: Asks::of(&network.rules),
+        asks: Requirements::of(&network.rules),
         interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
         rules: network
             .rules

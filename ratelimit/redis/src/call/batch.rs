@@ -7,7 +7,7 @@ use ratelimit_common::limit::StateKind;
 
 use super::{
     number::{Micros, flag},
-    request::Request,
+    request::ShardRequest,
     row::{Row, log_reader, row},
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct Times {
 
 /// Keys and arguments of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct CallArguments {
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) numbers: Vec<u8>,
 }
@@ -38,9 +38,9 @@ const HEAD: usize = 4;
 
 /// Puts requests in a call, each with the time from which on it is void.
 pub(crate) fn arguments<'r>(
-    requests: impl Iterator<Item = (&'r Request, Micros)> + Clone,
+    requests: impl Iterator<Item = (&'r ShardRequest, Micros)> + Clone,
     times: Times,
-) -> Arguments {
+) -> CallArguments {
     let mut batch = Batch::new(requests.clone().map(|(request, _)| request));
     let mut count = 0;
     for (request, not_after) in requests {
@@ -50,7 +50,7 @@ pub(crate) fn arguments<'r>(
     let Batch { keys, rows, asked, strings, .. } = batch;
     let head = [strings as f64, times.earliest.number(), f64::from(count), (HEAD + rows.len() + 1) as f64];
     let numbers = head.iter().chain(&rows).chain(&asked).flat_map(|number| number.to_le_bytes()).collect();
-    Arguments { keys, numbers }
+    CallArguments { keys, numbers }
 }
 
 struct Batch<'r> {
@@ -66,7 +66,7 @@ struct Batch<'r> {
 
 impl<'r> Batch<'r> {
     /// With the keys of all requests: first those kept as strings.
-    fn new(requests: impl Iterator<Item = &'r Request> + Clone) -> Self {
+    fn new(requests: impl Iterator<Item = &'r ShardRequest> + Clone) -> Self {
         let mut batch = Self {
             keys: Vec::new(),
             of_key: HashMap::default(),
@@ -97,7 +97,7 @@ impl<'r> Batch<'r> {
         }
     }
 
-    fn add(&mut self, request: &Request, not_after: Micros, at: Micros) {
+    fn add(&mut self, request: &ShardRequest, not_after: Micros, at: Micros) {
         let counts = [request.buckets.len() as f64, request.parts.len() as f64];
         self.asked.extend([not_after.number(), flag(request.passes_all), flag(request.has_open_quota)]);
         self.asked.extend(counts);
@@ -129,6 +129,6 @@ impl<'r> Batch<'r> {
     }
 }
 
-fn is_log(request: &Request, bucket: usize) -> bool {
+fn is_log(request: &ShardRequest, bucket: usize) -> bool {
     request.reader(bucket).is_some_and(|part| part.limit.kind() == StateKind::Log)
 }

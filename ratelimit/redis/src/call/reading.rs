@@ -13,7 +13,7 @@ use redis::Value;
 
 use super::{
     number::{Micros, ahead},
-    request::Request,
+    request::ShardRequest,
 };
 
 /// Where the times of states begin that the limiter is given.
@@ -117,7 +117,7 @@ impl Epoch {
     pub(crate) fn reading(
         &self,
         now: Micros,
-        request: &Request,
+        request: &ShardRequest,
         admitted: bool,
         states: &[Vec<u8>],
     ) -> Option<Reading> {
@@ -130,7 +130,7 @@ impl Epoch {
         &self,
         from: Micros,
         to: Micros,
-        request: &Request,
+        request: &ShardRequest,
         states: &[Vec<u8>],
     ) -> Option<Reading> {
         let mut reading = Reading::at(self.zero, Now(self.since(to.0)), true);
@@ -167,14 +167,14 @@ impl Moved {
 
     /// A bucket that a limit reads, from the text it is kept as.
     fn found(&self, limit: &Limit, text: &[u8]) -> Option<Found> {
-        let mut text = Text(text);
+        let mut text = ReplyText(text);
         let state = self.state(limit, &mut text)?;
         let since = if text.0.is_empty() { 0 } else { text.number(7)? };
         let above_since = (since > 0).then(|| Now(self.since(since)));
         text.0.is_empty().then_some(Found { state, above_since })
     }
 
-    fn state(&self, limit: &Limit, text: &mut Text<'_>) -> Option<State> {
+    fn state(&self, limit: &Limit, text: &mut ReplyText<'_>) -> Option<State> {
         let present = Now(self.epoch.since(self.now.0));
         let end = |micros| Nanos(self.since(micros).0.min(present.0.0.saturating_add(FURTHEST)));
         if text.0.is_empty() {
@@ -211,7 +211,7 @@ impl Moved {
 
     /// A log of which some entries are known; the others are given the time of the known one before them, which
     /// changes no decision that asks for known ones only.
-    fn log(&self, text: &mut Text<'_>) -> Option<Log> {
+    fn log(&self, text: &mut ReplyText<'_>) -> Option<Log> {
         let (size, owed, since) = (text.number(7)?, text.number(7)?, text.0.get(..7)?);
         text.0 = text.0.get(7..)?;
         let mut known = Vec::new();
@@ -243,9 +243,9 @@ fn wide(record: WideRecord) -> State {
 }
 
 /// What is left of a text.
-struct Text<'t>(&'t [u8]);
+struct ReplyText<'t>(&'t [u8]);
 
-impl Text<'_> {
+impl ReplyText<'_> {
     /// An unsigned number of so many bytes, the most significant first.
     fn number(&mut self, bytes: usize) -> Option<u64> {
         let (number, rest) = self.0.split_at_checked(bytes)?;

@@ -7,23 +7,23 @@ use ratelimit_limiter::store::remote::{Act, Over, Part, Question, Say, SoftLimit
 use smallvec::SmallVec;
 
 use super::number::Micros;
-use crate::keys::{Keys, Secret};
+use crate::keys::{KeyFormat, Secret};
 
 /// Buckets and parts of a request without memory of their own.
 const MOST_INLINE: usize = 2;
 
 /// A request about buckets that all lie in one shard.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) buckets: SmallVec<[Bucket; MOST_INLINE]>,
-    pub(crate) parts: SmallVec<[Asked; MOST_INLINE]>,
+pub(crate) struct ShardRequest {
+    pub(crate) buckets: SmallVec<[ShardBucket; MOST_INLINE]>,
+    pub(crate) parts: SmallVec<[ShardPart; MOST_INLINE]>,
     pub(crate) passes_all: bool,
     pub(crate) has_open_quota: bool,
 }
 
 /// A bucket of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct ShardBucket {
     pub(crate) shard: u16,
     pub(crate) key: Vec<u8>,
     /// The part whose limit reads its state.
@@ -32,7 +32,7 @@ pub(crate) struct Bucket {
 
 /// One limit's part in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ShardPart {
     pub(crate) bucket: usize,
     pub(crate) limit: Limit,
     pub(crate) cost: u32,
@@ -45,16 +45,16 @@ pub(crate) struct Asked {
 /// What of a request lies in one shard, and where that is in it.
 #[derive(Clone, Debug)]
 pub(crate) struct OfShard {
-    pub(crate) request: Request,
+    pub(crate) request: ShardRequest,
     pub(crate) buckets: Vec<usize>,
     pub(crate) parts: Vec<usize>,
 }
 
 impl OfShard {
-    fn none(request: &Request) -> Self {
-        let Request { passes_all, has_open_quota, .. } = *request;
+    fn none(request: &ShardRequest) -> Self {
+        let ShardRequest { passes_all, has_open_quota, .. } = *request;
         let request =
-            Request { buckets: SmallVec::new(), parts: SmallVec::new(), passes_all, has_open_quota };
+            ShardRequest { buckets: SmallVec::new(), parts: SmallVec::new(), passes_all, has_open_quota };
         Self { request, buckets: Vec::new(), parts: Vec::new() }
     }
 }
@@ -70,17 +70,17 @@ pub(crate) enum Doing {
     Undo(Micros),
 }
 
-impl Request {
+impl ShardRequest {
     /// The question's facts.
-    pub(crate) fn of(question: &Question<'_>, keys: &Keys, secret: &Secret) -> Self {
+    pub(crate) fn of(question: &Question<'_>, keys: &KeyFormat, secret: &Secret) -> Self {
         let bucket = |(bucket, reader)| {
             let key = keys.of(secret, bucket);
-            Bucket { shard: key.shard, key: key.name, reader }
+            ShardBucket { shard: key.shard, key: key.name, reader }
         };
         let parts = question.parts.iter().zip(question.of_part);
         Self {
             buckets: question.buckets.iter().zip(readers(question)).map(bucket).collect(),
-            parts: parts.map(|(part, &bucket)| Asked::of(part, bucket)).collect(),
+            parts: parts.map(|(part, &bucket)| ShardPart::of(part, bucket)).collect(),
             passes_all: question.passes_all,
             has_open_quota: question.has_open_quota,
         }
@@ -105,7 +105,7 @@ impl Request {
                 if self.buckets[part.bucket].reader == index {
                     request.buckets[bucket].reader = request.parts.len();
                 }
-                request.parts.push(Asked { bucket, ..*part });
+                request.parts.push(ShardPart { bucket, ..*part });
                 parts.push(index);
             }
         }
@@ -120,19 +120,19 @@ impl Request {
             for part in self.parts.iter_mut().filter(|part| part.bucket == index) {
                 part.bucket = kept.len();
             }
-            kept.push(Bucket { reader, ..bucket.clone() });
+            kept.push(ShardBucket { reader, ..bucket.clone() });
         }
         self.buckets = kept;
         self
     }
 
     /// The parts that are about a bucket.
-    pub(crate) fn about(&self, bucket: usize) -> impl Iterator<Item = &Asked> {
+    pub(crate) fn about(&self, bucket: usize) -> impl Iterator<Item = &ShardPart> {
         self.parts.iter().filter(move |part| part.bucket == bucket)
     }
 
     /// The limit that reads a bucket's state; `None` if no part is about it.
-    pub(crate) fn reader(&self, bucket: usize) -> Option<&Asked> {
+    pub(crate) fn reader(&self, bucket: usize) -> Option<&ShardPart> {
         self.parts.get(self.buckets.get(bucket)?.reader)
     }
 }
@@ -150,7 +150,7 @@ fn readers(question: &Question<'_>) -> Vec<usize> {
     readers
 }
 
-impl Asked {
+impl ShardPart {
     fn of(part: &Part<'_>, bucket: usize) -> Self {
         let Part { limit, cost, act, say, over, soft, .. } = *part;
         Self { bucket, limit: *limit, cost, act: Doing::Act(act), say, over, soft }

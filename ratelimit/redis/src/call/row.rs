@@ -6,14 +6,14 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     number::{BEYOND, Micros, exact, flag, pair},
-    request::{Asked, Doing, Request},
+    request::{Doing, ShardPart, ShardRequest},
 };
 
 /// The numbers of a part.
 pub(crate) type Row = SmallVec<[f64; 32]>;
 
 /// The numbers of a part, if the server's clock says about `at`.
-pub(crate) fn row(part: &Asked, at: Micros) -> Row {
+pub(crate) fn row(part: &ShardPart, at: Micros) -> Row {
     let mut row = common(part);
     match part.limit.kind() {
         StateKind::ArrivalTime => arrival(part, &mut row),
@@ -23,8 +23,8 @@ pub(crate) fn row(part: &Asked, at: Micros) -> Row {
     row
 }
 
-fn common(part: &Asked) -> Row {
-    let Asked { limit, cost, .. } = part;
+fn common(part: &ShardPart) -> Row {
+    let ShardPart { limit, cost, .. } = part;
     let asked = if part.gives_back() || limit.overruns() { 1 } else { (*cost).max(1) };
     let over = match part.over {
         Over::Counted(_) if limit.kind() != StateKind::Window => [0.0, 0.0],
@@ -77,8 +77,8 @@ const fn say(say: Say) -> f64 {
     }
 }
 
-fn arrival(part: &Asked, row: &mut Row) {
-    let Asked { limit, cost, soft, .. } = part;
+fn arrival(part: &ShardPart, row: &mut Row) {
+    let ShardPart { limit, cost, soft, .. } = part;
     let is_one = part.gives_back() || limit.overruns() || *cost == 0;
     let asked = if is_one { 1 } else { u64::from(*cost) };
     let taken = if part.gives_back() { u64::from(*cost).min(limit.most_used()) } else { u64::from(*cost) };
@@ -98,7 +98,7 @@ fn arrival(part: &Asked, row: &mut Row) {
     row.push(charged_at(part));
 }
 
-fn charged_at(part: &Asked) -> f64 {
+fn charged_at(part: &ShardPart) -> f64 {
     match part.act {
         Doing::Undo(charged) => charged.number(),
         Doing::Act(_) | Doing::Tentative => 0.0,
@@ -127,7 +127,7 @@ fn beyond_means(limit: &Limit, units: u64) -> [f64; 2] {
 /// The estimate of the server's clock may be wrong by half of a shorter window, which the script finds by itself.
 const SHORTEST_NAMED: u64 = 50_000;
 
-fn windows(part: &Asked, at: Micros, row: &mut Row) {
+fn windows(part: &ShardPart, at: Micros, row: &mut Row) {
     let limit = &part.limit;
     let length = period(limit);
     let at = match part.act {
@@ -151,12 +151,12 @@ fn period(limit: &Limit) -> u64 {
     Micros::up(limit.period()).0.max(1)
 }
 
-fn soft_limit(part: &Asked) -> f64 {
+fn soft_limit(part: &ShardPart) -> f64 {
     part.soft.map_or(0.0, |soft| exact(soft.limit.get()))
 }
 
 /// Where others have a window's numbers; no entries are wanted.
-fn log(part: &Asked, row: &mut Row) {
+fn log(part: &ShardPart, row: &mut Row) {
     let limit = &part.limit;
     row.extend([exact(period(limit)), 0.0, 0.0, 0.0]);
     row.extend([exact(limit.capacity()), exact(limit.amount()), 0.0, exact(limit.most_used())]);
@@ -167,13 +167,13 @@ fn log(part: &Asked, row: &mut Row) {
 const MOST_PARTS: usize = 2;
 
 /// The row that reads a log: it says which entries the answer needs.
-pub(crate) fn log_reader(request: &Request, bucket: usize, at: Micros) -> Option<Row> {
+pub(crate) fn log_reader(request: &ShardRequest, bucket: usize, at: Micros) -> Option<Row> {
     let mut row = row(request.reader(bucket)?, at);
     row.pop();
-    let parts: SmallVec<[&Asked; MOST_PARTS]> = request.about(bucket).collect();
+    let parts: SmallVec<[&ShardPart; MOST_PARTS]> = request.about(bucket).collect();
     let gives_back = parts.iter().any(|part| part.gives_back());
     // Of what is reported as much is taken as there is room for, which only the script knows.
-    let takes_less = |part: &&Asked| part.act == Doing::Act(Act::Report) && !part.limit.always_charges();
+    let takes_less = |part: &&ShardPart| part.act == Doing::Act(Act::Report) && !part.limit.always_charges();
     let is_simple = match &*parts {
         _ if parts.iter().any(takes_less) => false,
         [part] => !gives_back || !(part.limit.overruns() || part.soft.is_some()),
@@ -191,7 +191,7 @@ pub(crate) fn log_reader(request: &Request, bucket: usize, at: Micros) -> Option
 
 /// Sums of units that an answer may ask for beside what the log has: what the parts take, in any order, and then what
 /// one of them, or a request like it, would ask for. Below zero, units that are given back.
-fn wanted(parts: &[&Asked]) -> SmallVec<[f64; 32]> {
+fn wanted(parts: &[&ShardPart]) -> SmallVec<[f64; 32]> {
     let mut wanted: SmallVec<[f64; 32]> = SmallVec::new();
     let mut add = |units: i64| {
         let units = units as f64;

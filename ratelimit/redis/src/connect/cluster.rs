@@ -21,8 +21,8 @@ use tokio::{
 use super::{
     backoff::jittered,
     dial::{DialError, Dialer, GREETING, connect},
-    link::{Link, Request},
-    reply::{Refused, too_late},
+    link::{Link, LinkCommand},
+    reply::{CallFate, too_late},
     sentinel::moved_to,
     slots::{Node, SlotMap, parse_node},
 };
@@ -69,11 +69,11 @@ impl Cluster {
     }
 
     /// Sends it to the node that has the slot, and after redirects to others.
-    pub(super) async fn send(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Refused> {
+    pub(super) async fn send(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, CallFate> {
         let (mut node, mut is_asking) = (self.shared.node(slot, deadline).await?, false);
         let mut redirects = 0..MOST_REDIRECTS;
         loop {
-            let request = if is_asking { asking(command) } else { Request::One(command.clone()) };
+            let request = if is_asking { asking(command) } else { LinkCommand::One(command.clone()) };
             let link = self.shared.link(&node);
             let refused = match link.send(request, deadline).await {
                 Ok(value) => return Ok(value),
@@ -81,26 +81,26 @@ impl Cluster {
             };
             let next = |text: &str| parse_node(text, &node.0);
             match &refused {
-                Refused::Moved(text) | Refused::Ask(text) if redirects.next().is_some() => {
-                    is_asking = matches!(refused, Refused::Ask(_));
+                CallFate::Moved(text) | CallFate::Ask(text) if redirects.next().is_some() => {
+                    is_asking = matches!(refused, CallFate::Ask(_));
                     let Some(next) = next(text) else { return Err(refused) };
                     if !is_asking {
                         self.shared.moved(slot, &next);
                     }
                     node = next;
                 }
-                Refused::TryAgain => {
+                CallFate::TryAgain => {
                     if deadline.saturating_duration_since(Instant::now()) <= PAUSE {
                         return Err(refused);
                     }
                     sleep(PAUSE).await;
                     (node, is_asking) = (self.shared.node(slot, deadline).await?, false);
                 }
-                Refused::ReadOnly | Refused::Unable(_) | Refused::Lost(_) | Refused::Failed(_) => {
+                CallFate::ReadOnly | CallFate::Unable(_) | CallFate::Lost(_) | CallFate::Failed(_) => {
                     self.shared.is_doubtful.notify_one();
                     return Err(refused);
                 }
-                Refused::Moved(_) | Refused::Ask(_) | Refused::NoScript => return Err(refused),
+                CallFate::Moved(_) | CallFate::Ask(_) | CallFate::NoScript => return Err(refused),
             }
         }
     }
@@ -126,15 +126,15 @@ impl Drop for Cluster {
     }
 }
 
-fn asking(command: &Cmd) -> Request {
+fn asking(command: &Cmd) -> LinkCommand {
     let mut commands = Pipeline::with_capacity(2);
     commands.cmd("ASKING").ignore().add_command(command.clone());
-    Request::Asking(commands)
+    LinkCommand::Asking(commands)
 }
 
 impl Shared {
     /// The node that has a slot. Waits for it, at the start and while a cluster is broken.
-    async fn node(&self, slot: u16, deadline: Instant) -> Result<Node, Refused> {
+    async fn node(&self, slot: u16, deadline: Instant) -> Result<Node, CallFate> {
         if let Some(node) = self.map.borrow().node(slot) {
             return Ok(node.clone());
         }
@@ -142,7 +142,7 @@ impl Shared {
         let mut maps = self.map.subscribe();
         let known = timeout_at(deadline, maps.wait_for(|map| map.node(slot).is_some())).await;
         let node = known.ok().and_then(Result::ok).and_then(|map| map.node(slot).cloned());
-        node.ok_or_else(|| Refused::Failed(too_late()))
+        node.ok_or_else(|| CallFate::Failed(too_late()))
     }
 
     /// A node has said that another one has the slot.

@@ -12,14 +12,14 @@ pub struct Hello {
     /// `7.0.15`.
     pub version: String,
     /// What it takes part in.
-    pub mode: Mode,
+    pub mode: ServerMode,
     /// Whether it takes writes.
     pub role: Role,
 }
 
 /// What a server takes part in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ServerMode {
     /// It is one of a cluster.
     Cluster,
     /// It is no store, but knows where one is.
@@ -45,9 +45,9 @@ impl FromRedisValue for Hello {
             None => Err(format!("HELLO has no {name}").into()),
         };
         let mode = match text("mode")?.as_str() {
-            "cluster" => Mode::Cluster,
-            "sentinel" => Mode::Sentinel,
-            _ => Mode::Standalone,
+            "cluster" => ServerMode::Cluster,
+            "sentinel" => ServerMode::Sentinel,
+            _ => ServerMode::Standalone,
         };
         // A sentinel has no role that matters.
         let role = if text("role").is_ok_and(|role| role != "master") { Role::Replica } else { Role::Master };

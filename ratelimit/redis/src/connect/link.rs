@@ -18,7 +18,7 @@ use super::{
     backoff::Backoff,
     breaker::Breaker,
     dial::{Dialer, Dialled},
-    reply::{Refused, too_late},
+    reply::{CallFate, too_late},
 };
 use crate::transport::{Applied, Failure, FailureKind};
 
@@ -30,7 +30,7 @@ const DEAD: Duration = Duration::from_secs(1);
 
 /// What is sent: a command, or `ASKING` and a command.
 #[derive(Debug, Clone)]
-pub(super) enum Request {
+pub(super) enum LinkCommand {
     One(Cmd),
     Asking(Pipeline),
 }
@@ -75,17 +75,17 @@ impl Link {
     }
 
     /// Sends it once, and waits for the answer until the deadline.
-    pub(super) async fn send(&self, request: Request, deadline: Instant) -> Result<Value, Refused> {
+    pub(super) async fn send(&self, request: LinkCommand, deadline: Instant) -> Result<Value, CallFate> {
         let breaker = &self.shared.breaker;
         // Only while it works is a connection waited for.
         if self.shared.current.borrow().is_none() && !breaker.is_closed() || !breaker.admits() {
-            return Err(Refused::Failed(Failure { applied: Applied::No, kind: FailureKind::Broken }));
+            return Err(CallFate::Failed(Failure { applied: Applied::No, kind: FailureKind::Broken }));
         }
         let Ok(ready) = timeout_at(deadline, self.shared.ready()).await else {
             breaker.failed("it did not answer in time");
-            return Err(Refused::Failed(too_late()));
+            return Err(CallFate::Failed(too_late()));
         };
-        let (permit, current) = ready.ok_or_else(|| Refused::Failed(too_late()))?;
+        let (permit, current) = ready.ok_or_else(|| CallFate::Failed(too_late()))?;
         let (answer, answered) = oneshot::channel();
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
@@ -95,8 +95,8 @@ impl Link {
         });
         let result = match timeout_at(deadline, answered).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Refused::Lost("its connection was closed".to_owned())),
-            Err(_) => Err(Refused::Failed(Failure { applied: Applied::Maybe, kind: FailureKind::TimedOut })),
+            Ok(Err(_)) => Err(CallFate::Lost("its connection was closed".to_owned())),
+            Err(_) => Err(CallFate::Failed(Failure { applied: Applied::Maybe, kind: FailureKind::TimedOut })),
         };
         // An answer that comes too late is none, or a slow server would be asked for ever.
         match &result {
@@ -122,11 +122,11 @@ impl Shared {
         Some((permit, current))
     }
 
-    async fn exchange(&self, mut current: Current, request: Request) -> Result<Value, Refused> {
+    async fn exchange(&self, mut current: Current, request: LinkCommand) -> Result<Value, CallFate> {
         let sent = async {
             match request {
-                Request::One(command) => current.connection.send_packed_command(&command).await,
-                Request::Asking(commands) => {
+                LinkCommand::One(command) => current.connection.send_packed_command(&command).await,
+                LinkCommand::Asking(commands) => {
                     last(current.connection.send_packed_commands(&commands, 1, 1).await?)
                 }
             }
@@ -136,16 +136,17 @@ impl Shared {
             Ok(result) => result,
             Err(_) => {
                 self.give_up(current.number);
-                return Err(Refused::Failed(Failure {
+                return Err(CallFate::Failed(Failure {
                     applied: Applied::Maybe,
                     kind: FailureKind::TimedOut,
                 }));
             }
         };
         result.map_err(|error| {
-            let refused = Refused::from_error(&error);
+            let refused = CallFate::from_error(&error);
             // Who takes no writes was the master, or is not yet: whoever is now is found by connecting again.
-            if error.is_unrecoverable_error() || error.is_io_error() || matches!(refused, Refused::ReadOnly) {
+            if error.is_unrecoverable_error() || error.is_io_error() || matches!(refused, CallFate::ReadOnly)
+            {
                 self.give_up(current.number);
             }
             refused

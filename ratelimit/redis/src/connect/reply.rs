@@ -9,7 +9,7 @@ const BEFORE_WRITES: [&str; 6] = ["BUSY", "MISCONF", "NOAUTH", "NOREPLICAS", "OO
 
 /// What becomes of a call that a server did not answer as asked. All but `Failed` have not been applied.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum CallFate {
     /// It does not know the script.
     NoScript,
     /// Another node has the slot.
@@ -28,7 +28,7 @@ pub(super) enum Refused {
     Failed(Failure),
 }
 
-impl Refused {
+impl CallFate {
     /// What a server said, or what happened on the way there and back.
     pub(super) fn from_error(error: &RedisError) -> Self {
         let ErrorKind::Server(kind) = error.kind() else { return Self::other(error) };
@@ -104,18 +104,18 @@ mod tests {
 
     use super::*;
 
-    fn refused(line: &str) -> Refused {
+    fn refused(line: &str) -> CallFate {
         let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-        Refused::from_error(&value.extract_error().unwrap_err())
+        CallFate::from_error(&value.extract_error().unwrap_err())
     }
 
     #[test]
     fn redirects_name_the_node() {
         assert!(
-            matches!(refused("MOVED 3999 127.0.0.1:6381"), Refused::Moved(node) if node == "127.0.0.1:6381")
+            matches!(refused("MOVED 3999 127.0.0.1:6381"), CallFate::Moved(node) if node == "127.0.0.1:6381")
         );
-        assert!(matches!(refused("ASK 3999 ::1:6381"), Refused::Ask(node) if node == "::1:6381"));
-        assert!(matches!(refused("MOVED"), Refused::Failed(_)));
+        assert!(matches!(refused("ASK 3999 ::1:6381"), CallFate::Ask(node) if node == "::1:6381"));
+        assert!(matches!(refused("MOVED"), CallFate::Failed(_)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     dial::{DialError, GREETING, connect, timeout_of},
-    hello::Mode,
+    hello::ServerMode,
 };
 
 /// Sentinels, any of which may answer.
@@ -54,7 +54,7 @@ impl Sentinels {
                 let shown = address.to_string();
                 let answer = async {
                     let dialled = connect(&settings, &address, &settings.sentinel_login, || {}).await?;
-                    if dialled.hello.mode != Mode::Sentinel {
+                    if dialled.hello.mode != ServerMode::Sentinel {
                         return Err(DialError::NoMaster("it is no sentinel".to_owned()));
                     }
                     let mut connection = dialled.connection;

@@ -6,7 +6,7 @@ use ratelimit_policy::application::RedisSettings;
 use redis::{RedisError, Value, aio::MultiplexedConnection, from_redis_value};
 
 use super::ask;
-use crate::connect::{DialError, Mode, slot_is_elsewhere};
+use crate::connect::{DialError, ServerMode, slot_is_elsewhere};
 
 /// Tries each command that scripts call on a key of their own kind, and returns those that are refused. What else goes wrong
 /// says nothing about rights.
@@ -44,7 +44,7 @@ pub(super) fn is_refusal(error: &str) -> bool {
 pub(super) async fn refused(
     connection: &mut MultiplexedConnection,
     settings: &RedisSettings,
-    mode: Mode,
+    mode: ServerMode,
 ) -> Result<BTreeSet<String>, DialError> {
     let mut refused = BTreeSet::new();
     let mut tried = redis::cmd("EVAL");
@@ -67,7 +67,7 @@ pub(super) async fn refused(
     let mut by_hash = redis::cmd("EVALSHA");
     by_hash.arg("0000000000000000000000000000000000000000").arg(0);
     refused.extend(refusal("EVALSHA", ask::<Value>(connection, &by_hash).await));
-    if mode == Mode::Cluster {
+    if mode == ServerMode::Cluster {
         let slots = ask::<Value>(connection, redis::cmd("CLUSTER").arg("SLOTS")).await;
         refused.extend(refusal("CLUSTER|SLOTS", slots));
     }

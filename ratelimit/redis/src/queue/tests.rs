@@ -14,7 +14,7 @@ use redis::Value;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::call::request::{Asked, Bucket, Doing};
+use crate::call::request::{Doing, ShardBucket, ShardPart};
 
 /// Answers when it is allowed to, and remembers what it was asked.
 struct Gate {
@@ -65,13 +65,13 @@ impl Transport for Gate {
     }
 }
 
-fn request(keys: impl IntoIterator<Item = usize>) -> Request {
+fn request(keys: impl IntoIterator<Item = usize>) -> ShardRequest {
     let rate = Rate { amount: 10.try_into().unwrap(), per: Nanos::SECOND };
     let limit = LimitSpec::new(Algorithm::TokenBucket, rate).build(StateStorage::UserSpace).unwrap();
     let keys: Vec<usize> = keys.into_iter().collect();
     let bucket =
-        |(reader, key): (usize, &usize)| Bucket { shard: 0, key: key.to_string().into_bytes(), reader };
-    let part = |bucket| Asked {
+        |(reader, key): (usize, &usize)| ShardBucket { shard: 0, key: key.to_string().into_bytes(), reader };
+    let part = |bucket| ShardPart {
         bucket,
         limit,
         cost: 1,
@@ -80,7 +80,7 @@ fn request(keys: impl IntoIterator<Item = usize>) -> Request {
         over: Over::Denied,
         soft: None,
     };
-    Request {
+    ShardRequest {
         buckets: keys.iter().enumerate().map(bucket).collect(),
         parts: (0..keys.len()).map(part).collect(),
         passes_all: false,
@@ -160,7 +160,7 @@ async fn a_call_has_few_keys_unless_one_request_has_more() {
     let queue = queue(&gate);
     let sizes = [100, 100, 100, 300, 1, 256];
     for (index, size) in sizes.into_iter().enumerate() {
-        queue.line().waiting.push_back(Waiting {
+        queue.line().waiting.push_back(Waiter {
             request: request((0..size).map(|key| index * 1_000 + key)),
             deadline: later(),
             not_after: Some(Micros(1)),

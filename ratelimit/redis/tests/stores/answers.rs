@@ -15,7 +15,7 @@ use ratelimit_limiter::{
     clock::FakeClock,
     store::remote::{BucketKey, Question, Reading, RemoteError, RemoteHealth, RemoteStore},
 };
-use ratelimit_redis::{Store, StoreOptions};
+use ratelimit_redis::{SharedBuckets, StoreOptions};
 use ratelimit_redis_testing::{Engine, Server};
 
 use crate::{
@@ -132,7 +132,7 @@ const UNITS: [TimeUnit; 4] = [TimeUnit::Second, TimeUnit::Minute, TimeUnit::Week
 
 /// A store that the test looks at too.
 #[derive(Clone)]
-struct Shared(Arc<Store<Direct>>);
+struct Shared(Arc<SharedBuckets<Direct>>);
 
 impl RemoteStore for Shared {
     async fn decide(&self, question: Question<'_>) -> Result<Reading, RemoteError> {
@@ -170,7 +170,8 @@ impl Pair {
         // Requests that are tried again keep their order then.
         let options = StoreOptions { most_calls: 1, shards, ..options(LONG) };
         let transport = Direct::with_clock(server, clock).await;
-        let store = Shared(Arc::new(Store::new(transport, &options, tokio::runtime::Handle::current())));
+        let store =
+            Shared(Arc::new(SharedBuckets::new(transport, &options, tokio::runtime::Handle::current())));
         let of_memory = FakeClock::new(nanos(clock));
         let service = || Service::with_clock(policy, Arc::new(of_memory.clone())).unwrap();
         let (memory, shared) = (service(), service().sharing(store.clone()).remembering(0));

@@ -19,7 +19,7 @@ use ratelimit_limiter::store::{
     Account, Enrolment, KeyHash, MemoryStore, State, Store as _, WideRecord, Zero,
     remote::{Act, BucketKey, Found, Outcomes, Over, Part, Question, Reading, RemoteStore as _, Say},
 };
-use ratelimit_redis::{Store, StoreOptions};
+use ratelimit_redis::{SharedBuckets, StoreOptions};
 use ratelimit_redis_testing::{Engine, Server};
 
 use self::rules::{Rule, rules};
@@ -103,7 +103,7 @@ fn run(number: u64, engine: Engine, rules: &[Rule], times: Times) {
         most_calls: 1,
     };
     let transport = runtime.block_on(Direct::with_clock(&server, &clock));
-    let store = Store::new(transport, &options, runtime.handle().clone());
+    let store = SharedBuckets::new(transport, &options, runtime.handle().clone());
     let memory = MemoryStore::new(100).unwrap();
     let names: Vec<String> = (0..rules.len()).map(|rule| rule.to_string()).collect();
     let enrolments: Vec<_> =
@@ -238,7 +238,7 @@ impl<'r> World<'r> {
     }
 
     /// Has the store learn what the clock says, by a request that comes too late.
-    async fn tell_time(&self, store: &Store<Direct>) {
+    async fn tell_time(&self, store: &SharedBuckets<Direct>) {
         let entries = [("", "")];
         let limit = &self.rules[0].limits[0];
         let (kind, window) = limit.shape();
@@ -260,7 +260,7 @@ impl<'r> World<'r> {
         store.transport().tried_again();
     }
 
-    async fn ask(&self, store: &Store<Direct>, group: &[Made<'r>]) -> Vec<Reading> {
+    async fn ask(&self, store: &SharedBuckets<Direct>, group: &[Made<'r>]) -> Vec<Reading> {
         let ask = async |made: &Made<'r>| {
             let names: Vec<String> = made.buckets.iter().map(|(rule, _)| rule.to_string()).collect();
             let entries: Vec<_> = made.buckets.iter().map(|&(_, key)| [("key", KEYS[key])]).collect();

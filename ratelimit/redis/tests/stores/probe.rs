@@ -8,7 +8,7 @@ use std::{
 };
 
 use ratelimit_policy::application::{Login, RedisSettings, Topology};
-use ratelimit_redis::{Mode, Probe, Role, probe};
+use ratelimit_redis::{Probe, Role, ServerMode, probe};
 use ratelimit_redis_testing::{Cluster, Engine, Sentinels, Server, Setup};
 use tokio::time::timeout;
 
@@ -44,7 +44,7 @@ async fn a_server_is_found_as_it_is() {
         assert_eq!(hello.server, engine.to_string().to_lowercase());
         assert_eq!(
             (hello.mode, hello.role, hello.version.is_empty()),
-            (Mode::Standalone, Role::Master, false)
+            (ServerMode::Standalone, Role::Master, false)
         );
         assert_eq!(server.keys(), 0);
         server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);

@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::join_all;
 use ratelimit_common::limit::{Algorithm, Limit, LimitSpec, Rate, StateStorage};
 use ratelimit_common::time::Nanos;
-use ratelimit_redis::Store;
+use ratelimit_redis::SharedBuckets;
 use ratelimit_redis_testing::{Engine, Server};
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 const START: u64 = 1_700_092_800_000_000 / 604_800_000_000 * 604_800_000_000;
 const SECOND: u64 = 1_000_000;
 
-async fn at(clock: &Clock, server: &Server) -> Store<Direct> {
+async fn at(clock: &Clock, server: &Server) -> SharedBuckets<Direct> {
     store(Direct::with_clock(server, clock).await, LONG)
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use ratelimit_common::limit::Algorithm;
 use ratelimit_limiter::store::remote::RemoteError;
-use ratelimit_redis::{Store, StoreOptions};
+use ratelimit_redis::{SharedBuckets, StoreOptions};
 use ratelimit_redis_testing::{Engine, Server, Setup};
 use tokio::runtime::Handle;
 
@@ -116,7 +116,7 @@ async fn once_a_second_under_load_lets_one_a_second_pass() {
 async fn across_shards_what_one_denies_others_take_back() {
     let server = Server::start(Engine::Redis);
     let sharded = StoreOptions { shards: Some(64), ..options(LONG) };
-    let store = Store::new(Direct::to(&server).await, &sharded, Handle::current());
+    let store = SharedBuckets::new(Direct::to(&server).await, &sharded, Handle::current());
     let keys: Vec<String> = (0..40).map(|key| key.to_string()).collect();
     for (name, wide) in each_kind(100, WEEK) {
         let narrow = limit(Algorithm::FixedWindow, 1, Duration::from_secs(365 * 86_400));

@@ -3,7 +3,7 @@
 use axum::{body::Body, response::IntoResponse as _};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
-use super::{failure::Failure, request::Refusal, stats::Turned};
+use super::{failure::UpstreamFailure, request::Refusal, stats::Turned};
 use crate::{
     answers, application,
     policy::application::{AnswerHeaders, DenyBody},
@@ -42,7 +42,7 @@ pub fn turned(why: Turned) -> Response<Body> {
 }
 
 /// The answer to a request that a server, one of so many, has failed.
-pub fn failed(failure: Failure, place: usize, count: usize) -> Response<Body> {
+pub fn failed(failure: UpstreamFailure, place: usize, count: usize) -> Response<Body> {
     let who = place + 1;
     Problem::new(failure.status(), format_args!("upstream {who} of {count} {}", failure.what()))
         .into_response()

@@ -15,12 +15,12 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{
-    failure::Failure,
+    failure::UpstreamFailure,
     headers,
     pool::Lease,
     stats::{InFlight, UpstreamStats},
 };
-use crate::serving::{Answering, Share};
+use crate::serving::{AnswerGuard, Share};
 
 /// Bytes of a piece: a frame of HTTP/2.
 const PIECE: usize = 16 << 10;
@@ -192,7 +192,7 @@ pub struct Download {
     body: Incoming,
     /// What is still to be handed out of what has come.
     piece: Bytes,
-    answering: Answering,
+    answering: AnswerGuard,
     last: Instant,
     timer: Option<Pin<Box<Sleep>>>,
     /// Until all has come.
@@ -202,7 +202,7 @@ pub struct Download {
 
 impl Download {
     /// The body of an answer that is passed on.
-    pub fn new(body: Incoming, answering: Answering, rest: Rest, place: Arc<Share>) -> Self {
+    pub fn new(body: Incoming, answering: AnswerGuard, rest: Rest, place: Arc<Share>) -> Self {
         let mut download = Self {
             body,
             piece: Bytes::new(),
@@ -278,7 +278,7 @@ impl Body for Download {
             }
             Poll::Ready(Some(Err(error))) => {
                 if let Some(rest) = this.rest.take() {
-                    rest.stats.failed(Failure::of_answer(&error));
+                    rest.stats.failed(UpstreamFailure::of_answer(&error));
                 }
                 Poll::Ready(Some(Err(error.into())))
             }
@@ -292,9 +292,9 @@ impl Body for Download {
                     return Poll::Pending;
                 }
                 if let Some(rest) = this.rest.take() {
-                    rest.stats.failed(Failure::Idle);
+                    rest.stats.failed(UpstreamFailure::Idle);
                 }
-                Poll::Ready(Some(Err(Failure::Idle.what().into())))
+                Poll::Ready(Some(Err(UpstreamFailure::Idle.what().into())))
             }
         }
     }

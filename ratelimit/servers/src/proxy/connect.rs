@@ -21,7 +21,7 @@ use tokio_rustls::{
 
 use super::{
     body::Upload,
-    failure::Failure,
+    failure::UpstreamFailure,
     pool::{Alone, Shared},
 };
 use crate::policy::application::{Scheme, UpstreamUrl};
@@ -46,11 +46,11 @@ pub enum Connection {
 
 /// Where a server is, as far as that is known.
 #[derive(Debug, Default)]
-pub struct Addresses {
+pub struct UpstreamAddresses {
     known: Mutex<Option<(Instant, Vec<SocketAddr>)>>,
 }
 
-impl Addresses {
+impl UpstreamAddresses {
     fn fresh(&self) -> Option<Vec<SocketAddr>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|(since, _)| since.elapsed() < BELIEVED).map(|(_, addresses)| addresses.clone())
@@ -70,14 +70,14 @@ impl Addresses {
         known.as_ref().map(|(_, addresses)| addresses.clone()).unwrap_or_default()
     }
 
-    async fn find(&self, url: &UpstreamUrl) -> Result<Vec<SocketAddr>, Failure> {
+    async fn find(&self, url: &UpstreamUrl) -> Result<Vec<SocketAddr>, UpstreamFailure> {
         if let Some(addresses) = self.fresh() {
             return Ok(addresses);
         }
-        let found = lookup_host((url.host.as_str(), url.port)).await.map_err(|_| Failure::Name)?;
+        let found = lookup_host((url.host.as_str(), url.port)).await.map_err(|_| UpstreamFailure::Name)?;
         let addresses: Vec<SocketAddr> = found.collect();
         if addresses.is_empty() {
-            return Err(Failure::Name);
+            return Err(UpstreamFailure::Name);
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some((Instant::now(), addresses.clone()));
@@ -102,22 +102,23 @@ pub struct TlsTo {
 /// Why that fails. Nothing was sent of a request then.
 pub async fn connect(
     url: &UpstreamUrl,
-    addresses: &Addresses,
+    addresses: &UpstreamAddresses,
     tls: Option<&TlsTo>,
     is_upgrade: bool,
     time: Duration,
-) -> Result<Connection, Failure> {
+) -> Result<Connection, UpstreamFailure> {
     let connecting = async {
-        let stream =
-            reach(&addresses.find(url).await?).await.map_err(|error| Failure::of_connecting(&error))?;
+        let stream = reach(&addresses.find(url).await?)
+            .await
+            .map_err(|error| UpstreamFailure::of_connecting(&error))?;
         match (url.scheme, tls) {
             (Scheme::H2c, _) => speak_http2(stream).await,
             (Scheme::Https, Some(tls)) => over_tls(stream, tls, is_upgrade).await,
-            (Scheme::Https, None) => Err(Failure::Tls),
+            (Scheme::Https, None) => Err(UpstreamFailure::Tls),
             (Scheme::Http, _) => speak_http1(stream).await,
         }
     };
-    let connected = timeout(time, connecting).await.unwrap_or(Err(Failure::ConnectTimeout));
+    let connected = timeout(time, connecting).await.unwrap_or(Err(UpstreamFailure::ConnectTimeout));
     if connected.is_err() {
         addresses.doubt();
     }
@@ -139,21 +140,23 @@ async fn reach(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-async fn over_tls(stream: TcpStream, tls: &TlsTo, is_upgrade: bool) -> Result<Connection, Failure> {
+async fn over_tls(stream: TcpStream, tls: &TlsTo, is_upgrade: bool) -> Result<Connection, UpstreamFailure> {
     let config = Arc::clone(if is_upgrade { &tls.http1 } else { &tls.any });
-    let stream =
-        TlsConnector::from(config).connect(tls.name.clone(), stream).await.map_err(|_| Failure::Tls)?;
+    let stream = TlsConnector::from(config)
+        .connect(tls.name.clone(), stream)
+        .await
+        .map_err(|_| UpstreamFailure::Tls)?;
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     if is_http2 { speak_http2(stream).await } else { speak_http1(stream).await }
 }
 
 async fn speak_http1<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: S,
-) -> Result<Connection, Failure> {
+) -> Result<Connection, UpstreamFailure> {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(BUFFER);
     let (sender, connection) =
-        builder.handshake::<_, Upload>(TokioIo::new(stream)).await.map_err(|_| Failure::Closed)?;
+        builder.handshake::<_, Upload>(TokioIo::new(stream)).await.map_err(|_| UpstreamFailure::Closed)?;
     // What it ends with, the request on it hears.
     tokio::spawn(async move { drop(connection.with_upgrades().await) });
     Ok(Connection::Alone(sender))
@@ -161,7 +164,7 @@ async fn speak_http1<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
 
 async fn speak_http2<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: S,
-) -> Result<Connection, Failure> {
+) -> Result<Connection, UpstreamFailure> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -171,7 +174,7 @@ async fn speak_http2<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         .keep_alive_interval(PING.0)
         .keep_alive_timeout(PING.1);
     let (sender, connection) =
-        builder.handshake::<_, Upload>(TokioIo::new(stream)).await.map_err(|_| Failure::Closed)?;
+        builder.handshake::<_, Upload>(TokioIo::new(stream)).await.map_err(|_| UpstreamFailure::Closed)?;
     tokio::spawn(async move { drop(connection.await) });
     Ok(Connection::Shared(sender))
 }
@@ -182,13 +185,13 @@ mod tests {
 
     use super::*;
 
-    fn known_since(age: Duration) -> Addresses {
+    fn known_since(age: Duration) -> UpstreamAddresses {
         let since = Instant::now().checked_sub(age).expect("an hour since the start");
         let address = ([192, 0, 2, 1], 80).into();
-        Addresses { known: Mutex::new(Some((since, vec![address]))) }
+        UpstreamAddresses { known: Mutex::new(Some((since, vec![address]))) }
     }
 
-    async fn is_loopback(addresses: &Addresses) -> bool {
+    async fn is_loopback(addresses: &UpstreamAddresses) -> bool {
         let url = UpstreamUrl { scheme: Scheme::Http, host: "localhost".to_owned(), port: 80 };
         let found = addresses.find(&url).await.unwrap_or_default();
         found.iter().all(|address| address.ip().is_loopback()) && !found.is_empty()

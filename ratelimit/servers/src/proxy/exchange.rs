@@ -9,31 +9,31 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use super::{
     Proxy, answer,
     body::{Download, Progress, Rest, Upload},
-    facts::Seen,
-    failure::Failure,
+    facts::ProxyFacts,
+    failure::UpstreamFailure,
     headers::{self, Origin},
-    request::Asked,
+    request::ProxyRequest,
+    route_table::{RouteTable, Routed},
     stats::Turned,
-    table::{Routed, Table},
     tunnel,
     upstream::{How, NoAnswer, Upstream},
 };
 use crate::{
     answers, client_address,
-    judge::{self, Judged},
+    context::{ServeContext, answering as settings},
+    judge::{self, Judgement},
     offenders::Sender,
-    serving::{Answering, Client, Share},
-    state::{State, answering as settings},
+    serving::{AnswerGuard, Client, Share},
 };
 
 /// What a request is passed on with.
-pub struct Passing<'p> {
+pub struct ProxyExchange<'p> {
     /// Who decides.
-    pub state: &'p State,
+    pub context: &'p ServeContext,
     /// Where it comes in.
     pub proxy: &'p Proxy,
     /// What is to be done with it.
-    pub table: &'p Table,
+    pub table: &'p RouteTable,
     /// Who sent it.
     pub client: &'p Client,
 }
@@ -42,24 +42,24 @@ pub struct Passing<'p> {
 type Own = Box<Response<Body>>;
 
 /// What stays with an answer until it is over.
-struct Held {
-    answering: Answering,
+struct AnswerContext {
+    answering: AnswerGuard,
     place: Arc<Share>,
     upgrade: Option<OnUpgrade>,
     /// The headers about limits.
     limits: HeaderMap,
 }
 
-impl Passing<'_> {
+impl ProxyExchange<'_> {
     /// Passes it on; an error is an answer for which nothing was read of its body.
     pub async fn pass(
         &self,
-        answering: Answering,
+        answering: AnswerGuard,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Own> {
         let (mut head, body) = request.into_parts();
         let upgrade = head.extensions.remove::<OnUpgrade>();
-        let asked = Asked::new(head, self.client.is_tls, self.table.path).map_err(|why| {
+        let asked = ProxyRequest::new(head, self.client.is_tls, self.table.path).map_err(|why| {
             self.proxy.stats.turned(Turned::Refused);
             Box::new(answer::refused(why))
         })?;
@@ -79,7 +79,8 @@ impl Passing<'_> {
         };
         let (upload, progress) = Upload::new(body);
         let how = how(&asked, routed, &progress);
-        let held = Held { answering, place, upgrade: upgrade.filter(|_| asked.is_websocket), limits };
+        let held =
+            AnswerContext { answering, place, upgrade: upgrade.filter(|_| asked.is_websocket), limits };
         let mut request = Request::new(upload);
         *request.method_mut() = asked.method;
         *request.headers_mut() = asked.headers;
@@ -94,27 +95,29 @@ impl Passing<'_> {
     }
 
     /// What its answer has to say about limits, if it may go on.
-    async fn judge(&self, asked: &Asked, client: Option<std::net::IpAddr>) -> Result<HeaderMap, Own> {
+    async fn judge(&self, asked: &ProxyRequest, client: Option<std::net::IpAddr>) -> Result<HeaderMap, Own> {
         let Some(asks) = &self.table.asks else { return Ok(HeaderMap::new()) };
-        let Some(request) = asks.request(&Seen::new(asked, client)) else { return Ok(HeaderMap::new()) };
-        let in_force = self.state.in_force();
+        let Some(request) = asks.request(&ProxyFacts::new(asked, client)) else {
+            return Ok(HeaderMap::new());
+        };
+        let in_force = self.context.in_force();
         let settings = settings(&in_force);
         let judged = judge::decide(&in_force, &request).await;
-        if let Judged::Decided(response) = &judged {
-            self.state.offenders().note(&request, response, self.sender());
+        if let Judgement::Decided(response) = &judged {
+            self.context.offenders().note(&request, response, self.sender());
         }
         match judged {
-            Judged::Decided(response) if response.allowed() => {
+            Judgement::Decided(response) if response.allowed() => {
                 Ok(answers::headers(&response, settings.headers))
             }
-            Judged::Decided(response) => Err(Box::new(answer::denied(
+            Judgement::Decided(response) => Err(Box::new(answer::denied(
                 &response,
                 settings.headers,
                 &asked.headers,
                 self.table.deny_body.as_ref(),
             ))),
-            Judged::Failed if Judged::passes_unjudged(settings.on_store_error) => Ok(HeaderMap::new()),
-            Judged::Failed => Err(self.turned(Turned::Unjudged)),
+            Judgement::Failed if Judgement::passes_unjudged(settings.on_store_error) => Ok(HeaderMap::new()),
+            Judgement::Failed => Err(self.turned(Turned::Unjudged)),
         }
     }
 
@@ -131,10 +134,10 @@ impl Passing<'_> {
         mut request: Request<Upload>,
         routed: &Routed,
         how: &How,
-        held: Held,
+        held: AnswerContext,
     ) -> Response<Body> {
         let upstreams = routed.group.upstreams();
-        let mut last = answer::failed(Failure::Connect, 0, upstreams.len());
+        let mut last = answer::failed(UpstreamFailure::Connect, 0, upstreams.len());
         for place in routed.group.order() {
             let Some(upstream) = upstreams.get(place) else { continue };
             let in_flight = upstream.stats.begin();
@@ -165,14 +168,15 @@ impl Passing<'_> {
     fn failed(
         &self,
         upstream: &Upstream,
-        failure: Failure,
+        failure: UpstreamFailure,
         progress: &Progress,
         (place, count): (usize, usize),
     ) -> Response<Body> {
         if progress.has_failed() {
             return answer::broken_off(false);
         }
-        if failure == Failure::ResponseTimeout && progress.waits_for_client() && !progress.is_whole() {
+        if failure == UpstreamFailure::ResponseTimeout && progress.waits_for_client() && !progress.is_whole()
+        {
             return answer::broken_off(true);
         }
         upstream.failed(failure);
@@ -184,15 +188,15 @@ impl Passing<'_> {
         &self,
         mut response: Response<Incoming>,
         rest: Rest,
-        held: Held,
+        held: AnswerContext,
         is_upgrade: bool,
-    ) -> Result<Response<Body>, Failure> {
-        let Held { answering, place, upgrade, limits } = held;
+    ) -> Result<Response<Body>, UpstreamFailure> {
+        let AnswerContext { answering, place, upgrade, limits } = held;
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let is_websocket = headers::tokens(response.headers(), &header::UPGRADE)
                 .any(|name| name.eq_ignore_ascii_case(b"websocket"));
-            let client = upgrade.filter(|_| is_upgrade && is_websocket).ok_or(Failure::Unreadable)?;
+            let client = upgrade.filter(|_| is_upgrade && is_websocket).ok_or(UpstreamFailure::Unreadable)?;
             let (server, idle) = (hyper::upgrade::on(&mut response), rest.idle);
             self.client.becomes(async move {
                 tunnel::run(client, server, idle).await;
@@ -206,7 +210,7 @@ impl Passing<'_> {
     }
 }
 
-fn how(asked: &Asked, routed: &Routed, progress: &Arc<Progress>) -> How {
+fn how(asked: &ProxyRequest, routed: &Routed, progress: &Arc<Progress>) -> How {
     let timeouts = &routed.route.timeouts;
     How {
         target: asked.target.clone(),

@@ -4,22 +4,22 @@ use std::{borrow::Cow, net::IpAddr};
 
 use http::{HeaderValue, header};
 
-use super::request::Asked;
+use super::request::ProxyRequest;
 use crate::policy::application::{FactValue, Facts, target};
 
 /// A request and the client that it comes from.
-pub struct Seen<'r> {
-    asked: &'r Asked,
+pub struct ProxyFacts<'r> {
+    asked: &'r ProxyRequest,
     client: Option<IpAddr>,
 }
 
-impl<'r> Seen<'r> {
-    pub const fn new(asked: &'r Asked, client: Option<IpAddr>) -> Self {
+impl<'r> ProxyFacts<'r> {
+    pub const fn new(asked: &'r ProxyRequest, client: Option<IpAddr>) -> Self {
         Self { asked, client }
     }
 }
 
-impl Facts for Seen<'_> {
+impl Facts for ProxyFacts<'_> {
     fn client_address(&self) -> Option<IpAddr> {
         self.client
     }

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 /// How a server failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum UpstreamFailure {
     /// Its name has no address.
     Name,
     /// It does not take connections.
@@ -25,7 +25,7 @@ pub enum Failure {
     Idle,
 }
 
-impl Failure {
+impl UpstreamFailure {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Name,

@@ -55,14 +55,14 @@ pub enum Lease {
     /// Over HTTP/1.
     Alone(Arc<Pool>, Alone),
     /// Over HTTP/2.
-    Shared(Turn),
+    Shared(StreamPermit),
 }
 
 /// A request on a connection over HTTP/2, until this is dropped.
 #[derive(Debug)]
-pub struct Turn(Arc<AtomicUsize>);
+pub struct StreamPermit(Arc<AtomicUsize>);
 
-impl Drop for Turn {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -129,7 +129,7 @@ impl Pool {
     }
 
     /// A place on a connection over HTTP/2.
-    pub fn share(&self) -> Option<(Shared, Turn)> {
+    pub fn share(&self) -> Option<(Shared, StreamPermit)> {
         let mut shared = lock(&self.shared);
         shared.retain(|one| !one.connection.is_closed());
         let is_full = shared.len() >= MOST_SHARED;
@@ -139,7 +139,7 @@ impl Pool {
     }
 
     /// Lets others use a new connection over HTTP/2.
-    pub fn add(&self, connection: Shared) -> (Shared, Turn) {
+    pub fn add(&self, connection: Shared) -> (Shared, StreamPermit) {
         let one = InUse { connection, requests: Arc::default() };
         let turn = one.take();
         lock(&self.shared).push(one);
@@ -154,8 +154,8 @@ impl Pool {
 }
 
 impl InUse {
-    fn take(&self) -> (Shared, Turn) {
+    fn take(&self) -> (Shared, StreamPermit) {
         self.requests.fetch_add(1, Relaxed);
-        (self.connection.clone(), Turn(Arc::clone(&self.requests)))
+        (self.connection.clone(), StreamPermit(Arc::clone(&self.requests)))
     }
 }

@@ -12,7 +12,7 @@ use crate::policy::application::target::{Authority, AuthorityError, PathForm, Re
 
 /// A request in its one form.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ProxyRequest {
     /// Its method.
     pub method: Method,
     /// Path and query, as they are passed on.
@@ -77,7 +77,7 @@ impl Refusal {
     }
 }
 
-impl Asked {
+impl ProxyRequest {
     /// Of a request as it came.
     ///
     /// # Errors
@@ -197,13 +197,13 @@ mod tests {
     use super::*;
     use crate::policy::application::target::EscapedSlashes;
 
-    fn asked(method: &str, target: &str, lines: &[(&str, &str)]) -> Result<Asked, Refusal> {
+    fn asked(method: &str, target: &str, lines: &[(&str, &str)]) -> Result<ProxyRequest, Refusal> {
         let mut request = http::Request::builder().method(method).uri(target);
         for (name, value) in lines {
             request = request.header(*name, *value);
         }
         let form = PathForm { escaped_slashes: EscapedSlashes::Keep, ..PathForm::default() };
-        Asked::new(request.body(()).unwrap().into_parts().0, false, form)
+        ProxyRequest::new(request.body(()).unwrap().into_parts().0, false, form)
     }
 
     #[test]

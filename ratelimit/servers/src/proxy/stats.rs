@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::failure::Failure;
+use super::failure::UpstreamFailure;
 
 /// Of one server.
 #[derive(Debug, Default)]
 pub struct UpstreamStats {
     requests: AtomicU64,
     in_flight: AtomicU64,
-    failures: [AtomicU64; Failure::ALL.len()],
+    failures: [AtomicU64; UpstreamFailure::ALL.len()],
 }
 
 /// Of all requests that no server got.
@@ -40,7 +40,7 @@ impl UpstreamStats {
     }
 
     /// Counts a failure.
-    pub fn failed(&self, failure: Failure) {
+    pub fn failed(&self, failure: UpstreamFailure) {
         if let Some(count) = self.failures.get(failure as usize) {
             count.fetch_add(1, Relaxed);
         }
@@ -59,8 +59,8 @@ impl UpstreamStats {
     }
 
     /// How often it failed in which way.
-    pub fn failures(&self) -> impl Iterator<Item = (Failure, u64)> {
-        Failure::ALL.into_iter().zip(self.failures.iter().map(|count| count.load(Relaxed)))
+    pub fn failures(&self) -> impl Iterator<Item = (UpstreamFailure, u64)> {
+        UpstreamFailure::ALL.into_iter().zip(self.failures.iter().map(|count| count.load(Relaxed)))
     }
 }
 

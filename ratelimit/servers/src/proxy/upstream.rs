@@ -15,9 +15,9 @@ use tracing::warn;
 
 use super::{
     body::{Progress, Upload},
-    connect::{Addresses, Connection, TlsTo, connect},
-    failure::Failure,
-    pool::{Alone, Lease, Pool, Shared, Turn},
+    connect::{Connection, TlsTo, UpstreamAddresses, connect},
+    failure::UpstreamFailure,
+    pool::{Alone, Lease, Pool, Shared, StreamPermit},
     stats::UpstreamStats,
 };
 use crate::policy::application::{Balance, Scheme, UpstreamUrl};
@@ -35,7 +35,7 @@ pub struct Upstream {
     /// What is counted of it.
     pub stats: Arc<UpstreamStats>,
     /// Where it is now.
-    pub addresses: Addresses,
+    pub addresses: UpstreamAddresses,
     tls: ArcSwapOption<TlsTo>,
     pool: Arc<Pool>,
     left_alone_until: Mutex<Option<Instant>>,
@@ -64,9 +64,9 @@ pub struct How {
 /// Why there is no answer.
 pub enum NoAnswer {
     /// Nothing was sent, so that another server can be asked.
-    Unsent(Box<Request<Upload>>, Failure),
+    Unsent(Box<Request<Upload>>, UpstreamFailure),
     /// The request may have been carried out.
-    Failed(Failure),
+    Failed(UpstreamFailure),
 }
 
 /// An answer that begins.
@@ -77,7 +77,7 @@ impl Upstream {
         Self {
             url,
             stats: Arc::default(),
-            addresses: Addresses::default(),
+            addresses: UpstreamAddresses::default(),
             tls: ArcSwapOption::empty(),
             pool: Arc::default(),
             left_alone_until: Mutex::default(),
@@ -101,7 +101,7 @@ impl Upstream {
     }
 
     /// Notes that it failed.
-    pub fn failed(&self, failure: Failure) {
+    pub fn failed(&self, failure: UpstreamFailure) {
         self.stats.failed(failure);
         if failure.is_before_request() {
             let until = Instant::now() + LEFT_ALONE;
@@ -146,7 +146,7 @@ impl Upstream {
         }
     }
 
-    async fn connect(&self, how: &How) -> Result<Ready, Failure> {
+    async fn connect(&self, how: &How) -> Result<Ready, UpstreamFailure> {
         let tls = self.tls.load_full();
         let connecting = connect(&self.url, &self.addresses, tls.as_deref(), how.is_upgrade, how.connect);
         if self.url.scheme != Scheme::H2c {
@@ -174,7 +174,7 @@ impl Upstream {
 /// A connection for one request.
 enum Ready {
     Alone(Alone),
-    Shared(Shared, Turn),
+    Shared(Shared, StreamPermit),
 }
 
 impl Ready {
@@ -185,7 +185,7 @@ impl Ready {
         pool: &Arc<Pool>,
         scheme: Scheme,
     ) -> Result<Begun, NoAnswer> {
-        let unsent = |request| NoAnswer::Unsent(Box::new(request), Failure::Closed);
+        let unsent = |request| NoAnswer::Unsent(Box::new(request), UpstreamFailure::Closed);
         let (sent, lease) = match self {
             Self::Alone(mut connection) => {
                 if connection.ready().await.is_err() {
@@ -205,11 +205,11 @@ impl Ready {
             }
         };
         match sent {
-            None => Err(NoAnswer::Failed(Failure::ResponseTimeout)),
+            None => Err(NoAnswer::Failed(UpstreamFailure::ResponseTimeout)),
             Some(Ok(response)) => Ok((response, lease)),
             Some(Err(mut error)) => Err(match error.take_message() {
                 Some(request) => unsent(request),
-                None => NoAnswer::Failed(Failure::of_answer(error.error())),
+                None => NoAnswer::Failed(UpstreamFailure::of_answer(error.error())),
             }),
         }
     }
@@ -267,13 +267,13 @@ fn of_http2(mut request: Request<Upload>, how: &How, scheme: Scheme) -> Request<
 
 /// The servers of a route.
 #[derive(Debug)]
-pub struct Group {
+pub struct UpstreamGroup {
     upstreams: Vec<Arc<Upstream>>,
     balance: Balance,
     next: AtomicUsize,
 }
 
-impl Group {
+impl UpstreamGroup {
     pub const fn new(upstreams: Vec<Arc<Upstream>>, balance: Balance) -> Self {
         Self { upstreams, balance, next: AtomicUsize::new(0) }
     }
@@ -310,9 +310,9 @@ mod tests {
 
     use super::*;
 
-    fn group(count: u16, balance: Balance) -> Group {
+    fn group(count: u16, balance: Balance) -> UpstreamGroup {
         let url = |port| UpstreamUrl { scheme: Scheme::Http, host: "x".to_owned(), port };
-        Group::new((0..count).map(|port| Arc::new(Upstream::new(url(port + 1)))).collect(), balance)
+        UpstreamGroup::new((0..count).map(|port| Arc::new(Upstream::new(url(port + 1)))).collect(), balance)
     }
 
     #[test]
@@ -334,10 +334,10 @@ mod tests {
     fn a_server_that_can_not_be_connected_to_comes_last() {
         for balance in [Balance::RoundRobin, Balance::LeastRequests] {
             let group = group(2, balance);
-            group.upstreams()[0].failed(Failure::Connect);
+            group.upstreams()[0].failed(UpstreamFailure::Connect);
             assert_eq!([group.order(), group.order()], [[1, 0]; 2]);
             // What fails with a request may fail by the request.
-            group.upstreams()[1].failed(Failure::Closed);
+            group.upstreams()[1].failed(UpstreamFailure::Closed);
             assert_eq!(group.order(), [1, 0]);
         }
     }

@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{bounds::Times, budget::Share, frames::Frames};
+use super::{bounds::ConnectionTimeouts, budget::Share, frames::Frames};
 
 /// How HTTP/2 begins, and no request over HTTP/1 does.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -33,7 +33,7 @@ const TOLD: usize = usize::MAX;
 /// What is known of a connection, for its stream, for who answers, and for who ends it. Times are nanoseconds after the start.
 #[derive(Debug)]
 pub struct Activity {
-    times: Times,
+    times: ConnectionTimeouts,
     start: Instant,
     /// When anything was read or written.
     last: AtomicU64,
@@ -57,14 +57,14 @@ pub struct Activity {
 
 /// A request that is being answered, until this is dropped.
 #[derive(Debug)]
-pub struct Answering {
+pub struct AnswerGuard {
     activity: Arc<Activity>,
     is_resting: bool,
     /// What the request holds until then.
     share: Option<Arc<Share>>,
 }
 
-impl Answering {
+impl AnswerGuard {
     /// When what was last read of the request came.
     pub fn since(&self) -> Instant {
         self.activity.at(&self.activity.last)
@@ -98,7 +98,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
         self.activity.moved.store(self.activity.last.load(Relaxed), Relaxed);
         let counted = if self.is_resting { &self.activity.resting } else { &self.activity.answering };
@@ -108,7 +108,7 @@ impl Drop for Answering {
 
 impl Activity {
     /// Of a connection that begins. Its first bytes tell whether it is HTTP/2.
-    pub fn new(times: &Times) -> Arc<Self> {
+    pub fn new(times: &ConnectionTimeouts) -> Arc<Self> {
         Arc::new(Self {
             times: *times,
             start: Instant::now(),
@@ -133,7 +133,7 @@ impl Activity {
     }
 
     /// A request has come whole but for its body.
-    pub fn answer(self: &Arc<Self>) -> Answering {
+    pub fn answer(self: &Arc<Self>) -> AnswerGuard {
         // Others may be coming over HTTP/2.
         if !self.is_multiplexed.load(Relaxed) {
             self.begun.store(0, Relaxed);
@@ -141,7 +141,7 @@ impl Activity {
         if self.answering.fetch_add(1, Relaxed) == 0 {
             self.moved.store(self.last.load(Relaxed), Relaxed);
         }
-        Answering { activity: Arc::clone(self), is_resting: false, share: None }
+        AnswerGuard { activity: Arc::clone(self), is_resting: false, share: None }
     }
 
     /// Returns when the connection is to end at once.
@@ -232,7 +232,7 @@ impl Activity {
 
     /// When the connection's time is over, by what is known now.
     fn end(&self) -> Instant {
-        let Times { headers, idle, answer, silence, lifetime, .. } = self.times;
+        let ConnectionTimeouts { headers, idle, answer, silence, lifetime, .. } = self.times;
         let is_answering = self.answering.load(Relaxed) > 0;
         let mut end = match answer {
             Some(time) if is_answering => self.at(&self.moved) + time,

@@ -37,12 +37,12 @@ pub struct Bounds {
     /// Requests at once over HTTP/2.
     pub streams: u32,
     /// What may take how long.
-    pub times: Times,
+    pub times: ConnectionTimeouts,
 }
 
 /// What may take how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct ConnectionTimeouts {
     /// For a request's headers to come.
     pub headers: Duration,
     /// For a request, from its headers to its answer; `None` if that is for whoever answers to say.
@@ -63,7 +63,7 @@ impl Bounds {
         versions: Versions::Http1,
         headers: 16 << 10,
         streams: 0,
-        times: Times {
+        times: ConnectionTimeouts {
             headers: Duration::from_secs(5),
             request: None,
             idle: Duration::from_secs(5),

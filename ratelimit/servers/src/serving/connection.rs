@@ -29,10 +29,10 @@ use tokio::{
 };
 
 use super::{
-    activity::{self, Activity, Answering, Noted},
+    activity::{self, Activity, AnswerGuard, Noted},
     bounds::{Bounds, PING_INTERVAL, PING_TIME, SEND_BUFFER, TAKEN_BACK, Versions, WINDOWS},
     budget::{Budget, Holder, Metered, REQUEST, Share, held_by},
-    held::Held,
+    budgeted_body::BudgetedBody,
     linger::Lingering,
 };
 
@@ -93,7 +93,7 @@ pub trait Exchange: Clone + Send + Sync + 'static {
     fn exchange(
         &self,
         client: &Client,
-        answering: Answering,
+        answering: AnswerGuard,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send;
 
@@ -229,7 +229,7 @@ pub(super) async fn serve<E: Exchange>(
 async fn answer<E: Exchange>(
     Endpoint { exchange, phase, .. }: Endpoint<E>,
     client: Arc<Client>,
-    answering: Answering,
+    answering: AnswerGuard,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let is_http1 = request.version() < http::Version::HTTP_2;
@@ -248,14 +248,14 @@ pub fn close_after(response: &mut Response<Body>) {
 
 impl<H: Handler> Bounded<H> {
     /// Answers a request that there is no room for. Who takes none of these answers either is not served any more.
-    async fn turn_away(&self, begun: Arc<Share>, answering: Answering, path: &str) -> Response<Body> {
+    async fn turn_away(&self, begun: Arc<Share>, answering: AnswerGuard, path: &str) -> Response<Body> {
         if begun.take_of_reserve(REQUEST).is_err() {
             answering.end_connection();
             return pending().await;
         }
         let mut response = self.handler.no_room(path);
         let body = mem::take(response.body_mut());
-        *response.body_mut() = Held::within(body, begun, answering);
+        *response.body_mut() = BudgetedBody::within(body, begun, answering);
         response
     }
 }
@@ -264,7 +264,7 @@ impl<H: Handler> Exchange for Bounded<H> {
     async fn exchange(
         &self,
         client: &Client,
-        mut answering: Answering,
+        mut answering: AnswerGuard,
         request: Request<Incoming>,
     ) -> Response<Body> {
         let (Self { handler, budget, .. }, start) = (self, answering.since());
@@ -296,7 +296,7 @@ impl<H: Handler> Exchange for Bounded<H> {
         // What is still to come of a stream is looked at message by message.
         let share = if is_whole { share } else { budget.share(holder, false) };
         let body = mem::take(response.body_mut());
-        match Held::hold(body, share, answering).await {
+        match BudgetedBody::hold(body, share, answering).await {
             Ok(body) if !was_refused => *response.body_mut() = body,
             _ => response = handler.no_room(uri.path()),
         }

@@ -20,7 +20,7 @@ use super::{
     announced::Announcers,
     bounds::HANDSHAKE_TIME,
     connection::{self, Client, Endpoint, Exchange, PeerAddress, Phase, Stream},
-    overload::{Place, Room, Served},
+    overload::{ConnectionLimit, ConnectionPermit, Served},
 };
 use crate::{policy::application::ListenAddress, socket::ControlSocket, tls::Certificates};
 
@@ -34,7 +34,7 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// Where clients come in: a listening socket, and its certificates if it speaks TLS.
 #[derive(Debug)]
 pub struct Listener {
-    bound: Bound,
+    bound: BoundSocket,
     /// Who says whom a connection comes from, if anybody does.
     proxies: Option<Arc<Announcers>>,
     tls: Option<Arc<Certificates>>,
@@ -45,7 +45,7 @@ pub struct Listener {
 
 /// Bound without a runtime, so that there need not be threads before all listeners are.
 #[derive(Debug)]
-enum Bound {
+enum BoundSocket {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener),
 }
@@ -64,7 +64,7 @@ impl Listener {
         let bound = bind_tcp(address)?;
         // With its real port, if any was asked for.
         let address = ListenAddress::Tcp(bound.local_addr()?);
-        Ok(Self { bound: Bound::Tcp(bound), proxies: None, tls: None, address, _file: None })
+        Ok(Self { bound: BoundSocket::Tcp(bound), proxies: None, tls: None, address, _file: None })
     }
 
     /// At a socket that its owner alone may open, and whose file is for whoever has made it.
@@ -74,7 +74,7 @@ impl Listener {
     pub fn private(socket: &ControlSocket) -> io::Result<Self> {
         let (bound, address) =
             (socket.listener().try_clone()?, ListenAddress::Unix(socket.path().to_owned()));
-        Ok(Self { bound: Bound::Unix(bound), proxies: None, tls: None, address, _file: None })
+        Ok(Self { bound: BoundSocket::Unix(bound), proxies: None, tls: None, address, _file: None })
     }
 
     /// At a socket that any user of this host may open, as a port on loopback; who may not is for its directory to say.
@@ -115,7 +115,7 @@ impl Listener {
     ///
     /// # Errors
     /// The runtime has no place for it.
-    pub async fn run<E: Exchange>(self, room: Arc<Room>, endpoint: Endpoint<E>) -> io::Result<()> {
+    pub async fn run<E: Exchange>(self, room: Arc<ConnectionLimit>, endpoint: Endpoint<E>) -> io::Result<()> {
         let Self { bound, proxies, tls, address, _file } = self;
         let socket = bound.taken()?;
         let mut phase = endpoint.phase.clone();
@@ -148,14 +148,14 @@ struct Taking<'l, E> {
     address: &'l ListenAddress,
     proxies: Option<&'l Arc<Announcers>>,
     tls: Option<&'l Arc<Certificates>>,
-    room: &'l Room,
+    room: &'l ConnectionLimit,
     endpoint: &'l Endpoint<E>,
     /// When it was said last that something is wrong.
     said: Option<Instant>,
 }
 
 impl<E: Exchange> Taking<'_, E> {
-    async fn take(&mut self, stream: Box<dyn Stream>, peer: PeerAddress, place: Option<Place>) {
+    async fn take(&mut self, stream: Box<dyn Stream>, peer: PeerAddress, place: Option<ConnectionPermit>) {
         let place = if place.is_some() { place } else { self.room.admit(peer.0).await };
         let Some(place) = place else {
             self.endpoint.exchange.refused();
@@ -231,7 +231,7 @@ impl<E: Exchange> Drop for Open<E> {
     }
 }
 
-impl Bound {
+impl BoundSocket {
     /// In the runtime that it is called in.
     fn taken(&self) -> io::Result<Socket> {
         match self {

@@ -26,7 +26,7 @@ pub enum Overload {
 
 /// Room for connections, which listeners may share.
 #[derive(Debug)]
-pub struct Room {
+pub struct ConnectionLimit {
     overload: Overload,
     most: usize,
     free: Arc<Semaphore>,
@@ -35,7 +35,7 @@ pub struct Room {
 }
 
 /// A connection's part of it, until it is dropped.
-pub(super) type Place = OwnedSemaphorePermit;
+pub(super) type ConnectionPermit = OwnedSemaphorePermit;
 
 /// A connection that is served.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) struct Served {
     pub activity: Arc<Activity>,
 }
 
-impl Room {
+impl ConnectionLimit {
     /// For so many connections.
     #[must_use]
     pub fn new(most: usize, overload: Overload) -> Arc<Self> {
@@ -58,7 +58,7 @@ impl Room {
     }
 
     /// Waits for a place before a client is taken, where clients wait.
-    pub(super) async fn wait(&self) -> Option<Place> {
+    pub(super) async fn wait(&self) -> Option<ConnectionPermit> {
         match self.overload {
             Overload::Queue => self.acquire().await,
             Overload::Evict => None,
@@ -66,7 +66,7 @@ impl Room {
     }
 
     /// A place for a client that was taken; `None` if it is refused.
-    pub(super) async fn admit(&self, from: Option<IpAddr>) -> Option<Place> {
+    pub(super) async fn admit(&self, from: Option<IpAddr>) -> Option<ConnectionPermit> {
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(place);
         }
@@ -74,7 +74,7 @@ impl Room {
         if self.overload == Overload::Evict && self.evict(from) { self.acquire().await } else { None }
     }
 
-    async fn acquire(&self) -> Option<Place> {
+    async fn acquire(&self) -> Option<ConnectionPermit> {
         // It is never closed.
         Arc::clone(&self.free).acquire_owned().await.ok()
     }
@@ -137,14 +137,14 @@ mod tests {
     use tokio::time::timeout;
 
     use super::{
-        super::{activity::Answering, bounds::Bounds},
+        super::{activity::AnswerGuard, bounds::Bounds},
         *,
     };
 
     const MOST: usize = 64;
 
     /// A client's connection, as long as its place is held.
-    fn connected(room: &Arc<Room>, client: u8, place: Place) -> Arc<Activity> {
+    fn connected(room: &Arc<ConnectionLimit>, client: u8, place: ConnectionPermit) -> Arc<Activity> {
         let activity = Activity::new(&Bounds::INTERNAL.times);
         let task = tokio::spawn(async move {
             let _place = place;
@@ -162,18 +162,18 @@ mod tests {
         Some(Ipv4Addr::new(192, 0, 2, client).into())
     }
 
-    async fn come(room: &Arc<Room>, client: u8) -> Option<Arc<Activity>> {
+    async fn come(room: &Arc<ConnectionLimit>, client: u8) -> Option<Arc<Activity>> {
         room.admit(address(client)).await.map(|place| connected(room, client, place))
     }
 
     /// All connections, while they are being answered.
-    fn answer_all(room: &Room) -> Vec<Answering> {
+    fn answer_all(room: &ConnectionLimit) -> Vec<AnswerGuard> {
         room.served.lock().unwrap().iter().map(|one| one.activity.answer()).collect()
     }
 
     #[tokio::test]
     async fn the_oldest_of_whoever_has_most_gives_way() {
-        let room = Room::new(MOST, Overload::Evict);
+        let room = ConnectionLimit::new(MOST, Overload::Evict);
         // One who was first, and one who has taken all the rest; the first of these is being answered.
         let _first = come(&room, 1).await.unwrap();
         let second = come(&room, 2).await.unwrap();
@@ -205,7 +205,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_always_asks_gives_way_to_others_until_all_have_as_many() {
-        let room = Room::new(6, Overload::Evict);
+        let room = ConnectionLimit::new(6, Overload::Evict);
         for _ in 0..6 {
             come(&room, 1).await.unwrap();
         }
@@ -236,14 +236,14 @@ mod tests {
 
     #[tokio::test]
     async fn who_comes_too_late_is_refused_or_waits() {
-        let evicting = Room::new(1, Overload::Evict);
+        let evicting = ConnectionLimit::new(1, Overload::Evict);
         assert!(evicting.wait().await.is_none());
         // Nobody is known who could give way.
         let place = evicting.admit(None).await.unwrap();
         assert!(evicting.admit(None).await.is_none());
         drop(place);
         assert!(evicting.admit(None).await.is_some());
-        let queueing = Room::new(1, Overload::Queue);
+        let queueing = ConnectionLimit::new(1, Overload::Queue);
         let place = queueing.wait().await.unwrap();
         assert!(timeout(Duration::ZERO, queueing.wait()).await.is_err());
         drop(place);

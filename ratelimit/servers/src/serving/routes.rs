@@ -12,7 +12,7 @@ use super::{
     budget::{Budget, Metered},
     connection::{Bounded, Endpoint, Handler, PeerAddress, Phase},
     listen::Listener,
-    overload::Room,
+    overload::ConnectionLimit,
 };
 
 impl Handler for Router {
@@ -37,7 +37,7 @@ pub async fn serve_routes(
     listener: Listener,
     routes: Router,
     bounds: Bounds,
-    room: Arc<Room>,
+    room: Arc<ConnectionLimit>,
 ) -> io::Result<()> {
     // Nobody tells it to leave.
     let (_serving, phase) = watch::channel(Phase::Serving);

@@ -6,23 +6,23 @@ use http::{StatusCode, request::Parts};
 
 use super::{
     super::{
+        context::{ServeContext, answering},
         offenders::Sender,
         serving::PeerAddress,
-        state::{State, answering},
     },
     Problem,
-    facts::Shown,
+    facts::ForwardedFacts,
     no_store, problem,
 };
 use crate::answers;
 
 /// 200 with the headers of the decision, or the configured status with a problem. Whatever body comes is left unread.
 pub async fn answer(
-    state: &State,
+    context: &ServeContext,
     PeerAddress(peer): PeerAddress,
     head: &Parts,
 ) -> Result<Response, Problem> {
-    let in_force = state.in_force();
+    let in_force = context.in_force();
     let settings = answering(&in_force);
     let auth = settings.auth.as_ref().ok_or_else(|| {
         Problem::new(
@@ -30,10 +30,10 @@ pub async fn answer(
             "this route asks what `application.auth` says, which is not configured",
         )
     })?;
-    let shown = Shown::new(head, peer, settings.trusted_hops, auth.asks.path);
+    let shown = ForwardedFacts::new(head, peer, settings.trusted_hops, auth.asks.path);
     let Some(request) = auth.asks.request(&shown) else { return Ok((no_store(), ()).into_response()) };
     let response = in_force.decide_async(&request).await.map_err(Problem::bad)?;
-    state.offenders().note(&request, &response, Sender::of_question(peer));
+    context.offenders().note(&request, &response, Sender::of_question(peer));
     let headers = answers::of_http(&response, settings.headers);
     if response.allowed() {
         return Ok((headers, ()).into_response());

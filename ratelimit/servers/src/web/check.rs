@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 
 use super::{
     super::{
+        context::{ServeContext, answering},
         limits,
         offenders::Sender,
         serving::PeerAddress,
-        state::{State, answering},
     },
     JSON, Problem,
     costs::Cost,
@@ -22,8 +22,8 @@ use super::{
 use crate::{
     answers,
     application::{self, Code, Descriptor, InForce, LimitOverride, Request, RequestError, Status},
+    json_object::JsonObject,
     limiter::Nanos,
-    object::Object,
     text::Shown,
 };
 
@@ -31,14 +31,14 @@ use crate::{
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with requests")]
 struct Many {
-    requests: Vec<Object<Question>>,
+    requests: Vec<JsonObject<Question>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with domain and descriptors")]
 struct Question {
     domain: String,
-    descriptors: Vec<Object<Item>>,
+    descriptors: Vec<JsonObject<Item>>,
     hits_addend: Option<Cost>,
     /// Whether it says what was taken, which can't be denied any more.
     #[serde(default)]
@@ -48,8 +48,8 @@ struct Question {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a descriptor: an object with entries")]
 struct Item {
-    entries: Vec<Object<Entry>>,
-    limit: Option<Object<Limit>>,
+    entries: Vec<JsonObject<Entry>>,
+    limit: Option<JsonObject<Limit>>,
     hits_addend: Option<Cost>,
     #[serde(default)]
     is_negative_hits: bool,
@@ -73,17 +73,17 @@ struct Limit {
 /// What is asked.
 enum Asked {
     One(Question),
-    Many(Vec<Object<Question>>),
+    Many(Vec<JsonObject<Question>>),
 }
 
 /// About one request 200 or 429; about many always 200, with an answer each, in order.
-pub async fn answer(state: &State, peer: PeerAddress, text: &str) -> Result<Response, Problem> {
-    let question = match read(text).map_err(|error| Problem::bad(error).counted(state))? {
+pub async fn answer(context: &ServeContext, peer: PeerAddress, text: &str) -> Result<Response, Problem> {
+    let question = match read(text).map_err(|error| Problem::bad(error).counted(context))? {
         Asked::One(question) => question,
-        Asked::Many(requests) => return many(state, peer, requests).await,
+        Asked::Many(requests) => return many(context, peer, requests).await,
     };
-    let in_force = state.in_force();
-    let response = question.judge(state, peer, &in_force).await.map_err(Problem::bad)?;
+    let in_force = context.in_force();
+    let response = question.judge(context, peer, &in_force).await.map_err(Problem::bad)?;
     let (members, headers) = (Members(&response), answers::of_http(&response, answering(&in_force).headers));
     Ok(if response.allowed() {
         with(StatusCode::OK, headers, JSON, answers::json(&members))
@@ -95,7 +95,7 @@ pub async fn answer(state: &State, peer: PeerAddress, text: &str) -> Result<Resp
 impl Question {
     async fn judge(
         self,
-        state: &State,
+        context: &ServeContext,
         PeerAddress(peer): PeerAddress,
         in_force: &InForce<'_>,
     ) -> Result<application::Response, RequestError> {
@@ -105,17 +105,17 @@ impl Question {
             return in_force.report_async(&request).await;
         }
         let response = in_force.decide_async(&request).await?;
-        state.offenders().note(&request, &response, Sender::of_question(peer));
+        context.offenders().note(&request, &response, Sender::of_question(peer));
         Ok(response)
     }
 }
 
 fn read(text: &str) -> serde_json::Result<Asked> {
     let error = match serde_json::from_str(text) {
-        Ok(Object(question)) => return Ok(Asked::One(question)),
+        Ok(JsonObject(question)) => return Ok(Asked::One(question)),
         // One is tried first, since it is the usual, and many begin with a key that one has not.
         Err(_) if is_many(text) => match serde_json::from_str(text) {
-            Ok(Object(Many { requests })) => return Ok(Asked::Many(requests)),
+            Ok(JsonObject(Many { requests })) => return Ok(Asked::Many(requests)),
             Err(error) => error,
         },
         Err(error) => error,
@@ -129,13 +129,13 @@ fn is_many(text: &str) -> bool {
         #[serde(rename = "requests")]
         _requests: IgnoredAny,
     }
-    serde_json::from_str::<Object<Requests>>(text).is_ok()
+    serde_json::from_str::<JsonObject<Requests>>(text).is_ok()
 }
 
 async fn many(
-    state: &State,
+    context: &ServeContext,
     peer: PeerAddress,
-    requests: Vec<Object<Question>>,
+    requests: Vec<JsonObject<Question>>,
 ) -> Result<Response, Problem> {
     if requests.len() > limits::REQUESTS {
         let count = requests.len();
@@ -143,11 +143,11 @@ async fn many(
             "{count} requests; at most {} are accepted",
             limits::REQUESTS
         ))
-        .counted(state));
+        .counted(context));
     }
-    let in_force = state.in_force();
+    let in_force = context.in_force();
     // Together, so that a store that is asked over a network gets them in one call, in their order.
-    let judge = |Object(question): Object<Question>| question.judge(state, peer, &in_force);
+    let judge = |JsonObject(question): JsonObject<Question>| question.judge(context, peer, &in_force);
     let responses = join_all(requests.into_iter().map(judge)).await;
     let answers = responses.iter().map(|response| match response {
         Ok(response) => One::Members(Members(response)),
@@ -234,7 +234,7 @@ impl From<Question> for Request {
     fn from(question: Question) -> Self {
         Self {
             domain: question.domain,
-            descriptors: question.descriptors.into_iter().map(|Object(item)| item.into()).collect(),
+            descriptors: question.descriptors.into_iter().map(|JsonObject(item)| item.into()).collect(),
             hits_addend: question.hits_addend.map_or(0, Cost::of_request),
         }
     }
@@ -242,12 +242,12 @@ impl From<Question> for Request {
 
 impl From<Item> for Descriptor {
     fn from(item: Item) -> Self {
-        let limit = |Object(limit): Object<Limit>| LimitOverride {
+        let limit = |JsonObject(limit): JsonObject<Limit>| LimitOverride {
             requests_per_unit: limit.requests_per_unit,
             unit: limit.unit.parse().ok(),
         };
         Self {
-            entries: item.entries.into_iter().map(|Object(entry)| (entry.key, entry.value)).collect(),
+            entries: item.entries.into_iter().map(|JsonObject(entry)| (entry.key, entry.value)).collect(),
             limit: item.limit.map(limit),
             hits_addend: item.hits_addend.map(|Cost(hits)| hits),
             is_negative_hits: item.is_negative_hits,

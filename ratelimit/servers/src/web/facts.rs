@@ -21,7 +21,7 @@ const TARGET: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"
 const HOST: [&str; 2] = ["x-forwarded-host", "host"];
 
 /// What a proxy shows.
-pub struct Shown<'r> {
+pub struct ForwardedFacts<'r> {
     headers: &'r HeaderMap,
     method: &'r Method,
     uri: &'r Uri,
@@ -29,7 +29,7 @@ pub struct Shown<'r> {
     path: PathForm,
 }
 
-impl<'r> Shown<'r> {
+impl<'r> ForwardedFacts<'r> {
     /// By a request that came from `peer`.
     pub fn new(
         request: &'r http::request::Parts,
@@ -51,7 +51,7 @@ impl<'r> Shown<'r> {
     }
 }
 
-impl<'r> Facts for Shown<'r> {
+impl<'r> Facts for ForwardedFacts<'r> {
     fn client_address(&self) -> Option<IpAddr> {
         self.client
     }

@@ -9,9 +9,9 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
 use super::{
     super::{
+        context::{ServeContext, answering},
         convert,
         proto::{DESCRIPTORS, wire::envoy::service::ratelimit::v3::RateLimitRequest},
-        state::{State, answering},
     },
     super::{offenders::Sender, serving::PeerAddress},
     JSON, Problem, costs,
@@ -34,14 +34,14 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
 });
 
 /// 200 or 429 with the response; 400 for what whoever asks has to write otherwise.
-pub async fn answer(state: &State, peer: PeerAddress, text: &str) -> Result<Response, Problem> {
+pub async fn answer(context: &ServeContext, peer: PeerAddress, text: &str) -> Result<Response, Problem> {
     let messages = MESSAGES.as_ref().ok_or_else(|| internal("the messages have no descriptors"))?;
     let of_bounded = |problem| text::bounded(text).map_or(Err(problem), |text| read(messages, &text));
-    let request = read(messages, text).or_else(of_bounded).map_err(|problem| problem.counted(state))?;
-    let request = convert::request(request).map_err(|error| Problem::bad(error).counted(state))?;
-    let in_force = state.in_force();
+    let request = read(messages, text).or_else(of_bounded).map_err(|problem| problem.counted(context))?;
+    let request = convert::request(request).map_err(|error| Problem::bad(error).counted(context))?;
+    let in_force = context.in_force();
     let response = in_force.decide_async(&request).await.map_err(Problem::bad)?;
-    state.offenders().note(&request, &response, Sender::of_question(peer.0));
+    context.offenders().note(&request, &response, Sender::of_question(peer.0));
     let headers = answering(&in_force).headers;
     let message = convert::response(&request, &response, headers);
     let mut written = DynamicMessage::new(messages.response.clone());

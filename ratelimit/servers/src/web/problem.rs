@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{super::state::State, no_store, with};
+use super::{super::context::ServeContext, no_store, with};
 use crate::{
     answers::{self, QuotaExceeded},
     application,
@@ -31,8 +31,8 @@ impl Problem {
     }
 
     /// Counts it, as the service itself does with what it makes no sense of.
-    pub fn counted(self, state: &State) -> Self {
-        state.stats().refused_request();
+    pub fn counted(self, context: &ServeContext) -> Self {
+        context.stats().refused_request();
         self
     }
 }

@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use ratelimit_servers::Failure;
+use ratelimit_servers::UpstreamFailure;
 
 use super::{
     server::{OK, Recorder},
     support::{Proxy, body, header, status, until},
 };
 
-fn failures(proxy: &Proxy, failure: Failure) -> u64 {
+fn failures(proxy: &Proxy, failure: UpstreamFailure) -> u64 {
     proxy.servers.proxy().counts().values().map(|counts| counts.failures[failure as usize]).sum()
 }
 
@@ -27,16 +27,16 @@ fn nobody() -> std::net::SocketAddr {
 #[test]
 fn the_answer_says_how_a_server_failed_and_the_counters_which() {
     for (answer, expected, failure, words) in [
-        (Some(""), 502, Failure::Closed, "closed the connection"),
-        (Some("HTTP/1.1 200 O"), 502, Failure::Closed, "closed the connection"),
-        (Some("SSH-2.0-x\r\n\r\n"), 502, Failure::Unreadable, "is no HTTP"),
+        (Some(""), 502, UpstreamFailure::Closed, "closed the connection"),
+        (Some("HTTP/1.1 200 O"), 502, UpstreamFailure::Closed, "closed the connection"),
+        (Some("SSH-2.0-x\r\n\r\n"), 502, UpstreamFailure::Unreadable, "is no HTTP"),
         (
             Some("HTTP/1.1 101 X\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"),
             502,
-            Failure::Unreadable,
+            UpstreamFailure::Unreadable,
             "is no HTTP",
         ),
-        (None, 504, Failure::ResponseTimeout, "did not answer in time"),
+        (None, 504, UpstreamFailure::ResponseTimeout, "did not answer in time"),
     ] {
         let server = Recorder::new(move |stream, _| match answer {
             Some(answer) => {
@@ -60,7 +60,7 @@ fn the_answer_says_how_a_server_failed_and_the_counters_which() {
     let proxy = Proxy::before(nobody());
     let got = proxy.get("/");
     assert!(status(&got) == 502 && body(&got).contains("can't be connected to"), "{got}");
-    assert_eq!(failures(&proxy, Failure::Connect), 1);
+    assert_eq!(failures(&proxy, UpstreamFailure::Connect), 1);
     let proxy = Proxy::new("routes: [{upstreams: 'http://no-such-host.invalid'}]");
     assert!(body(&proxy.get("/")).contains("has a name that can't be found"));
 }
@@ -76,7 +76,7 @@ fn what_was_not_sent_goes_to_another_server() {
         assert!(server.next().ends_with("abc"));
     }
     // It is left alone for a while.
-    assert_eq!(failures(&proxy, Failure::Connect), 1);
+    assert_eq!(failures(&proxy, UpstreamFailure::Connect), 1);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn an_answer_that_stops_in_the_middle_is_no_whole_answer() {
         (200, "begin"),
         "the client sees that it is cut off by its length"
     );
-    assert_eq!(failures(&proxy, Failure::Idle), 1);
+    assert_eq!(failures(&proxy, UpstreamFailure::Idle), 1);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_client_that_does_not_send_its_body_is_told_so() {
     ));
     let got = proxy.send("POST / HTTP/1.1\r\nHost: shop\r\nContent-Length: 10\r\n\r\nabc");
     assert_eq!(status(&got), 408, "{got}");
-    assert_eq!(failures(&proxy, Failure::ResponseTimeout), 0, "the server is not to blame");
+    assert_eq!(failures(&proxy, UpstreamFailure::ResponseTimeout), 0, "the server is not to blame");
 }
 
 #[test]

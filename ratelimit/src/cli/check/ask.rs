@@ -19,7 +19,7 @@ use tonic::{
 };
 
 use super::{
-    endpoint::{Endpoint, Place},
+    endpoint::{Endpoint, EndpointAddress},
     tls::{self, HandshakeError, Identity, Refusal},
 };
 use crate::server::proto::envoy::{
@@ -102,11 +102,11 @@ async fn connect(caller: &Caller<'_>, refusal: &Refusal) -> Result<TokioIo<Box<d
     // Before anything is sent: a file that is wrong is so wherever the daemon is.
     let config = endpoint.ca.as_ref().map(|ca| tls::config(ca, caller.own, protocol)).transpose()?;
     let (stream, host): (Box<dyn Stream>, &str) = match &endpoint.place {
-        Place::Tcp { host, port } => {
+        EndpointAddress::Tcp { host, port } => {
             let failed = |source| AskError::Nobody { to: format!("{host}:{port}"), source };
             (Box::new(TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?), host)
         }
-        Place::Unix(path) => {
+        EndpointAddress::Unix(path) => {
             let failed = |source| AskError::Nobody { to: format!("unix:{}", path.display()), source };
             (Box::new(UnixStream::connect(path).await.map_err(failed)?), "localhost")
         }

@@ -16,14 +16,14 @@ pub struct Endpoint {
     /// Whether it speaks gRPC, not HTTP.
     pub is_grpc: bool,
     /// Where to connect.
-    pub place: Place,
+    pub place: EndpointAddress,
     /// Who vouches for its certificate, if it has one.
     pub ca: Option<PathBuf>,
 }
 
 /// What to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EndpointAddress {
     /// Host and port, as in a URL.
     Tcp {
         /// A name or an address, without brackets.
@@ -51,7 +51,7 @@ pub enum EndpointError {
 
 impl Default for Endpoint {
     fn default() -> Self {
-        let place = Place::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port: 8080 };
+        let place = EndpointAddress::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port: 8080 };
         Self { is_grpc: false, place, ca: None }
     }
 }
@@ -63,9 +63,9 @@ impl Endpoint {
         let ListenerSettings { address, tls } = listener;
         let place = match address {
             ListenAddress::Tcp(address) => {
-                Place::Tcp { host: reachable(*address).to_string(), port: address.port() }
+                EndpointAddress::Tcp { host: reachable(*address).to_string(), port: address.port() }
             }
-            ListenAddress::Unix(path) => Place::Unix(path.clone()),
+            ListenAddress::Unix(path) => EndpointAddress::Unix(path.clone()),
         };
         // Which certificates are trusted is not the server's to say.
         Some(Self { is_grpc: listen.http.is_empty(), place, ca: tls.as_ref().map(|_| PathBuf::new()) })
@@ -93,7 +93,7 @@ impl FromStr for Endpoint {
         let is_unix = |(scheme, is_grpc)| text.strip_prefix(scheme).map(|path| (is_grpc, path));
         if let Some((is_grpc, path)) = [("unix:", false), ("grpc+unix:", true)].into_iter().find_map(is_unix)
         {
-            let place = Place::Unix(PathBuf::from(path));
+            let place = EndpointAddress::Unix(PathBuf::from(path));
             return if path.is_empty() {
                 Err(EndpointError::Url)
             } else {
@@ -112,7 +112,7 @@ impl FromStr for Endpoint {
         };
         let port = authority.port_u16().or(default_port).ok_or(EndpointError::Url)?;
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        Ok(Self { is_grpc, place: Place::Tcp { host, port }, ca })
+        Ok(Self { is_grpc, place: EndpointAddress::Tcp { host, port }, ca })
     }
 }
 
@@ -124,15 +124,15 @@ mod tests {
 
     #[test]
     fn urls_are_read() {
-        let tcp = |host: &str, port| Place::Tcp { host: host.to_owned(), port };
+        let tcp = |host: &str, port| EndpointAddress::Tcp { host: host.to_owned(), port };
         for (text, is_grpc, place, tls) in [
             ("http://localhost", false, tcp("localhost", 80), false),
             ("http://[::1]:8080/", false, tcp("::1", 8080), false),
             ("https://rl.example:8443", false, tcp("rl.example", 8443), true),
             ("grpc://127.0.0.1:8081", true, tcp("127.0.0.1", 8081), false),
             ("grpcs://rl.example:8443", true, tcp("rl.example", 8443), true),
-            ("unix:/run/rl.sock", false, Place::Unix("/run/rl.sock".into()), false),
-            ("grpc+unix:/run/rl.sock", true, Place::Unix("/run/rl.sock".into()), false),
+            ("unix:/run/rl.sock", false, EndpointAddress::Unix("/run/rl.sock".into()), false),
+            ("grpc+unix:/run/rl.sock", true, EndpointAddress::Unix("/run/rl.sock".into()), false),
         ] {
             let ca = tls.then(PathBuf::new);
             assert_eq!(text.parse(), Ok(Endpoint { is_grpc, place, ca }), "{text}");
@@ -159,7 +159,7 @@ mod tests {
             tls: None,
         };
         let listen = Listen { grpc: vec![at("[::]:8081")], http: Vec::new() };
-        let place = Place::Tcp { host: "::1".to_owned(), port: 8081 };
+        let place = EndpointAddress::Tcp { host: "::1".to_owned(), port: 8081 };
         assert_eq!(Endpoint::of(&listen), Some(Endpoint { is_grpc: true, place, ca: None }));
         let listen = Listen { http: vec![at("0.0.0.0:8080")], ..listen };
         assert_eq!(Endpoint::of(&listen), Some(Endpoint::default()));

@@ -15,7 +15,7 @@ use crate::{
         table::Table,
     },
     config,
-    simulate::{AccessLog, Disorder, LogLine, Noted, RequestTrial, TimedLog},
+    simulate::{AccessLog, Disorder, LogLine, NotedLines, RequestTrial, TimedLog},
     text::Shown,
 };
 
@@ -25,7 +25,7 @@ const TOP: usize = 10;
 /// How a log was read.
 #[derive(Default)]
 struct Reading {
-    unread: Noted,
+    unread: NotedLines,
     disorder: Disorder,
 }
 

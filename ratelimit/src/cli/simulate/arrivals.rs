@@ -16,7 +16,7 @@ use crate::cli::{
 use crate::{
     config::limit::format_limit,
     limiter::LimiterError,
-    simulate::{ArrivalError, Arrivals, Seconds, Trial, write_json, write_json_summary, write_text},
+    simulate::{ArrivalError, Arrivals, LimitTrial, Seconds, write_json, write_json_summary, write_text},
 };
 
 /// Why a simulation ended early.
@@ -35,7 +35,7 @@ enum SimulateError {
 /// # Errors
 /// A line is wrong, or something can't be read or written.
 pub fn run(limits: Vec<LimitSpec>, file: Option<&Path>, output: Output) -> Result<(), Failure> {
-    let mut trials: Vec<Trial> = limits.into_iter().map(Trial::new).collect();
+    let mut trials: Vec<LimitTrial> = limits.into_iter().map(LimitTrial::new).collect();
     let mut out = BufWriter::new(io::stdout().lock());
     let done = match file {
         None => play(Arrivals::new(io::stdin().lock(), "-"), &mut trials, output, &mut out),
@@ -55,7 +55,7 @@ pub fn run(limits: Vec<LimitSpec>, file: Option<&Path>, output: Output) -> Resul
 
 fn play(
     mut arrivals: Arrivals<impl BufRead>,
-    trials: &mut [Trial],
+    trials: &mut [LimitTrial],
     output: Output,
     out: &mut impl Write,
 ) -> Result<(), SimulateError> {
@@ -81,7 +81,7 @@ fn play(
     Ok(())
 }
 
-fn write_summaries(out: &mut impl Write, trials: &[Trial], is_after_lines: bool) -> io::Result<()> {
+fn write_summaries(out: &mut impl Write, trials: &[LimitTrial], is_after_lines: bool) -> io::Result<()> {
     let mut table = Table::new(["LIMIT", "ALLOWED", "DENIED", "LONGEST_WAIT", "LARGEST_BURST"]);
     for trial in trials {
         let summary = trial.summary();
@@ -97,7 +97,7 @@ fn write_summaries(out: &mut impl Write, trials: &[Trial], is_after_lines: bool)
 }
 
 /// A limiter that had to forget keys decided otherwise than one with more room.
-fn note_forgotten(trials: &[Trial]) {
+fn note_forgotten(trials: &[LimitTrial]) {
     for trial in trials.iter().filter(|trial| trial.forgotten() > 0) {
         let (limit, count) = (format_limit(trial.spec()), trial.forgotten());
         complain(&format_args!(

@@ -13,8 +13,8 @@ use crate::{
     config, dataplane,
     policy::Network,
     simulate::{
-        Capture, CaptureError, CaptureSummary, CapturedFrame, Engine, Frames, Host, Kernel, Tally,
-        compile_for, report,
+        Capture, CaptureError, CaptureSummary, CapturedFrame, Engine, FrameCount, FrameTally, HostEngine,
+        KernelEngine, compile_for, report,
     },
     text::Shown,
 };
@@ -93,8 +93,8 @@ fn play(
     let start = first.as_ref().map_or(Nanos(0), |frame| frame.time);
     let compiled = compile_for(network, start);
     let mut engine: Box<dyn Engine> = match engine {
-        EngineName::User => Box::new(Host::new(compiled)),
-        EngineName::Kernel => Box::new(Kernel::load(&compiled)?),
+        EngineName::User => Box::new(HostEngine::new(compiled)),
+        EngineName::Kernel => Box::new(KernelEngine::load(&compiled)?),
     };
     let mut next = first;
     let mut done = Ok(());
@@ -136,7 +136,7 @@ fn judge(
 
 fn write_summary(summary: &CaptureSummary, network: &Network, out: &mut impl Write) -> io::Result<()> {
     let mut table = Table::new(["REASON", "FRAMES", "BYTES", "VERDICT"]);
-    for (reason, Tally { passed, dropped }) in summary.reasons() {
+    for (reason, FrameTally { passed, dropped }) in summary.reasons() {
         let (frames, verdict) = if dropped.count > 0 { (dropped, "drop") } else { (passed, "pass") };
         table.row([
             reason.to_owned(),
@@ -158,14 +158,14 @@ fn write_summary(summary: &CaptureSummary, network: &Network, out: &mut impl Wri
             writeln!(out, "  and {} more", rule.sources - rule.top.len())?;
         }
         if rule.excepted.count > 0 {
-            let Frames { count, bytes } = rule.excepted;
+            let FrameCount { count, bytes } = rule.excepted;
             writeln!(out, "  not judged, since it excepts them: {count} frames, {bytes} bytes")?;
         }
     }
     Ok(())
 }
 
-fn cells(name: String, Tally { passed, dropped }: &Tally) -> [String; 5] {
+fn cells(name: String, FrameTally { passed, dropped }: &FrameTally) -> [String; 5] {
     let [a, b, c, d] =
         [passed.count, dropped.count, passed.bytes, dropped.bytes].map(|count| count.to_string());
     [name, a, b, c, d]

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ratelimit_redis::{Memory, Role, Server, probe};
+use ratelimit_redis::{Memory, Role, ServerReport, probe};
 use serde::Serialize;
 
 use crate::{
@@ -70,7 +70,7 @@ async fn of(file: &Path, settings: Option<&RedisSettings>) -> StoreAnswer {
 }
 
 /// A server in one line.
-fn line(Server { address, hello, memory, clock }: &Server, topology: &Topology) -> String {
+fn line(ServerReport { address, hello, memory, clock }: &ServerReport, topology: &Topology) -> String {
     let part = match topology {
         Topology::Single => "alone".to_owned(),
         Topology::Cluster => "in a cluster".to_owned(),

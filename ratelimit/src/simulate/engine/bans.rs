@@ -10,11 +10,11 @@ use ratelimit_common::{
     time::Now,
 };
 
-use super::table::{FixedTable, Set};
+use super::table::{FixedSet, FixedTable};
 
 /// Bans, and which lengths have any.
 #[derive(Debug)]
-pub struct Bans {
+pub struct SimulatedBans {
     table: FixedTable,
     records: Vec<Cell<BanRecord>>,
     lengths: Cell<Lengths>,
@@ -24,7 +24,7 @@ pub struct Bans {
 /// A claim may ask to be repeated.
 const TRIES: usize = 8;
 
-impl Bans {
+impl SimulatedBans {
     /// None yet; with room for some if a rule bans.
     pub fn new(has_room: bool, secret: Secret) -> Self {
         let sets = if has_room { bans::SETS as usize } else { 1 };
@@ -47,7 +47,7 @@ impl Bans {
     /// Bans a prefix from now on, unless it is banned for longer.
     pub fn add(&self, prefix: &BanPrefix, now: Now, terms: &BanSchedule) {
         let key = prefix.key(&self.secret);
-        let placing = Placing { bans: self, first: BanRecord::first(terms, 0, now) };
+        let placing = SimulatedPlacing { bans: self, first: BanRecord::first(terms, 0, now) };
         let order = BanRequest { terms, maker: 0, now, replaces: false };
         if (0..TRIES).any(|_| bans::make(&placing, &key, &order, &placing.first)) {
             let (word, bit) = prefix.place();
@@ -59,24 +59,24 @@ impl Bans {
 }
 
 /// The table while a ban is made.
-struct Placing<'b> {
-    bans: &'b Bans,
+struct SimulatedPlacing<'b> {
+    bans: &'b SimulatedBans,
     /// The record of a prefix that has no slot.
     first: BanRecord,
 }
 
-impl Placing<'_> {
-    fn record_of(&self, home: &Home<Set<'_>>, place: Position) -> &Cell<BanRecord> {
+impl SimulatedPlacing<'_> {
+    fn record_of(&self, home: &Home<FixedSet<'_>>, place: Position) -> &Cell<BanRecord> {
         let rank = place.rank();
         let set = if rank < SLOTS { home.stamp >> 32 } else { home.stamp & u64::from(u32::MAX) };
         &self.bans.records[(set as usize * SLOTS + rank % SLOTS) % self.bans.records.len()]
     }
 }
 
-impl<'b> table::Table for Placing<'b> {
-    type Set = Set<'b>;
+impl<'b> table::Table for SimulatedPlacing<'b> {
+    type Set = FixedSet<'b>;
 
-    fn home(&self, key: &Key) -> Option<Home<Set<'b>>> {
+    fn home(&self, key: &Key) -> Option<Home<FixedSet<'b>>> {
         let (first, second) = (key.first(), key.second());
         let stamp = first << 32 | second & u64::from(u32::MAX);
         Some(Home { first: self.bans.table.set(first), second: self.bans.table.set(second), stamp })
@@ -88,12 +88,12 @@ impl<'b> table::Table for Placing<'b> {
 
     fn on_live_eviction(&self) {}
 
-    fn on_place(&self, home: &Home<Set<'b>>, place: Position) {
+    fn on_place(&self, home: &Home<FixedSet<'b>>, place: Position) {
         self.note(home, place, &self.first);
     }
 }
 
-impl BanTable for Placing<'_> {
+impl BanTable for SimulatedPlacing<'_> {
     fn record(&self, home: &Home<Self::Set>, place: Position) -> BanRecord {
         self.record_of(home, place).get()
     }
@@ -113,7 +113,7 @@ mod tests {
     /// displaces.
     #[test]
     fn what_is_remembered_displaces_no_ban() {
-        let bans = Bans::new(
+        let bans = SimulatedBans::new(
             true,
             Secret::new([5, 6, 7, 8].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
         );
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn bans_are_bounded_and_the_one_that_ends_soonest_gives_way() {
-        let bans = Bans::new(
+        let bans = SimulatedBans::new(
             true,
             Secret::new([1, 2, 3, 4].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
         );

@@ -21,21 +21,21 @@ use ratelimit_common::{
 };
 
 use super::{
-    Engine, Verdict,
-    bans::Bans,
-    table::{FixedTable, Set},
+    Engine, FrameVerdict,
+    bans::SimulatedBans,
+    table::{FixedSet, FixedTable},
 };
 use crate::{
-    compile::{Compiled, Prefixes},
+    compile::{AddressConditions, Compiled},
     dataplane,
 };
 
 /// The rules of a network, and their buckets.
 #[derive(Debug)]
-pub struct Host {
+pub struct HostEngine {
     compiled: Compiled,
     table: FixedTable,
-    bans: Bans,
+    bans: SimulatedBans,
     addresses: [Longest<[u64; 2]>; 2],
     /// The time of the packet that is being judged.
     now: Cell<Now>,
@@ -43,14 +43,14 @@ pub struct Host {
     denied: Cell<u64>,
 }
 
-impl Host {
+impl HostEngine {
     /// With an empty table.
     #[must_use]
     pub fn new(compiled: Compiled) -> Self {
         let sets = compiled.globals.set_mask as usize + 1;
         Self {
             table: FixedTable::new(sets, &compiled.limits),
-            bans: Bans::new(compiled.globals.bans != 0, compiled.globals.secret),
+            bans: SimulatedBans::new(compiled.globals.bans != 0, compiled.globals.secret),
             addresses: [conditions(&compiled.prefixes[0]), conditions(&compiled.prefixes[1])],
             now: Cell::new(Now(Nanos(0))),
             denied: Cell::new(0),
@@ -59,7 +59,7 @@ impl Host {
     }
 }
 
-fn conditions(prefixes: &Prefixes) -> Longest<[u64; 2]> {
+fn conditions(prefixes: &AddressConditions) -> Longest<[u64; 2]> {
     let sets_v4 = prefixes.v4.iter().map(|&(address, length, set)| (v4(address), length, set));
     let sets_v6 = prefixes.v6.iter().map(|&(address, length, set)| (v6(address), length, set));
     Longest::new(sets_v4, sets_v6)
@@ -100,7 +100,7 @@ fn mask(length: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or_default()
 }
 
-impl Host {
+impl HostEngine {
     fn row(&self, dimension: Dimension, row: u64) -> Option<u64> {
         let table = self.compiled.tables.iter().find(|table| table.dimension == dimension)?;
         table.rows.get(row as usize).copied()
@@ -112,13 +112,13 @@ impl Host {
 }
 
 /// What rules match.
-impl Tables for &Host {
+impl Tables for &HostEngine {
     fn asks(&self, dimension: Dimension) -> bool {
         self.compiled.globals.matches.dimensions & dimension.bit() != 0
     }
 
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
-        Host::row(self, dimension, row).unwrap_or(self.compiled.globals.matches.rules)
+        HostEngine::row(self, dimension, row).unwrap_or(self.compiled.globals.matches.rules)
     }
 
     fn source(&self, address: &Address) -> u64 {
@@ -132,7 +132,7 @@ impl Tables for &Host {
 
 /// What rules except.
 #[derive(Clone, Copy, Debug)]
-pub struct Excepts<'h>(&'h Host);
+pub struct Excepts<'h>(&'h HostEngine);
 
 impl Tables for Excepts<'_> {
     fn asks(&self, dimension: Dimension) -> bool {
@@ -152,8 +152,8 @@ impl Tables for Excepts<'_> {
     }
 }
 
-impl<'t> Hooks for &'t Host {
-    type Set = Set<'t>;
+impl<'t> Hooks for &'t HostEngine {
+    type Set = FixedSet<'t>;
     type Excepts = Excepts<'t>;
 
     fn globals<'h>(self) -> &'h Globals
@@ -182,7 +182,7 @@ impl<'t> Hooks for &'t Host {
         bit.trailing_zeros().into()
     }
 
-    fn set(self, bits: u64) -> Option<Set<'t>> {
+    fn set(self, bits: u64) -> Option<FixedSet<'t>> {
         Some(self.table.set(bits))
     }
 
@@ -224,13 +224,18 @@ impl<'t> Hooks for &'t Host {
     }
 }
 
-impl Engine for Host {
-    fn judge(&mut self, frame: &[u8], wire_length: u64, time: Nanos) -> Result<Verdict, dataplane::Error> {
+impl Engine for HostEngine {
+    fn judge(
+        &mut self,
+        frame: &[u8],
+        wire_length: u64,
+        time: Nanos,
+    ) -> Result<FrameVerdict, dataplane::Error> {
         let packet = match packet::parse(frame) {
             Ok(packet) => packet,
             Err(not_ip) => {
                 let reason = Reason::of_not_ip(not_ip.hides);
-                return Ok(Verdict { packet: Err(not_ip), matching: 0, excepted: 0, denied: 0, reason });
+                return Ok(FrameVerdict { packet: Err(not_ip), matching: 0, excepted: 0, denied: 0, reason });
             }
         };
         self.now.set(Now(time));
@@ -242,7 +247,7 @@ impl Engine for Host {
         let mut evaluation = Evaluation::of_size(FrameSize(wire_length & FrameSize::BYTES));
         let early = stages::examine(host, &packet, &mut evaluation, || matching);
         let reason = early.reason().or_else(|| stages::judge(host, early, &mut evaluation).reason());
-        Ok(Verdict {
+        Ok(FrameVerdict {
             packet: Ok(packet),
             matching,
             excepted,

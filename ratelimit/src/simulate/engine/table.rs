@@ -28,17 +28,17 @@ impl FixedTable {
     }
 
     /// The set with the number in these bits.
-    pub fn set(&self, bits: u64) -> Set<'_> {
+    pub fn set(&self, bits: u64) -> FixedSet<'_> {
         let sets = self.slots.len() / SLOTS;
         let first = (bits as usize & (sets - 1)) * SLOTS;
-        Set(&self.slots[first..first + SLOTS])
+        FixedSet(&self.slots[first..first + SLOTS])
     }
 }
 
 impl<'t> table::Table for &'t FixedTable {
-    type Set = Set<'t>;
+    type Set = FixedSet<'t>;
 
-    fn home(&self, key: &Key) -> Option<Home<Set<'t>>> {
+    fn home(&self, key: &Key) -> Option<Home<FixedSet<'t>>> {
         Some(Home { first: self.set(key.first()), second: self.set(key.second()), stamp: 0 })
     }
 
@@ -51,21 +51,21 @@ impl<'t> table::Table for &'t FixedTable {
 
 /// Eight slots.
 #[derive(Clone, Copy, Debug)]
-pub struct Set<'t>(&'t [[Cell<u64>; 2]]);
+pub struct FixedSet<'t>(&'t [[Cell<u64>; 2]]);
 
-impl<'t> table::Set for Set<'t> {
-    type Slot = Slot<'t>;
+impl<'t> table::Set for FixedSet<'t> {
+    type Slot = FixedSlot<'t>;
 
-    fn slot(self, index: usize) -> Slot<'t> {
-        Slot(&self.0[index])
+    fn slot(self, index: usize) -> FixedSlot<'t> {
+        FixedSlot(&self.0[index])
     }
 }
 
 /// A key and a state.
 #[derive(Clone, Copy)]
-pub struct Slot<'t>(&'t [Cell<u64>; 2]);
+pub struct FixedSlot<'t>(&'t [Cell<u64>; 2]);
 
-impl table::Slot for Slot<'_> {
+impl table::Slot for FixedSlot<'_> {
     fn key(self) -> u64 {
         self.0[0].get()
     }

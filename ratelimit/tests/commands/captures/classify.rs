@@ -1,6 +1,6 @@
 //! The compiled tables give the same set of rules as a plain loop over them.
 
-use ratelimit::simulate::{Engine as _, Host, compile_for};
+use ratelimit::simulate::{Engine as _, HostEngine, compile_for};
 use ratelimit_common::time::Nanos;
 
 use super::traffic::{Random, plain_loop, random_frame, random_network};
@@ -11,7 +11,7 @@ fn compiled_tables_and_a_plain_loop_find_the_same_rules() {
     for seed in 0..60 {
         let mut random = Random(seed);
         let network = random_network(&mut random, 64);
-        let mut host = Host::new(compile_for(&network, Nanos(0)));
+        let mut host = HostEngine::new(compile_for(&network, Nanos(0)));
         for _ in 0..400 {
             let frame = random_frame(&mut random);
             let verdict = host.judge(&frame, frame.len() as u64, Nanos(0)).unwrap();

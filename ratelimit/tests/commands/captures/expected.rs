@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use ratelimit::simulate::{CapturedFrame, Engine as _, Host, Verdict, compile_for};
+use ratelimit::simulate::{CapturedFrame, Engine as _, FrameVerdict, HostEngine, compile_for};
 use ratelimit_common::{packet, time::Nanos};
 
 use super::{recorded, traffic};
@@ -36,7 +36,7 @@ const DIFFERENCES: [(&str, &[u64], &str); 12] = [
 fn captures_are_read_as_a_dissector_reads_them() {
     let Some(folder) = recorded::shared_captures() else { return };
     let rows = fs::read_to_string(folder.join("expected.tsv")).unwrap();
-    let mut host = Host::new(compile_for(&traffic::network(Vec::new()), Nanos(0)));
+    let mut host = HostEngine::new(compile_for(&traffic::network(Vec::new()), Nanos(0)));
     let (mut file, mut frames, mut compared, mut differed) = (String::new(), Vec::new(), 0, 0);
     for row in rows.lines().skip(1) {
         let columns: Vec<&str> = row.split('\t').collect();
@@ -58,7 +58,7 @@ fn captures_are_read_as_a_dissector_reads_them() {
 }
 
 /// In the columns of the dissector's table.
-fn describe(verdict: &Verdict) -> [String; 9] {
+fn describe(verdict: &FrameVerdict) -> [String; 9] {
     let dash = || "-".to_owned();
     let vlans = match &verdict.packet {
         Ok(packet) => packet.vlans,

@@ -10,7 +10,7 @@ use ratelimit_limiter::store::{
     Account, Enrolment, KeyHash, MemoryStore, Store as _,
     remote::{Act, BucketKey, Outcomes, Over, Part, Question, Reading, RemoteError, RemoteStore, Say},
 };
-use ratelimit_redis::{Store, StoreOptions, transport::Transport};
+use ratelimit_redis::{SharedBuckets, StoreOptions, transport::Transport};
 use tokio::runtime::Handle;
 
 /// So long as to be no matter.
@@ -56,8 +56,8 @@ pub fn options(timeout: Duration) -> StoreOptions {
     StoreOptions { prefix: "rl".to_owned(), shards: None, timeout, most_calls: 2 }
 }
 
-pub fn store<T: Transport>(transport: T, timeout: Duration) -> Store<T> {
-    Store::new(transport, &options(timeout), Handle::current())
+pub fn store<T: Transport>(transport: T, timeout: Duration) -> SharedBuckets<T> {
+    SharedBuckets::new(transport, &options(timeout), Handle::current())
 }
 
 /// Has a store decide about a request, and says whether it passes; the limiter agrees with that.

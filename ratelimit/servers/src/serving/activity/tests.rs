@@ -7,7 +7,7 @@ use tokio::{io::AsyncReadExt as _, net::UnixStream};
 use super::*;
 
 /// Of servers that are for the world.
-const TIMES: Times = Times {
+const TIMES: ConnectionTimeouts = ConnectionTimeouts {
     headers: Duration::from_secs(10),
     request: None,
     idle: Duration::from_secs(75),
@@ -133,7 +133,7 @@ async fn who_waits_hears_of_the_end_and_not_before() {
 
 #[test]
 fn an_answer_may_take_any_time_where_none_is_set() {
-    let times = Times { answer: None, silence: None, lifetime: Some(TIMES.idle * 3), ..TIMES };
+    let times = ConnectionTimeouts { answer: None, silence: None, lifetime: Some(TIMES.idle * 3), ..TIMES };
     let activity = Arc::into_inner(Activity::new(&times)).unwrap();
     let start = Instant::now().checked_sub(TIMES.idle).unwrap();
     let activity = Arc::new(Activity { start, ..activity });

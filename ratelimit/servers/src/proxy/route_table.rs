@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{
 
 use super::{
     connect::TlsTo,
-    upstream::{Group, Upstream},
+    upstream::{Upstream, UpstreamGroup},
 };
 use crate::{
     policy::application::{
@@ -27,7 +27,7 @@ use crate::{
 
 /// What a listener does with requests.
 #[derive(Debug)]
-pub struct Table {
+pub struct RouteTable {
     /// How many proxies in front are trusted.
     pub trusted_hops: u8,
     /// What is asked about a request.
@@ -48,10 +48,10 @@ pub struct Routed {
     /// What servers get as `Host`, if not what the client asked for.
     pub host_header: Option<HeaderValue>,
     /// The servers.
-    pub group: Group,
+    pub group: UpstreamGroup,
 }
 
-impl Table {
+impl RouteTable {
     /// The route for a host and a path, both in their one form.
     pub fn find(&self, host: &str, path: &str) -> Option<&Routed> {
         self.routes.iter().find(|routed| routed.route.is_for(host, path))
@@ -66,7 +66,7 @@ pub struct Upstreams(Mutex<HashMap<(UpstreamUrl, UpstreamTls), Arc<Upstream>>>);
 #[derive(Debug)]
 pub struct Fresh {
     /// One for each listener.
-    pub tables: Vec<Table>,
+    pub tables: Vec<RouteTable>,
     upstreams: HashMap<(UpstreamUrl, UpstreamTls), Arc<Upstream>>,
     trust: Vec<(Arc<Upstream>, Option<TlsTo>)>,
 }
@@ -83,7 +83,8 @@ impl Upstreams {
     /// Certificates to trust can't be read.
     pub fn read(&self, listeners: &[ProxyListener]) -> Result<Fresh, TlsError> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut maker = Maker { known, used: HashMap::new(), trusted: HashMap::new(), trust: Vec::new() };
+        let mut maker =
+            TableBuilder { known, used: HashMap::new(), trusted: HashMap::new(), trust: Vec::new() };
         let tables = listeners.iter().map(|listener| maker.table(listener)).collect::<Result<_, _>>()?;
         Ok(Fresh { tables, upstreams: maker.used, trust: maker.trust })
     }
@@ -91,7 +92,7 @@ impl Upstreams {
 
 impl Fresh {
     /// Puts the servers in force, and hands out the tables.
-    pub fn put_in_force(self, upstreams: &Upstreams) -> Vec<Table> {
+    pub fn put_in_force(self, upstreams: &Upstreams) -> Vec<RouteTable> {
         for (upstream, tls) in self.trust {
             upstream.trust(tls);
         }
@@ -100,19 +101,19 @@ impl Fresh {
     }
 }
 
-struct Maker {
+struct TableBuilder {
     known: HashMap<(UpstreamUrl, UpstreamTls), Arc<Upstream>>,
     used: HashMap<(UpstreamUrl, UpstreamTls), Arc<Upstream>>,
     trusted: HashMap<Option<PathBuf>, [Arc<ClientConfig>; 2]>,
     trust: Vec<(Arc<Upstream>, Option<TlsTo>)>,
 }
 
-impl Maker {
-    fn table(&mut self, listener: &ProxyListener) -> Result<Table, TlsError> {
+impl TableBuilder {
+    fn table(&mut self, listener: &ProxyListener) -> Result<RouteTable, TlsError> {
         let routed = listener.routes.iter().map(|route| self.routed(route));
         let mut routes = routed.collect::<Result<Vec<Routed>, _>>()?;
         routes.sort_by_key(|routed| std::cmp::Reverse(routed.route.rank()));
-        Ok(Table {
+        Ok(RouteTable {
             trusted_hops: listener.trusted_hops,
             asks: listener.asks.clone(),
             deny_body: listener.deny_body.clone(),
@@ -125,7 +126,7 @@ impl Maker {
         let upstreams = route.upstreams.iter().map(|url| self.upstream(url, &route.tls));
         let upstreams = upstreams.collect::<Result<_, _>>()?;
         let host_header = route.host_header.as_ref().and_then(|host| HeaderValue::from_str(host).ok());
-        Ok(Routed { host_header, group: Group::new(upstreams, route.balance), route: route.clone() })
+        Ok(Routed { host_header, group: UpstreamGroup::new(upstreams, route.balance), route: route.clone() })
     }
 
     fn upstream(&mut self, url: &UpstreamUrl, tls: &UpstreamTls) -> Result<Arc<Upstream>, TlsError> {

@@ -9,9 +9,9 @@ use serde::{
 };
 
 /// A struct that is read from an object alone.
-pub struct Object<T>(pub T);
+pub struct JsonObject<T>(pub T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         T::deserialize(Map(from)).map(Self)
     }

@@ -13,8 +13,8 @@ mod failure;
 mod headers;
 mod pool;
 mod request;
+mod route_table;
 mod stats;
-mod table;
 mod tunnel;
 mod upstream;
 
@@ -30,18 +30,20 @@ use hyper::body::{Body as _, Incoming};
 use serde::{Deserialize, Serialize};
 
 use self::{
-    exchange::Passing,
-    table::{Table, Upstreams},
+    exchange::ProxyExchange,
+    route_table::{RouteTable, Upstreams},
 };
 pub use self::{
-    failure::Failure,
+    failure::UpstreamFailure,
+    route_table::Fresh as FreshRoutes,
     stats::{ProxyStats, Turned},
-    table::Fresh as FreshRoutes,
 };
 use crate::{
+    context::ServeContext,
     policy::application::{ProxyListener, ProxyProtocol},
-    serving::{Announcers, Answering, Bounds, Budget, Client, Exchange, Times, Versions, close_after},
-    state::State,
+    serving::{
+        Announcers, AnswerGuard, Bounds, Budget, Client, ConnectionTimeouts, Exchange, Versions, close_after,
+    },
     tls::TlsError,
 };
 
@@ -53,7 +55,7 @@ pub const BOUNDS: Bounds = Bounds {
     versions: Versions::Both,
     headers: 64 << 10,
     streams: 1_000,
-    times: Times {
+    times: ConnectionTimeouts {
         headers: Duration::from_secs(10),
         request: None,
         idle: Duration::from_secs(75),
@@ -68,7 +70,7 @@ pub const BOUNDS: Bounds = Bounds {
 pub struct Proxy {
     upstreams: Upstreams,
     /// What each listener does, in their order.
-    tables: Vec<ArcSwap<Table>>,
+    tables: Vec<ArcSwap<RouteTable>>,
     /// Room for the requests that are passed on at once.
     places: Arc<Budget>,
     stats: ProxyStats,
@@ -97,7 +99,7 @@ pub struct UpstreamCounts {
     /// Requests that it has yet to answer.
     pub in_flight: u64,
     /// How often it failed in which way.
-    pub failures: [u64; Failure::ALL.len()],
+    pub failures: [u64; UpstreamFailure::ALL.len()],
 }
 
 impl Proxy {
@@ -189,15 +191,15 @@ pub fn announcers(protocol: &ProxyProtocol) -> Option<Announcers> {
 /// Who answers at one listener.
 #[derive(Clone, Debug)]
 pub struct ProxyHandler {
-    state: Arc<State>,
+    context: Arc<ServeContext>,
     proxy: Arc<Proxy>,
     /// The listener's place among all.
     place: usize,
 }
 
 impl ProxyHandler {
-    pub const fn new(state: Arc<State>, proxy: Arc<Proxy>, place: usize) -> Self {
-        Self { state, proxy, place }
+    pub const fn new(context: Arc<ServeContext>, proxy: Arc<Proxy>, place: usize) -> Self {
+        Self { context, proxy, place }
     }
 }
 
@@ -205,7 +207,7 @@ impl Exchange for ProxyHandler {
     async fn exchange(
         &self,
         client: &Client,
-        mut answering: Answering,
+        mut answering: AnswerGuard,
         request: Request<Incoming>,
     ) -> Response<Body> {
         // Until there is something to take of an answer, it is for the proxy to bound how long that takes.
@@ -215,7 +217,7 @@ impl Exchange for ProxyHandler {
         let Some(table) = self.proxy.tables.get(self.place).map(ArcSwap::load_full) else {
             return answer::turned(Turned::NoRoute);
         };
-        let passing = Passing { state: &self.state, proxy: &self.proxy, table: &table, client };
+        let passing = ProxyExchange { context: &self.context, proxy: &self.proxy, table: &table, client };
         match passing.pass(answering, request).await {
             Ok(response) => response,
             Err(mut response) => {
@@ -229,14 +231,14 @@ impl Exchange for ProxyHandler {
     }
 
     fn opened(&self) {
-        self.state.stats().opened();
+        self.context.stats().opened();
     }
 
     fn closed(&self) {
-        self.state.stats().closed();
+        self.context.stats().closed();
     }
 
     fn refused(&self) {
-        self.state.stats().refused_one();
+        self.context.stats().refused_one();
     }
 }

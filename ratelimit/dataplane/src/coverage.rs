@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use tracing::warn;
 
 use super::{
-    Attachment, Error, Generation,
-    attach::{Target, attach_new, attachments, switch, target},
-    netlink::{self, Interface},
+    Attachment, Error, ProgramGeneration,
+    attach::{AttachTarget, attach_new, attachments, switch, target},
+    netlink::{self, HostInterface},
     pins::Pins,
     stack::Heights,
 };
@@ -15,7 +15,7 @@ use crate::policy;
 
 /// Where the program belongs.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Coverage {
     wanted: Vec<policy::Interface>,
     /// For each name that an interface with the program had its index, as long as it is there: it may have got another
     /// name since.
@@ -35,7 +35,7 @@ pub(super) enum Missing<'m> {
     Some(&'m [String]),
 }
 
-impl Places {
+impl Coverage {
     /// Finds interfaces; lower ones come first.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Places {
         pins: &Pins,
         wanted: &[policy::Interface],
         missing: Missing<'_>,
-    ) -> Result<Vec<Target>, Error> {
+    ) -> Result<Vec<AttachTarget>, Error> {
         let all = netlink::interfaces()?;
         let mut targets = Vec::new();
         let mut first_error = None;
@@ -97,16 +97,16 @@ impl Places {
     /// The wanted interfaces, with those that are there, in the order in which the kernel takes them.
     fn lower_first<'i>(
         &self,
-        all: &'i [Interface],
+        all: &'i [HostInterface],
         wanted: &'i [policy::Interface],
-    ) -> Vec<(&'i policy::Interface, Option<&'i Interface>)> {
+    ) -> Vec<(&'i policy::Interface, Option<&'i HostInterface>)> {
         let heights = Heights::of(all);
         let mut found: Vec<_> = wanted.iter().map(|wanted| (wanted, self.find(all, wanted))).collect();
         found.sort_by_key(|(_, interface)| interface.map(|interface| heights.height(interface)));
         found
     }
 
-    fn find<'i>(&self, all: &'i [Interface], wanted: &policy::Interface) -> Option<&'i Interface> {
+    fn find<'i>(&self, all: &'i [HostInterface], wanted: &policy::Interface) -> Option<&'i HostInterface> {
         let name = wanted.name.as_str();
         let index = self.known.get(name).copied().flatten();
         let by_name = all.iter().find(|interface| interface.name == name);
@@ -117,7 +117,7 @@ impl Places {
     pub(super) fn note<'t>(
         &mut self,
         wanted: &[policy::Interface],
-        targets: impl IntoIterator<Item = &'t Target>,
+        targets: impl IntoIterator<Item = &'t AttachTarget>,
     ) {
         self.wanted = wanted.to_vec();
         self.known.retain(|name, _| wanted.iter().any(|wanted| wanted.name.as_str() == name));
@@ -148,7 +148,7 @@ impl Places {
     /// The kernel does not say which interfaces there are, or a pin can't be removed.
     pub(super) fn reconcile(
         &mut self,
-        generation: &mut Generation,
+        generation: &mut ProgramGeneration,
         pins: &Pins,
     ) -> Result<Vec<Attachment>, Error> {
         let all = netlink::interfaces()?;
@@ -190,7 +190,7 @@ impl Places {
     }
 }
 
-fn no_interface(name: &str, all: &[Interface]) -> Error {
+fn no_interface(name: &str, all: &[HostInterface]) -> Error {
     let names: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
     Error::NoInterface { name: name.to_owned(), known: names.join(", ") }
 }

@@ -14,7 +14,7 @@ use ratelimit_policy::application::{RedisAddress, RedisSettings, Topology};
 use redis::{Cmd, FromRedisValue, InfoDict, aio::MultiplexedConnection};
 use tokio::time::timeout;
 
-use crate::connect::{DialError, Dialled, GREETING, Hello, Mode, Role, connect, masters};
+use crate::connect::{DialError, Dialled, GREETING, Hello, Role, ServerMode, connect, masters};
 
 /// The oldest versions that scripts are tested with: the first numbers of Redis's and Valkey's.
 const OLDEST: [(&str, u32); 2] = [("redis", 7), ("valkey", 8)];
@@ -29,7 +29,7 @@ const CLOCK_MAY_DIFFER: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     /// The server; of a cluster each master.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerReport>,
     /// What is needed and the user may not do, as an access control list has it: `+set`, `~rl:*`.
     pub refused: Vec<String>,
     expected: Topology,
@@ -37,7 +37,7 @@ pub struct Probe {
 
 /// A server as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerReport {
     /// Where.
     pub address: RedisAddress,
     /// What it says of itself.
@@ -94,10 +94,10 @@ pub async fn probe(settings: &RedisSettings) -> Result<Probe, ProbeError> {
 
 async fn look(settings: &RedisSettings, address: &RedisAddress, found: &mut Probe) -> Result<(), DialError> {
     let Dialled { mut connection, hello, .. } = connect(settings, address, &settings.login, || {}).await?;
-    if hello.mode == Mode::Sentinel {
+    if hello.mode == ServerMode::Sentinel {
         // It answers nothing else that a store does.
         let clock = ClockDifference::Ahead(Duration::ZERO);
-        found.servers.push(Server { address: address.clone(), hello, memory: None, clock });
+        found.servers.push(ServerReport { address: address.clone(), hello, memory: None, clock });
         return Ok(());
     }
     let memory = match ask::<InfoDict>(&mut connection, redis::cmd("INFO").arg("memory")).await {
@@ -113,7 +113,7 @@ async fn look(settings: &RedisSettings, address: &RedisAddress, found: &mut Prob
     found.refused.extend(refused);
     found.refused.sort_unstable();
     found.refused.dedup();
-    found.servers.push(Server { address: address.clone(), hello, memory, clock });
+    found.servers.push(ServerReport { address: address.clone(), hello, memory, clock });
     Ok(())
 }
 
@@ -185,17 +185,17 @@ impl Probe {
     }
 }
 
-impl Server {
+impl ServerReport {
     fn error(&self, expected: &Topology) -> Option<String> {
         let address = &self.address;
         match (expected, self.hello.mode, self.hello.role) {
-            (Topology::Single | Topology::Sentinel(_), Mode::Cluster, _) => {
+            (Topology::Single | Topology::Sentinel(_), ServerMode::Cluster, _) => {
                 Some(format!("{address} is a node of a cluster: write `cluster: true`"))
             }
-            (Topology::Cluster, Mode::Standalone, _) => {
+            (Topology::Cluster, ServerMode::Standalone, _) => {
                 Some(format!("{address} is not part of a cluster: leave `cluster: true` out"))
             }
-            (_, Mode::Sentinel, _) => {
+            (_, ServerMode::Sentinel, _) => {
                 Some(format!("{address} is a sentinel: write the master's name as `sentinel`"))
             }
             (_, _, Role::Replica) => {
@@ -259,18 +259,18 @@ mod tests {
 
     use super::*;
 
-    fn found(expected: Topology, server: &str, version: &str, mode: Mode, role: Role) -> Probe {
+    fn found(expected: Topology, server: &str, version: &str, mode: ServerMode, role: Role) -> Probe {
         let hello = Hello { server: server.to_owned(), version: version.to_owned(), mode, role };
         let memory = Some(Memory { policy: RECOMMENDED.to_owned(), limit: 1 });
         let clock = ClockDifference::Behind(Duration::from_millis(1));
         let address = "redis://store:6379".parse().unwrap();
-        Probe { servers: vec![Server { address, hello, memory, clock }], refused: Vec::new(), expected }
+        Probe { servers: vec![ServerReport { address, hello, memory, clock }], refused: Vec::new(), expected }
     }
 
     #[test]
     fn what_is_as_it_should_be_is_not_mentioned() {
         for (server, version) in [("redis", "7.0.15"), ("valkey", "9.1.2"), ("other", "1")] {
-            let found = found(Topology::Single, server, version, Mode::Standalone, Role::Master);
+            let found = found(Topology::Single, server, version, ServerMode::Standalone, Role::Master);
             assert_eq!((found.errors(), found.warnings()), (Vec::new(), Vec::new()));
         }
     }
@@ -278,13 +278,18 @@ mod tests {
     #[test]
     fn what_is_not_is_said_with_what_to_do() {
         let error = |expected, mode, role| found(expected, "redis", "7.0", mode, role).errors().join("\n");
-        assert!(error(Topology::Single, Mode::Cluster, Role::Master).contains("write `cluster: true`"));
+        assert!(error(Topology::Single, ServerMode::Cluster, Role::Master).contains("write `cluster: true`"));
         assert!(
-            error(Topology::Cluster, Mode::Standalone, Role::Master).contains("leave `cluster: true` out")
+            error(Topology::Cluster, ServerMode::Standalone, Role::Master)
+                .contains("leave `cluster: true` out")
         );
-        assert!(error(Topology::Single, Mode::Sentinel, Role::Master).contains("write the master's name"));
-        assert!(error(Topology::Single, Mode::Standalone, Role::Replica).contains("its master's address"));
-        let mut found = found(Topology::Single, "valkey", "7.2.4", Mode::Standalone, Role::Master);
+        assert!(
+            error(Topology::Single, ServerMode::Sentinel, Role::Master).contains("write the master's name")
+        );
+        assert!(
+            error(Topology::Single, ServerMode::Standalone, Role::Replica).contains("its master's address")
+        );
+        let mut found = found(Topology::Single, "valkey", "7.2.4", ServerMode::Standalone, Role::Master);
         assert!(found.warnings()[0].contains("older than 8"), "{:?}", found.warnings());
         found.refused = vec!["+ltrim".to_owned(), "+set".to_owned()];
         assert!(found.errors()[0].ends_with("grant +ltrim +set"), "{:?}", found.errors());

@@ -17,7 +17,7 @@ use crate::{
 
 /// Which daemon.
 #[derive(Debug, Args)]
-pub struct DaemonArgs {
+pub struct ClientArgs {
     #[command(flatten)]
     pub instance: InstanceArgs,
 }
@@ -25,7 +25,7 @@ pub struct DaemonArgs {
 /// How long loading rules may take.
 const LOADING: Duration = Duration::from_secs(60);
 
-impl DaemonArgs {
+impl ClientArgs {
     /// Asks it to do something.
     pub(super) fn ask(&self, what: &str, asked: &Value, patience: Duration) -> Result<Value, Failure> {
         let instance = &self.instance.instance;
@@ -88,7 +88,7 @@ pub struct Reload {
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     revert_after: Option<Nanos>,
     #[command(flatten)]
-    pub daemon: DaemonArgs,
+    pub daemon: ClientArgs,
 }
 
 impl Reload {
@@ -137,7 +137,7 @@ pub struct Observe {
     #[arg(value_enum)]
     switch: Switch,
     #[command(flatten)]
-    pub daemon: DaemonArgs,
+    pub daemon: ClientArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,7 @@
 mod bans;
 mod bucket;
 mod check;
-mod daemon;
+mod client;
 mod detach;
 mod documents;
 mod events;
@@ -52,8 +52,8 @@ enum Command {
     Unban(bans::Unban),
     Bans(bans::List),
     Bucket(bucket::Bucket),
-    Observe(daemon::Observe),
-    Reload(daemon::Reload),
+    Observe(client::Observe),
+    Reload(client::Reload),
     Confirm(bans::Confirm),
     Check(check::Check),
     Rules(rules::Rules),

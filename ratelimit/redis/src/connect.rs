@@ -29,15 +29,15 @@ use self::{
     backoff::jittered,
     cluster::Cluster,
     dial::Dialer,
-    link::{Link, Request},
-    reply::Refused,
+    link::{Link, LinkCommand},
+    reply::CallFate,
     sentinel::Sentinels,
     slots::slot_of,
 };
 pub use self::{
     client::ClientError,
     dial::DialError,
-    hello::{Hello, Mode, Role},
+    hello::{Hello, Role, ServerMode},
     link::MOST_IN_FLIGHT,
 };
 pub(crate) use self::{
@@ -57,12 +57,12 @@ const LAST_LOOK: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Connections {
     name: String,
-    way: Way,
+    way: ServerRoute,
     advice: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-enum Way {
+enum ServerRoute {
     One(Link),
     Cluster(Cluster),
 }
@@ -76,15 +76,15 @@ impl Connections {
         let shown: Vec<String> = settings.addresses.iter().map(RedisAddress::to_string).collect();
         let name = shown.join(", ");
         let way = match &settings.topology {
-            Topology::Cluster => Way::Cluster(Cluster::start(runtime, &settings)),
+            Topology::Cluster => ServerRoute::Cluster(Cluster::start(runtime, &settings)),
             Topology::Sentinel(master) => {
                 let sentinels = Sentinels::new(Arc::clone(&settings), master);
                 let name = format!("{master} of sentinels {name}");
-                Way::One(Link::start(runtime, name, Dialer::Sentinels(sentinels)))
+                ServerRoute::One(Link::start(runtime, name, Dialer::Sentinels(sentinels)))
             }
             Topology::Single => {
                 let dialer = Dialer::Master(Arc::clone(&settings));
-                Way::One(Link::start(runtime, name.clone(), dialer))
+                ServerRoute::One(Link::start(runtime, name.clone(), dialer))
             }
         };
         let advice = runtime.spawn(advise(settings));
@@ -99,15 +99,15 @@ impl Connections {
 
     fn breaker(&self) -> Breaker {
         match &self.way {
-            Way::One(link) => link.breaker().state(),
-            Way::Cluster(cluster) => cluster.breaker(),
+            ServerRoute::One(link) => link.breaker().state(),
+            ServerRoute::Cluster(cluster) => cluster.breaker(),
         }
     }
 
-    async fn send(&self, slot: Option<u16>, command: &Cmd, deadline: Instant) -> Result<Value, Refused> {
+    async fn send(&self, slot: Option<u16>, command: &Cmd, deadline: Instant) -> Result<Value, CallFate> {
         match &self.way {
-            Way::One(link) => link.send(Request::One(command.clone()), deadline).await,
-            Way::Cluster(cluster) => cluster.send(slot.unwrap_or(0), command, deadline).await,
+            ServerRoute::One(link) => link.send(LinkCommand::One(command.clone()), deadline).await,
+            ServerRoute::Cluster(cluster) => cluster.send(slot.unwrap_or(0), command, deadline).await,
         }
     }
 }
@@ -147,13 +147,13 @@ impl Transport for Connections {
         let by_hash = command("EVALSHA", call.script.sha1.as_bytes(), &call);
         match self.send(slot, &by_hash, call.deadline).await {
             // The server keeps it from now on.
-            Err(Refused::NoScript) => {
+            Err(CallFate::NoScript) => {
                 let by_text = command("EVAL", call.script.text.as_bytes(), &call);
                 self.send(slot, &by_text, call.deadline).await
             }
             answer => answer,
         }
-        .map_err(Refused::into_failure)
+        .map_err(CallFate::into_failure)
     }
 
     fn health(&self) -> RemoteHealth {

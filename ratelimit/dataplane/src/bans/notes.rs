@@ -10,24 +10,24 @@ use super::maker::{BanReason, MOST_NAME, beginning};
 use crate::{Error, kernel::Wire};
 
 /// What is kept of a ban besides its record.
-pub(super) struct Text {
+pub(super) struct BanNote {
     pub name: String,
     pub reason: Option<BanReason>,
 }
 
 /// Those of all bans, by their slots.
 #[derive(Debug)]
-pub(super) struct Texts(Mutex<Kept>);
+pub(super) struct BanNotes(Mutex<Kept>);
 
 type Kept = HashMap<MapData, u32, Wire<[u8; TEXT_BYTES]>>;
 
-impl Texts {
+impl BanNotes {
     pub(super) fn new(map: MapData) -> Result<Self, Error> {
         Ok(Self(Mutex::new(Map::HashMap(map).try_into()?)))
     }
 
     /// The text of the ban in a slot; one of an earlier ban there is none.
-    pub(super) fn get(&self, slot: usize, record: &BanRecord) -> Option<Text> {
+    pub(super) fn get(&self, slot: usize, record: &BanRecord) -> Option<BanNote> {
         let bytes = self.with(|kept| kept.get(&u32::try_from(slot).ok()?, 0).ok())?.0;
         let (state, rest) = bytes.split_first_chunk()?;
         let (name, reason) = rest.split_at_checked(MOST_NAME)?;
@@ -36,7 +36,7 @@ impl Texts {
             String::from_utf8_lossy(&bytes[..end]).into_owned()
         };
         let is_its = u64::from_ne_bytes(*state) == record.state;
-        is_its.then(|| Text { name: text(name), reason: text(reason).parse().ok() })
+        is_its.then(|| BanNote { name: text(name), reason: text(reason).parse().ok() })
     }
 
     /// Keeps the text of the ban in a slot.

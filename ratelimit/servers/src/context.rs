@@ -20,14 +20,14 @@ pub fn answering<'i>(in_force: &'i InForce<'_>) -> &'i AnswerSettings {
 
 /// Shared by all handlers.
 #[derive(Debug)]
-pub struct State {
+pub struct ServeContext {
     service: Arc<Service>,
     stats: Arc<Stats>,
     phase: watch::Receiver<Phase>,
     offenders: Arc<Offenders>,
 }
 
-impl State {
+impl ServeContext {
     pub fn new(service: Arc<Service>, stats: Arc<Stats>, phase: watch::Receiver<Phase>) -> Self {
         Self { service, stats, phase, offenders: Arc::default() }
     }

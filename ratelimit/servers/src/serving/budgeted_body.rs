@@ -16,7 +16,7 @@ use hyper::body::{Body as _, Bytes, Frame, SizeHint};
 use tonic::Status;
 
 use super::{
-    activity::Answering,
+    activity::AnswerGuard,
     budget::{Full, Share},
 };
 
@@ -27,20 +27,20 @@ const PIECE: usize = 16 << 10;
 type Next = Result<Frame<Bytes>, Error>;
 
 /// A body with its request's share of the budget, and the note that it is being answered.
-pub struct Held {
+pub struct BudgetedBody {
     body: Body,
     /// What has come of the body, and is to be handed out.
     next: Option<Next>,
     share: Arc<Share>,
-    answering: Answering,
+    answering: AnswerGuard,
 }
 
-impl Held {
+impl BudgetedBody {
     /// Holds a body that there is room for. What gRPC says has no length before it is there, so it is asked for at once.
     ///
     /// # Errors
     /// There is no room for it.
-    pub async fn hold(mut body: Body, share: Arc<Share>, answering: Answering) -> Result<Body, Full> {
+    pub async fn hold(mut body: Body, share: Arc<Share>, answering: AnswerGuard) -> Result<Body, Full> {
         if body.is_end_stream() {
             return Ok(body);
         }
@@ -54,7 +54,7 @@ impl Held {
     }
 
     /// Holds a body that takes no more room than its share has.
-    pub fn within(body: Body, share: Arc<Share>, answering: Answering) -> Body {
+    pub fn within(body: Body, share: Arc<Share>, answering: AnswerGuard) -> Body {
         if body.is_end_stream() { body } else { Body::new(Self { body, next: None, share, answering }) }
     }
 
@@ -82,7 +82,7 @@ fn end(full: Full) -> Frame<Bytes> {
     Frame::trailers(trailers)
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for BudgetedBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -146,7 +146,7 @@ mod tests {
     #[tokio::test]
     async fn a_stream_waits_for_its_client_only_with_something_to_say() {
         let (activity, share) = (activity(), share(10));
-        let mut held = Held::hold(stream(&[]), share, activity.answer()).await.unwrap();
+        let mut held = BudgetedBody::hold(stream(&[]), share, activity.answer()).await.unwrap();
         hear(&activity);
         assert!(rest(&activity).is_zero());
         assert!(timeout(Duration::ZERO, held.frame()).await.is_err());
@@ -156,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn each_message_of_a_stream_needs_room() {
         let (body, share) = (stream(&[b"0123456789", b"short", b"0123456789a"]), share(10));
-        let mut held = Held::hold(body, share, activity().answer()).await.unwrap();
+        let mut held = BudgetedBody::hold(body, share, activity().answer()).await.unwrap();
         for expected in [&b"0123456789"[..], b"short"] {
             assert_eq!(held.frame().await.unwrap().unwrap().into_data().unwrap(), expected);
         }

@@ -23,10 +23,10 @@ use ratelimit_common::{
 };
 
 use super::{
-    Count, Error, EventStatus, Log, Sketch, check_kernel, counters,
+    Error, EventStatus, PacketCount, ProgramLog, Sketch, check_kernel, counters,
     instance::{Constants, OBJECT, PROGRAM, fill, into_kernel, load, program_of, set_rooms},
     kernel::Wire,
-    kind::Kind,
+    kind::InterfaceKind,
     pins::{Pins, io_error},
     raw,
     system::check,
@@ -114,33 +114,33 @@ pub(super) fn check_map(pins: &Pins, directory: &Path, name: &str, sets: u32) ->
 /// A generation in the kernel, not yet attached to anything: an instance of the program for each kind of interfaces, over
 /// the same maps.
 #[derive(Debug)]
-pub struct Generation {
+pub struct ProgramGeneration {
     /// The first one, through which the maps are reached.
-    kind: Kind,
+    kind: InterfaceKind,
     ebpf: Ebpf,
     /// Those for other kinds, made when there is such an interface.
-    others: Vec<(Kind, Ebpf)>,
+    others: Vec<(InterfaceKind, Ebpf)>,
     constants: Box<Constants>,
     /// The directory of pinned maps.
     shared: Option<PathBuf>,
 }
 
-/// What a packet got in [`Generation::judge`].
+/// What a packet got in [`ProgramGeneration::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct TestRun {
     /// Whether the last packet passed.
     pub passed: bool,
     /// The average time of one run.
     pub time: Nanos,
 }
 
-impl Generation {
+impl ProgramGeneration {
     /// Loads the instance of a kind. `shared` is the directory of pinned maps to use; without one it gets maps of its own.
     pub(super) fn load(
         compiled: &Compiled,
         sets: u32,
         shared: Option<&Path>,
-        kind: Kind,
+        kind: InterfaceKind,
     ) -> Result<Self, Error> {
         Self::load_from(OBJECT, compiled, sets, shared, kind)
     }
@@ -150,7 +150,7 @@ impl Generation {
         compiled: &Compiled,
         sets: u32,
         shared: Option<&Path>,
-        kind: Kind,
+        kind: InterfaceKind,
     ) -> Result<Self, Error> {
         let constants = Box::new(Constants::of(compiled));
         let globals = Wire(kind.globals(compiled.globals));
@@ -169,7 +169,7 @@ impl Generation {
     }
 
     /// The program for interfaces of a kind. The first time that there is one, it is loaded.
-    pub(super) fn program(&mut self, kind: Kind) -> Result<&mut Xdp, Error> {
+    pub(super) fn program(&mut self, kind: InterfaceKind) -> Result<&mut Xdp, Error> {
         if self.kind == kind {
             return program_of(&mut self.ebpf);
         }
@@ -186,7 +186,7 @@ impl Generation {
     }
 
     /// Whether a program is the one for interfaces of a kind.
-    pub(super) fn is_for(&self, program: u32, kind: Kind) -> bool {
+    pub(super) fn is_for(&self, program: u32, kind: InterfaceKind) -> bool {
         let first = (self.kind == kind).then_some(&self.ebpf);
         let other = || self.others.iter().find(|(other, _)| *other == kind).map(|(_, ebpf)| ebpf);
         let found = first.or_else(other).and_then(|ebpf| ebpf.program(PROGRAM)?.info().ok());
@@ -195,7 +195,7 @@ impl Generation {
 
     /// Loads the instance of another kind, over all maps of the first one. aya takes maps from pins alone, so for this moment
     /// those that belong to the generation are pinned, too.
-    fn load_another(&self, kind: Kind) -> Result<Ebpf, Error> {
+    fn load_another(&self, kind: InterfaceKind) -> Result<Ebpf, Error> {
         let shared = self.shared.as_deref().ok_or(Error::Object("pinned maps"))?;
         let own = shared.join(OWN_MAPS);
         // From a daemon that died here; as a rule there is none.
@@ -206,7 +206,7 @@ impl Generation {
         loaded
     }
 
-    fn load_over(&self, kind: Kind, shared: &Path, own: &Path) -> Result<Ebpf, Error> {
+    fn load_over(&self, kind: InterfaceKind, shared: &Path, own: &Path) -> Result<Ebpf, Error> {
         let globals = Wire(kind.globals(self.constants.globals()));
         let mut loader = self.constants.loader(&globals);
         for (name, map) in self.ebpf.maps() {
@@ -237,7 +237,7 @@ impl Generation {
     /// # Errors
     /// See [`Self::load_alone`].
     pub fn load_object(object: &[u8], compiled: &Compiled, is_dry_run: bool) -> Result<Self, Error> {
-        Self::load_alone_from(object, compiled, is_dry_run, Kind::Ethernet)
+        Self::load_alone_from(object, compiled, is_dry_run, InterfaceKind::Ethernet)
     }
 
     /// The same as [`Self::load_alone`], for packets that begin like this.
@@ -246,9 +246,9 @@ impl Generation {
     /// See [`Self::load_alone`].
     pub fn load_alone_for(compiled: &Compiled, is_dry_run: bool, link: LinkLayer) -> Result<Self, Error> {
         let kind = match link {
-            LinkLayer::Ethernet => Kind::Ethernet,
-            LinkLayer::RawIp => Kind::RawIp,
-            LinkLayer::OuterGre => Kind::OuterGre,
+            LinkLayer::Ethernet => InterfaceKind::Ethernet,
+            LinkLayer::RawIp => InterfaceKind::RawIp,
+            LinkLayer::OuterGre => InterfaceKind::OuterGre,
         };
         Self::load_alone_from(OBJECT, compiled, is_dry_run, kind)
     }
@@ -257,7 +257,7 @@ impl Generation {
         object: &[u8],
         compiled: &Compiled,
         is_dry_run: bool,
-        kind: Kind,
+        kind: InterfaceKind,
     ) -> Result<Self, Error> {
         check("load BPF programs")?;
         check_kernel()?;
@@ -266,8 +266,8 @@ impl Generation {
         Self::load_from(object, &Compiled { globals, ..compiled.clone() }, sets, None, kind)
     }
 
-    pub(super) fn log(&mut self) -> Option<Log> {
-        Log::of(&mut self.ebpf)
+    pub(super) fn log(&mut self) -> Option<ProgramLog> {
+        ProgramLog::of(&mut self.ebpf)
     }
 
     pub(super) fn map(&self, name: &'static str) -> Result<&Map, Error> {
@@ -298,12 +298,12 @@ impl Generation {
     ///
     /// # Errors
     /// The kernel refuses the frame: it is shorter than an Ethernet header or larger than a page.
-    pub fn judge(&self, frame: &[u8], repeat: u32) -> Result<Judged, Error> {
+    pub fn judge(&self, frame: &[u8], repeat: u32) -> Result<TestRun, Error> {
         let options = TestRunOptions { data_in: Some(frame), repeat, ..TestRunOptions::new() };
         let program = self.ebpf.program(PROGRAM).ok_or(Error::Object("the program"))?;
         let program: &Xdp = program.try_into().map_err(|_| Error::Object("an XDP program"))?;
         let result = program.test_run(options).map_err(|error| Error::load(&error))?;
-        Ok(Judged { passed: result.return_value == 2, time: Nanos(result.duration.as_nanos() as u64) })
+        Ok(TestRun { passed: result.return_value == 2, time: Nanos(result.duration.as_nanos() as u64) })
     }
 
     /// The program's number in the kernel, for those who ask the kernel more about it.
@@ -345,7 +345,7 @@ impl Generation {
     ///
     /// # Errors
     /// The map can't be read.
-    pub fn rule_counts(&self, number: u32) -> Result<(Count, Count), Error> {
+    pub fn rule_counts(&self, number: u32) -> Result<(PacketCount, PacketCount), Error> {
         counters::rule(self.map("RULE_COUNTERS")?, number)
     }
 }

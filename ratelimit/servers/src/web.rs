@@ -13,9 +13,9 @@ mod text;
 
 pub use self::problem::{Problem, denied, denied_with};
 use super::{
+    context::{ServeContext, answering},
     limits,
     serving::{Metered, PeerAddress},
-    state::{State, answering},
     unjudged::{self, Unjudged},
 };
 use crate::answers::NO_STORE;
@@ -26,7 +26,7 @@ use axum::{
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 /// What these routes are, for people and programs.
-pub const OPENAPI: &str = include_str!("openapi.json");
+pub const OPENAPI: &str = include_str!("web/openapi.json");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -70,7 +70,7 @@ impl Route {
 }
 
 /// Answers a request that came from there.
-pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>) -> Response {
+pub async fn answer(context: &ServeContext, peer: PeerAddress, request: Request<Metered>) -> Response {
     let (head, body) = request.into_parts();
     let route = Route::of(head.uri.path());
     if let Some(methods) = route.and_then(|route| route.refuses(&head.method)) {
@@ -80,39 +80,41 @@ pub async fn answer(state: &State, peer: PeerAddress, request: Request<Metered>)
         None => Err(not_found()),
         Some(route @ (Route::Json | Route::Check)) => {
             match unjudged::read(body, limits::BODY).await {
-                Ok(body) if matches!(route, Route::Json) => json::answer(state, peer, &text::of(&body)).await,
-                Ok(body) => check::answer(state, peer, &text::of(&body)).await,
+                Ok(body) if matches!(route, Route::Json) => {
+                    json::answer(context, peer, &text::of(&body)).await
+                }
+                Ok(body) => check::answer(context, peer, &text::of(&body)).await,
                 // Whoever measures the body counts it.
-                Err(Unjudged::NoRoom) => return no_answer(state, route, Unjudged::NoRoom),
-                Err(why) => return denied_unjudged(state, route, why),
+                Err(Unjudged::NoRoom) => return no_answer(context, route, Unjudged::NoRoom),
+                Err(why) => return denied_unjudged(context, route, why),
             }
         }
-        Some(Route::Auth) => auth::answer(state, peer, &head).await,
-        Some(Route::Health) => Ok(health(state)),
+        Some(Route::Auth) => auth::answer(context, peer, &head).await,
+        Some(Route::Health) => Ok(health(context)),
         Some(Route::OpenApi) => Ok(with(StatusCode::OK, HeaderMap::new(), JSON, OPENAPI.into())),
     };
     answered.unwrap_or_else(Problem::into_response)
 }
 
 /// The answer where there is no room for a body, or for the answer itself. Whoever fills it must not pass by that.
-pub fn no_room(state: &State, path: &str) -> Response {
+pub fn no_room(context: &ServeContext, path: &str) -> Response {
     match Route::of(path) {
         Some(route @ (Route::Json | Route::Check | Route::Auth)) => {
-            denied_unjudged(state, route, Unjudged::NoRoom)
+            denied_unjudged(context, route, Unjudged::NoRoom)
         }
-        _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, Unjudged::NoRoom).counted(state).into_response(),
+        _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, Unjudged::NoRoom).counted(context).into_response(),
     }
 }
 
-fn denied_unjudged(state: &State, route: Route, why: Unjudged) -> Response {
-    state.stats().unjudged(why);
-    no_answer(state, route, why)
+fn denied_unjudged(context: &ServeContext, route: Route, why: Unjudged) -> Response {
+    context.stats().unjudged(why);
+    no_answer(context, route, why)
 }
 
 /// The answer to a question that can't be judged: it is denied as one over its limits, since programs let pass what
 /// they get an error for.
-fn no_answer(state: &State, route: Route, why: Unjudged) -> Response {
-    let in_force = state.in_force();
+fn no_answer(context: &ServeContext, route: Route, why: Unjudged) -> Response {
+    let in_force = context.in_force();
     if in_force.shadow_mode() {
         let body = match route {
             Route::Json => r#"{"overallCode":"OK"}"#,
@@ -126,8 +128,8 @@ fn no_answer(state: &State, route: Route, why: Unjudged) -> Response {
     Problem::new(status.unwrap_or(StatusCode::TOO_MANY_REQUESTS), why).into_response()
 }
 
-fn health(state: &State) -> Response {
-    let (status, text) = if state.is_serving() {
+fn health(context: &ServeContext) -> Response {
+    let (status, text) = if context.is_serving() {
         (StatusCode::OK, "OK")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping")

@@ -3,7 +3,7 @@
 mod classify;
 mod expected;
 mod fixtures;
-#[path = "../../support/captures.rs"]
+#[path = "../support/captures.rs"]
 mod recorded;
-#[path = "../../support/traffic.rs"]
+#[path = "../support/traffic.rs"]
 mod traffic;
