@@ -89,7 +89,7 @@ pub fn run(source: ConfigSource, checked: Checked, revert_after: Option<Nanos>) 
 /// Serves metrics for as long as the runtime lives.
 async fn serve_metrics(server: metrics::Server, metrics: Metrics, instance: InstanceName) {
     let ended = server.serve(metrics, instance).await;
-    error!(?ended, "no more metrics");
+    error!(?ended, "metrics are no longer served");
 }
 
 /// How often prefix lengths that have no ban any more are taken out of the kernel's look-ups, and the clocks are compared.
@@ -150,7 +150,7 @@ async fn serve(
             _ = sweep.tick() => DaemonEvent::Sweep,
             _ = look_for_bans.tick(), if new_bans.is_some() => DaemonEvent::LookForBans,
             ended = &mut control, if has_control => {
-                error!(?ended, "the control socket: only signals end this daemon now");
+                error!(?ended, "the control socket is no longer served: only signals end this daemon now");
                 DaemonEvent::ControlEnded
             }
         };
@@ -188,7 +188,7 @@ async fn serve(
             DaemonEvent::Sweep => {
                 time_out_of_the_runtime(|| running.follow_clock());
                 if let Some(Err(error)) = bans.as_ref().map(|bans| bans.forget_lengths()) {
-                    warn!(%error, "looking for bans that have ended");
+                    warn!(%error, "can't look for bans that have ended");
                 }
             }
             DaemonEvent::LookForBans => {
@@ -242,7 +242,7 @@ fn time_out_of_the_runtime<T>(what: impl FnOnce() -> T) -> T {
 /// Tells the service manager, if there is one.
 fn tell(state: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        warn!(%error, "telling the service manager");
+        warn!(%error, "can't tell the service manager");
     }
 }
 

@@ -1,8 +1,8 @@
 //! The heaviest sources: from what each processor has sampled to estimates, with how far off they may be.
 //!
-//! Two things make an estimate uncertain. Only some packets are samples: that gives a normal error whose variance the program
-//! adds up. And a source may have had no slot for a while: how much that was at most is known. The bounds that are shown have
-//! both: the truth is above the lower one and below the upper one in 97.5 % of all cases each.
+//! Two things make an estimate uncertain. Only some packets are samples: that gives a normal error whose variance the
+//! program adds up. And a source may have had no slot for a while: how much that was at most is known. The bounds that
+//! are shown have both: the truth is above the lower one and below the upper one in 97.5 % of all cases each.
 
 use std::{
     collections::HashMap,
@@ -27,10 +27,10 @@ pub enum Ipv6By {
     Network,
 }
 
-/// What sources are sorted by.
+/// What to sort sources by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// Packets, those that were dropped included.
+    /// Packets, dropped ones included.
     #[default]
     Packets,
     /// Their bytes.
@@ -154,8 +154,8 @@ impl Sums {
         }
     }
 
-    /// Adds the sets that the same sources fall into. A source that has no slot in one of them may have had at most as much
-    /// there as the lightest that has one.
+    /// Adds the sets that the same sources fall into. A source that has no slot in one of them may have had at most as
+    /// much there as the lightest that has one.
     fn add_place(&mut self, sets: &[&SeenSet]) {
         // What each has, and how much the lightest has where it has a slot itself.
         let mut found: HashMap<Who, [(Sum, u64); 2]> = HashMap::new();

@@ -151,14 +151,14 @@ const TOP: [ConfigKey; 7] = [
         "network",
         "mapping",
         Said("nothing is done with packets; this or `application` must be given"),
-        "What is done with packets.",
+        "How packets are judged, and on which interfaces.",
         "network:\n  rules:\n    - {name: every-source, rate: 10k/s}",
     ),
     key(
         "application",
         "mapping",
         Said("nothing is answered about requests"),
-        "What is answered about requests.",
+        "How requests are judged, and where questions about them come in.",
         "application:\n  rules: domains/*.yaml\n  listen: {grpc: 127.0.0.1:8081}",
     ),
     key(
@@ -172,7 +172,7 @@ const TOP: [ConfigKey; 7] = [
         "metrics.listen",
         "IP address and port",
         Required,
-        "Where they are served, over HTTP. Anybody who can reach it can read them.",
+        "The address where metrics are served over HTTP. Anybody who can reach it can read them.",
         "metrics: {listen: \"[::1]:9102\"}",
     ),
     key(
@@ -197,15 +197,16 @@ const NETWORK: [ConfigKey; 11] = [
         "network.interfaces[].name",
         "name of an interface, at most 15 bytes",
         Required,
-        "Which one.",
+        "The interface.",
         "interfaces: [{name: eth0}]",
     ),
     key(
         "network.interfaces[].mode",
         "`auto`, `native` or `generic`",
         Is("auto"),
-        "How to attach: `native` is in the driver, `generic` is slower, works with every driver, and comes after the \
-         kernel may have joined packets; `auto` takes the driver if it can, else `generic`.",
+        "How to attach: `native` runs in the driver; `generic` works with every driver, but is slower \
+         and runs after the kernel may have joined packets; `auto` is `native` if the driver can do \
+         that, else `generic`.",
         "interfaces: [{name: eth0, mode: generic}]",
     ),
     key(
@@ -221,31 +222,33 @@ const NETWORK: [ConfigKey; 11] = [
         "network.allow[].file",
         "path, relative to the file's directory",
         Said("none"),
-        "A file of addresses, prefixes or ranges (`192.0.2.1-192.0.2.9`), one a line; `#` and `;` begin comments. In \
-         `deny` too. When the file changes, the daemon reloads. If it has become empty, what it had stays in force, with \
-         a warning; a comment in it says that an empty list is meant.",
+        "A file of addresses, prefixes or ranges (`192.0.2.1-192.0.2.9`), one on each line; `#` and `;` \
+         begin comments. `deny` takes files too. When the file changes, the daemon reloads. If it has \
+         become empty, what it had stays in force, with a warning, unless a comment in it says that an \
+         empty list is meant.",
         "allow: [{file: networks.txt}, 10.0.0.0/8]",
     ),
     key(
         "network.allow[].list",
         "name of a list",
         Said("none"),
-        "All that this one of `lists` has. In `deny` too.",
+        "The name of one of `lists`, which is taken whole. `deny` takes lists too.",
         "allow: [{list: office}]",
     ),
     key(
         "network.deny",
         "list of addresses, prefixes and files",
         Said("none"),
-        "Sources of which every packet is dropped, unless `allow` names them.",
+        "Sources whose packets are all dropped, unless `allow` names them.",
         "deny: [203.0.113.0/24, {file: networks.txt}]",
     ),
     number(
         "network.table_size",
         TableSize::RANGE,
         IsNumber(TableSize::DEFAULT.slots() as u64),
-        "How many buckets there are, rounded up to a power of two. Each takes 16 bytes. A bucket is in use while its \
-         key has sent something that the limit has not forgiven yet; up to half of them in use, nothing is lost.",
+        "How many buckets there are, rounded up to a power of two. Each takes 16 bytes. A bucket is in \
+         use until time has given back all that its key has taken. While up to half of them are in use, \
+         nothing is lost.",
         "table_size: 4M",
     ),
     key(
@@ -267,8 +270,8 @@ const NETWORK: [ConfigKey; 11] = [
         "network.rules",
         "list of mappings, at most 64; a rule counts once for each of its prefix lengths",
         Said("none: every packet passes, with a warning"),
-        "The limits. A packet passes if every rule that it matches and that drops allows it; one that is dropped takes \
-         nothing from any bucket.",
+        "The limits. A packet passes if every matching rule with `action: drop` allows it; a dropped \
+         packet takes nothing from any bucket.",
         "rules:\n  - {name: every-source, rate: 10k/s}\n  - {name: in-all, key: global, rate: 1M/s}",
     ),
 ];

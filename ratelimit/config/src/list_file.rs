@@ -56,7 +56,7 @@ enum ListLineError {
     #[error(transparent)]
     Range(#[from] RangeError),
     /// It has one, and something else behind it.
-    #[error("there is something behind {0}; only a comment may be, which begins with `#` or `;`")]
+    #[error("{0} is followed by something else; only a comment may follow, which begins with `#` or `;`")]
     Behind(String),
 }
 
@@ -237,10 +237,10 @@ mod tests {
     #[test]
     fn anything_else_is_a_mistake() {
         let cases = [
-            ("10.0.0.0 /8", "`10.0.0.0 /8`: there is something behind `10.0.0.0`"),
-            ("10.0.0.0/8 example", "there is something behind `10.0.0.0/8`; only a comment may be"),
-            ("10.0.0.0/8, 11.0.0.0/8", "there is something behind `10.0.0.0/8`"),
-            ("10.0.0.0/8 // x", "there is something behind"),
+            ("10.0.0.0 /8", "`10.0.0.0 /8`: `10.0.0.0` is followed by something else"),
+            ("10.0.0.0/8 example", "`10.0.0.0/8` is followed by something else; only a comment may follow"),
+            ("10.0.0.0/8, 11.0.0.0/8", "`10.0.0.0/8` is followed by something else"),
+            ("10.0.0.0/8 // x", "is followed by something else"),
             ("example.org", "`example.org`: not an IP address or prefix"),
             ("10.0.0.0/33", "prefix length 33 is too long"),
             ("::ffff:10.0.0.1/104", "did you mean 10.0.0.0/8?"),

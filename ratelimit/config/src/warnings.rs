@@ -67,7 +67,7 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
         report.warning(&text.at, "allows every source of its family: no rule will limit them");
     }
     for text in raw.deny.iter().filter(whole).map(RawPrefix::text) {
-        report.warning(&text.at, "drops everything of its family except what `allow` names");
+        report.warning(&text.at, "drops every packet of its family, except from sources that `allow` names");
     }
     find_in_deny(raw, network, report);
     // In a clean report each rule of the file has become one of the policy.
@@ -103,7 +103,7 @@ fn find_in_deny(raw: &RawNetwork, network: &Network, report: &mut Report) {
         if let Some(allowed) = around {
             report.warning(
                 &text.at,
-                format!("is inside {allowed}, which `allow` names: nothing of it is dropped"),
+                format!("is inside {allowed}, which `allow` names: its packets are not dropped"),
             );
         }
     }
@@ -126,8 +126,8 @@ fn find_unreachable(raw: &RawRule, network: &Network, rule: &PacketRule, report:
     if let Some(raw) = raw.icmp_type.as_ref().filter(|_| rule.matches.icmp_types.iter().any(is_discovery)) {
         report.warning(
             &raw.at,
-            "neighbour discovery (ICMPv6 133 to 137) that is for this host is never limited: of these types the rule \
-             is only about what no neighbour has sent, and what this host forwards",
+            "neighbour discovery (ICMPv6 133 to 137) that is for this host is never limited: this rule \
+             is only about such messages that no neighbour has sent, or that this host forwards",
         );
     }
     let is_extension = |protocol: &u8| [0, 43, 44, 60].contains(protocol);
@@ -145,8 +145,9 @@ fn find_in_ban(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     if let Some(ban) = raw.ban.as_ref().filter(|_| rule.matches.sources.is_none()) {
         report.warning(
             &ban.after.at,
-            "whoever forges a source address gets that source banned, each time for longer if bans lengthen: name those that must never be (gateways, \
-             name servers, your own networks) in `allow`, or the networks that the rule is about in `match.source`",
+            "whoever forges a source address gets that source banned, each time for longer if bans \
+             lengthen: name in `allow` whoever must never be banned (gateways, name servers, your own \
+             networks), or in `match.source` the networks that the rule is about",
         );
     }
 }

@@ -257,7 +257,7 @@ impl AttachTarget {
         let is_gone =
             || netlink::interfaces().is_ok_and(|all| all.iter().all(|now| now.index != self.interface.index));
         if may_be_gone && is_gone() {
-            warn!(interface = self.interface.name, "gone: it gets the program when it comes back");
+            warn!(interface = self.interface.name, "gone: it will be limited when it comes back");
             return Ok(());
         }
         Err(error)

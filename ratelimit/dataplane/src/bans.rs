@@ -107,7 +107,7 @@ pub struct Banned {
 #[derive(Debug, thiserror::Error)]
 pub enum BanError {
     /// Everybody.
-    #[error("{0} is everybody: a ban is for 1 bit of an address at least")]
+    #[error("{0} is everybody: a ban needs a prefix of at least 1 bit")]
     Everybody(Prefix),
     /// Longer than states can say.
     #[error("a ban lasts from 1 nanosecond to 365 days, or `forever`")]

@@ -80,7 +80,7 @@ impl Coverage {
             Missing::None => false,
             Missing::Known => self.wanted.iter().any(|known| known.name.as_str() == name),
             Missing::Some(_) => {
-                warn!(interface = name, "not there: it gets the program when it comes");
+                warn!(interface = name, "not there: it will be limited when it comes");
                 true
             }
         }

@@ -24,8 +24,8 @@ pub enum Error {
     },
     /// The kernel can't do what the XDP program needs.
     #[error(
-        "this kernel, {kernel}, lacks what the XDP program needs: {}. `ratelimit` is tested from Linux 6.1 on, which \
-         has all of it, as do older kernels whose makers have added it",
+        "this kernel, {kernel}, lacks what the XDP program needs: {}. `ratelimit` is tested on Linux 6.1 \
+         and later, which have all of it; an older kernel will do if its maker has ported it back",
         listed(missing)
     )]
     LacksFeatures {

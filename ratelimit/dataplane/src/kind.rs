@@ -77,7 +77,7 @@ pub(super) fn link(interface: &HostInterface) -> Result<LinkLayer, Error> {
         (IPGRE, Driver::OuterGre) => Ok(LinkLayer::OuterGre),
         (NONE | PPP | RAWIP | TUNNEL | TUNNEL6 | SIT | IPGRE | IP6GRE, _) => Ok(LinkLayer::RawIp),
         (other, _) => Err(refused(format!(
-            "is {}, of which the program can't read the frames: it reads Ethernet, and IP without a header before it \
+            "is {}, whose frames the program can't read: it reads Ethernet, and IP without a header before it \
              (TUN, WireGuard, PPP, IPIP, SIT, GRE)",
             name(other)
         ))),

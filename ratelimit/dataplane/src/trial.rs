@@ -7,8 +7,7 @@ use super::{Error, ProgramGeneration, check, clock, notes::read_state, pins::Pin
 use crate::policy::InstanceName;
 
 /// What is said of a trial that has failed, so that nobody is surprised by saving a file.
-pub const TRIED_AGAIN: &str =
-    "a reload, which saving the file is too, puts the rules on trial again for as long as before";
+pub const TRIED_AGAIN: &str = "a reload, or saving the file, puts the rules on trial again for the same time";
 
 /// How a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

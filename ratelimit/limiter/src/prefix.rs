@@ -48,7 +48,7 @@ pub enum PrefixError {
         address: IpAddr,
     },
     /// An IPv4 network in the form that only sockets use.
-    #[error("an IPv4-mapped prefix is on no packet; did you mean {network}?")]
+    #[error("no packet has an IPv4-mapped address; did you mean {network}?")]
     Mapped {
         /// The network as packets have it.
         network: Prefix,

@@ -11,7 +11,7 @@ pub fn labels_are_full(domain: &str, rule: &str, labels: usize) {
     #[cfg(feature = "tracing")]
     tracing::warn!(
         %domain, %rule, labels,
-        "metrics have no more labels for values of this rule: from now on others count under the rule's own"
+        "metrics have no more labels for values of this rule: further values count under the rule's own label"
     );
 }
 
@@ -21,8 +21,9 @@ pub fn is_no_budget(domain: &str, rule: &str) {
     #[cfg(feature = "tracing")]
     tracing::warn!(
         %domain, %rule,
-        "this rule is asked with a cost of 0, and its limit can't be overrun: if costs are reported afterwards, one that is \
-         larger than what is left is dropped. Give the limit `overrun: true` if it is a budget"
+        "this rule is asked with a cost of 0, as budgets are, but its limit can't be overrun: a cost \
+         that is reported later is not charged if it is larger than what is left. Give the limit \
+         `overrun: true` if it is a budget"
     );
 }
 

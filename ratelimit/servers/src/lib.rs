@@ -80,7 +80,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum ServerError {
     /// An address can't be had.
     #[error(
-        "{address}: can't listen there ({source}): choose another address in the configuration, or end who has it"
+        "{address}: can't listen there ({source}): choose another address in the configuration, or stop \
+         the program that has it"
     )]
     Bind {
         /// The address.

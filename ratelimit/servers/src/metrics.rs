@@ -114,8 +114,9 @@ impl RequestMetrics {
     }
 
     fn bans(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "What came of denied requests whose rule bans: bans asked for, or lost because too many waited; requests of \
-                    those who are never banned, or whose sender nobody who is believed names";
+        let help = "Denied requests whose rule bans, by what came of them: bans asked for, bans lost \
+            because too many waited, clients that are never banned, and clients whose address nobody \
+            trusted names";
         let mut family = encoder.encode_descriptor("request_bans", help, None, MetricType::Counter)?;
         let OffenceCounts { asked, lost, spared, nameless } = self.offenders.counts();
         for (outcome, count) in [("asked", asked), ("lost", lost), ("spared", spared), ("nameless", nameless)]

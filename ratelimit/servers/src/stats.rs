@@ -72,7 +72,11 @@ impl Stats {
     /// clients, are the reason, all are denied.
     pub(super) fn unjudged(&self, why: Unjudged) {
         if self.unjudged[why as usize].fetch_add(1, Relaxed) == 0 {
-            warn!(reason = why.name(), "a question was denied unjudged, as all like it will be: {why}");
+            warn!(
+                reason = why.name(),
+                "a question was denied without being judged, as all others like \
+                it will be: {why}"
+            );
         }
     }
 

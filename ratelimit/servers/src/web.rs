@@ -138,11 +138,11 @@ fn health(context: &ServeContext) -> Response {
 }
 
 fn not_found() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json has what there is")
+    Problem::new(StatusCode::NOT_FOUND, "no such route; /openapi.json lists the routes")
 }
 
 fn wrong_method(methods: &'static str) -> Response {
-    let detail = "not with this method; /openapi.json has those that there are";
+    let detail = "this route does not take this method; /openapi.json lists those that it takes";
     let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).into_response();
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
     response

@@ -33,24 +33,25 @@ use crate::{
     text::{Shown, Thousands},
 };
 
-/// Drops all packets from sources until a deadline, in the kernel, with a daemon or without. Sources on the allow list are
-/// never dropped.
+/// Drops all packets from sources until a deadline, in the kernel, with a daemon or without. Sources on the allow list
+/// are never dropped.
 #[derive(Debug, Args)]
 pub struct Ban {
     /// Addresses or prefixes.
     #[arg(required_unless_present = "file", value_name = "ADDR[/LEN]")]
     prefixes: Vec<Masked>,
-    /// Those in a file, too: an address, prefix or range (192.0.2.1-192.0.2.9) a line, # and ; begin comments; `-` is the
-    /// standard input. If a line is wrong, nobody is banned.
+    /// Also those in this file, which has an address, a prefix or a range (192.0.2.1-192.0.2.9) on each line; # and ;
+    /// begin comments, and `-` is the standard input. If a line is wrong, nobody is banned.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// For how long, such as 90s, 1h30m or 7d, at most 365 days; or `forever`: until `unban`, a reboot, or a stop that detaches.
+    /// For how long, such as 90s, 1h30m or 7d, at most 365 days; or `forever`: until `unban`, a reboot, or a stop that
+    /// detaches.
     #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_ban_length, allow_hyphen_values = true)]
     length: BanLength,
-    /// Why, for those who list it: at most 64 bytes.
+    /// Why, as `bans` shows it: at most 64 bytes.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     reason: Option<BanReason>,
-    /// Shorten longer bans that they have already, which otherwise stay.
+    /// Also shorten bans that last longer, which otherwise stay.
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -97,11 +98,17 @@ fn said_of_made(made: &[Banned], length: BanLength) -> String {
         [] => {}
         few if few.len() <= MOST_LINES => few.iter().for_each(|Banned { ban, .. }| {
             let (prefix, left) = (ban.prefix, Lasting(ban.left));
-            text += &format!("{prefix} is banned {left} already, which stays: `--replace` shortens it\n");
+            text += &format!(
+                "{prefix} is already banned {left}, and that ban stays: `--replace` \
+                shortens it\n"
+            );
         }),
         many => {
             let count = Thousands(many.len() as u64);
-            text += &format!("{count} are banned for longer already, which stays: `--replace` shortens it\n");
+            text += &format!(
+                "{count} are already banned for longer, and those bans stay: `--replace` \
+                shortens them\n"
+            );
         }
     }
     text
@@ -138,16 +145,16 @@ pub struct Unban {
     /// Addresses or prefixes, as they were banned.
     #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file", "by"])]
     prefixes: Vec<Masked>,
-    /// Those in a file, too, as `ban` takes it; `-` is the standard input.
+    /// Also those in this file, in the form that `ban` takes; `-` is the standard input.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// All bans there are.
+    /// End all bans.
     #[arg(long, conflicts_with_all = ["prefixes", "file"])]
     all: bool,
-    /// All that this rule has made, on packets or on requests.
+    /// End all bans that this rule has made, on packets or on requests.
     #[arg(long, value_name = "RULE", conflicts_with_all = ["prefixes", "file", "all"])]
     by: Option<String>,
-    /// Fail if somebody was not banned, or nobody by that rule; else it is only said.
+    /// Fail if one of them is not banned, or nobody by that rule; otherwise `unban` only says so.
     #[arg(long, conflicts_with = "all")]
     strict: bool,
     #[command(flatten)]
@@ -205,10 +212,10 @@ fn missing_bans<'p>(mut missing: impl Iterator<Item = &'p Prefix>, all: &[BanInF
     said
 }
 
-/// Lists the bans in force: for how long still, who has made them, when and why.
+/// Lists the bans in force: how long each still lasts, who made it, when and why.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Only those that this address or prefix is inside, or that are inside it.
+    /// Only bans that contain this address or prefix, or lie inside it.
     #[arg(value_name = "ADDR[/LEN]")]
     prefix: Option<Masked>,
     #[command(flatten)]
@@ -253,7 +260,7 @@ impl List {
     }
 }
 
-/// Says that the rules on trial are good: they stay in force. With a daemon or without.
+/// Confirms the rules on trial, so that they stay in force; it needs no daemon.
 #[derive(Debug, Args)]
 pub struct Confirm {
     #[command(flatten)]

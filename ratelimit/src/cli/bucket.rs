@@ -18,17 +18,17 @@ use crate::{
     policy::BanLength,
 };
 
-/// Shows what one source has left under the rules on packets, and whether a list or a ban comes before them; or what a
-/// descriptor has left under those on requests, wherever counts are kept. Or gives it all back.
+/// Shows what a source has left under the rules on packets, and whether a list or a ban comes before them; with
+/// --domain, what a descriptor has left under the rules on requests. With --reset, gives it all back.
 #[derive(Debug, Args)]
 pub struct Bucket {
     /// The source.
     #[arg(value_name = "ADDR", required_unless_present = "domain", conflicts_with = "domain")]
     address: Option<IpAddr>,
-    /// Under this rule on packets only.
+    /// Only under this rule on packets.
     #[arg(long, value_name = "NAME", conflicts_with = "domain")]
     rule: Option<String>,
-    /// The domain of rules on requests.
+    /// The domain whose rules on requests are looked at.
     #[arg(long, value_name = "NAME", requires = "descriptor")]
     domain: Option<String>,
     /// A descriptor, as its entries in order; may be repeated.

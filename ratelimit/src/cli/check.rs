@@ -25,10 +25,10 @@ use crate::text::Shown;
 /// Exit status: the request is denied.
 const DENIED: u8 = 3;
 
-/// Asks a daemon's application layer for a decision; exit status 0 allowed, 3 denied.
+/// Asks a daemon for a decision about a request; the exit status is 0 for allowed and 3 for denied.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// Whose rules to ask.
+    /// The domain whose rules are asked.
     #[arg(long, value_name = "NAME")]
     domain: String,
     /// A descriptor, as its entries in order; may be repeated.
@@ -37,17 +37,18 @@ pub struct Check {
     /// What the request takes; 0 only asks.
     #[arg(long, value_name = "N", default_value_t = 1)]
     hits: u32,
-    /// Report what a request has taken that was let through before, such as tokens of a model: all limits are charged, and
-    /// nothing is denied. Over HTTP alone.
+    /// Report what a request that was let through has taken in the end, such as tokens of a model: all limits are
+    /// charged, and nothing is denied. Only over HTTP.
     #[arg(long)]
     report: bool,
-    /// Where the daemon answers: http://, https://, grpc:// or grpcs:// with host and port, unix:PATH or grpc+unix:PATH.
+    /// Where the daemon answers: http://, https://, grpc:// or grpcs:// with host and port, unix:PATH or
+    /// grpc+unix:PATH.
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     url: Option<Endpoint>,
     /// The daemon's configuration, which says where it answers; without it and `--url`, http://127.0.0.1:8080.
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Who vouches for the daemon's certificate, in PEM format.
+    /// The authorities that are trusted to sign the daemon's certificate, in PEM format.
     #[arg(
         long,
         visible_alias = "cacert",

@@ -72,8 +72,8 @@ fn is_without_daemon(instance: &InstanceName) -> bool {
 fn instead_of(what: &str) -> &'static str {
     match what {
         "observe" => {
-            "`ratelimit run --config FILE` goes on with them and can then switch, a rule with `action: observe` observes \
-             from its start on, and `ratelimit detach` lets everything pass at once"
+            "`ratelimit run --config FILE` takes them over and can then switch; a rule with `action: \
+             observe` observes from the start; `ratelimit detach` lets everything pass at once"
         }
         "reload" => "`ratelimit run --config FILE` puts the file in force, and goes on with the buckets",
         _ => "`ratelimit run --config FILE` goes on with them, and can then be asked",
@@ -83,8 +83,8 @@ fn instead_of(what: &str) -> &'static str {
 /// Reads the configuration again and puts it in force in one step; if anything is wrong with it, all stays as it was.
 #[derive(Debug, Args)]
 pub struct Reload {
-    /// Try the rules on packets out: unless `ratelimit confirm` comes within this time (such as 60s), everything passes from
-    /// then on, whatever becomes of the daemon. Files that change meanwhile are tried out with them.
+    /// Put the rules on packets on trial: unless `ratelimit confirm` comes within this time (such as 60s), everything
+    /// passes from then on, even if the daemon is dead. Files that change meanwhile belong to the trial.
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     revert_after: Option<Nanos>,
     #[command(flatten)]
@@ -125,15 +125,15 @@ fn reloaded(answer: &Value) -> String {
     }
     let keys: Vec<&str> = texts("needs_restart").collect();
     if !keys.is_empty() {
-        text += &format!("not before the daemon starts again: `{}`\n", keys.join("`, `"));
+        text += &format!("in effect only when the daemon starts again: `{}`\n", keys.join("`, `"));
     }
     text
 }
 
-/// Switches every rule to observing, which counts but never drops, or back to what it is.
+/// Makes every rule count without dropping, or drop again as its `action` says.
 #[derive(Debug, Args)]
 pub struct Observe {
-    /// `on`: nothing is dropped by a rule; `off`: rules drop again.
+    /// `on`: no rule drops anything; `off`: rules drop again.
     #[arg(value_enum)]
     switch: Switch,
     #[command(flatten)]
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(
             reloaded(&json!({"reloaded": true, "rules": 0, "request_limits": 1, "needs_restart": fixed})),
             "reloaded: 0 rules on packets, 1 limit on requests\n\
-             not before the daemon starts again: `instance`, `application.store`\n"
+             in effect only when the daemon starts again: `instance`, `application.store`\n"
         );
     }
 }

@@ -17,7 +17,7 @@ use crate::config::schema;
 /// Prints the JSON Schema of the configuration, with which editors complete and check files.
 #[derive(Debug, Args)]
 pub struct Schema {
-    /// What the files are.
+    /// The kind of files that the schema is for.
     #[arg(value_enum, default_value_t, value_name = "KIND")]
     kind: SchemaKind,
 }
@@ -48,7 +48,7 @@ impl Schema {
 /// Prints completions of the command line for a shell.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// For which one.
+    /// The shell.
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -80,7 +80,7 @@ impl Completions {
 /// Writes the pages of the manual: one for each command, and one for the configuration.
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Where to, such as /usr/local/share/man; they go to man1 and man5 below it.
+    /// The directory to write to, such as /usr/local/share/man; pages go to man1 and man5 below it.
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
 }

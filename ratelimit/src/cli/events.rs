@@ -23,13 +23,13 @@ use crate::{
     text::Shown,
 };
 
-/// Shows packets that are dropped, or would be, one a line, until it is interrupted: at most 100 a second for each processor,
-/// and a sample if there are more.
+/// Shows packets that are dropped, or that an observing rule would drop, one on each line, until it is interrupted: at
+/// most 100 a second for each processor, and a sample if there are more.
 #[derive(Debug, Args)]
 pub struct Events {
     #[command(flatten)]
     pub instance: InstanceArgs,
-    /// Stop after so many.
+    /// Stop after N packets.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Only those that this rule denied first.

@@ -15,10 +15,10 @@ use crate::{
 /// Which instance.
 #[derive(Clone, Debug, Args)]
 pub struct InstanceArgs {
-    /// The instance, if the configuration names one [default: default]
+    /// The name of the instance [default: default]
     #[arg(long = "instance", value_name = "NAME")]
     named: Option<InstanceName>,
-    /// Its daemon's control socket, if it is not where the daemon has noted it; without --instance it says which
+    /// The daemon's control socket, if it has been moved since the start; without --instance it also says which
     /// instance is meant.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,

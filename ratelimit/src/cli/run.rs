@@ -22,8 +22,8 @@ pub struct Run {
     /// Attach here, instead of where the file says; may be repeated.
     #[arg(long, short, value_name = "NAME")]
     interface: Vec<InterfaceName>,
-    /// Try the rules out: unless `ratelimit confirm` comes within this time (such as 60s), everything passes from then on,
-    /// whatever becomes of the daemon.
+    /// Put the rules on trial: unless `ratelimit confirm` comes within this time (such as 60s), everything passes from
+    /// then on, even if the daemon is dead.
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     revert_after: Option<Nanos>,
 }

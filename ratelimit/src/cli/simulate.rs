@@ -1,4 +1,5 @@
-//! `ratelimit simulate`: recorded arrivals, a capture or an access log through limits or rules, without touching anything.
+//! `ratelimit simulate`: recorded arrivals, a capture or an access log through limits or rules, without touching
+//! anything.
 
 mod access_log;
 mod arrivals;
@@ -18,37 +19,39 @@ const USAGE: &str = "ratelimit simulate --limit <LIMIT>... [RECORDING]
        ratelimit simulate --config <FILE> [--engine <ENGINE>] [RECORDING]
        ratelimit simulate --config <FILE> --access-log <FILE>";
 
-/// Runs recorded arrivals through limits, or a capture or an access log through a configuration's rules, and says what each
-/// would have got. Touches nothing; time comes from the recording alone.
+/// Runs recorded arrivals through limits, or a capture or an access log through a configuration's rules, and says what
+/// each would have got. Touches nothing; time comes from the recording alone.
 ///
-/// With --limit, the summary has, for each limit: requests allowed and denied, the longest that one had to wait (to come
-/// again, or in a queue), and the largest burst: the most that one key got through in any time as long as the rate is for.
+/// With --limit, the summary says for each limit how many requests were allowed and denied, what the longest wait was
+/// (until a retry, or in a queue), and what the largest burst: the most that one key got through in any stretch of the
+/// rate's time.
 ///
-/// With --config, the summary has what would have passed and been dropped by reason, by rule, and for the sources that a
-/// rule would have dropped most of; with --output json there is an object a frame instead.
+/// With --config, the summary says what would have passed and what would have been dropped: by reason, by rule, and for
+/// the sources that each rule would have dropped most. With --output json there is an object for each frame instead.
 ///
 /// With --config and --access-log, the rules on requests judge what `application.auth` makes of each line.
 #[derive(Debug, Args)]
 #[command(override_usage = USAGE)]
 #[command(group = ArgGroup::new("by").required(true).args(["limits", "config"]))]
 pub struct Simulate {
-    /// A limit, such as `token_bucket,rate=10/s,burst=20`. Options: algorithm, rate, burst, refill, count_denied, on_limit, overrun.
-    /// If given more than once, only the summaries are printed, to compare limits on the same arrivals.
+    /// A limit, such as `token_bucket,rate=10/s,burst=20`. Options: algorithm, rate, burst, refill, count_denied,
+    /// on_limit, overrun. If given more than once, only the summaries are printed, to compare limits on the same
+    /// arrivals.
     #[arg(long = "limit", value_name = "LIMIT", value_parser = limit)]
     limits: Vec<LimitSpec>,
-    /// A configuration, whose rules are to judge the frames of a capture.
+    /// A configuration, whose rules judge the frames of a capture.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What judges the frames.
     #[arg(long, value_enum, default_value_t, requires = "config", conflicts_with = "limits")]
     engine: EngineName,
-    /// An access log of nginx or Apache, in the combined format, whose requests the rules of `application` are to judge; `-` is
-    /// the standard input.
+    /// An access log of nginx or Apache, in the combined format, whose requests the rules of `application` judge; `-`
+    /// is the standard input.
     #[arg(long, value_name = "FILE", requires = "config", conflicts_with_all = ["limits", "file", "engine"])]
     access_log: Option<PathBuf>,
-    /// With --limit, the arrivals, a line each: SECONDS [KEY [COST]], SECONDS decimal and ascending (Unix times are fine),
-    /// COST 1 if not given. With --config, a capture, pcap or pcapng, of Ethernet or of packets without it (raw IP, Linux
-    /// cooked). The standard input if not given, or `-`.
+    /// With --limit, arrivals, one on each line: SECONDS [KEY [COST]]. SECONDS are decimal and ascending (Unix times
+    /// are fine), and COST is 1 if left out. With --config, a capture (pcap or pcapng) of Ethernet, raw IP or Linux
+    /// cooked frames. `-`, or no recording, is the standard input.
     #[arg(value_name = "RECORDING")]
     file: Option<PathBuf>,
 }

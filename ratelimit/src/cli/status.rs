@@ -25,7 +25,7 @@ use requests::{Counts, Head};
 /// Rules on requests that are shown at most, and domains.
 const MOST_RULES: usize = 100;
 
-/// Shows what is in force, where, and how many packets and requests passed and did not.
+/// Shows what is in force, where, and how many packets and requests have passed and how many have not.
 #[derive(Debug, Args)]
 pub struct Show {
     #[command(flatten)]
@@ -150,7 +150,7 @@ impl fmt::Display for StatusAnswer {
         for name in &status.missing {
             match status.obstacles.get(name) {
                 Some(why) => writeln!(f, "interface   {name}: not limited: {why}")?,
-                None => writeln!(f, "interface   {name}: missing, it is limited when it comes back")?,
+                None => writeln!(f, "interface   {name}: missing; it will be limited when it comes back")?,
             }
         }
         if status.interfaces.is_empty() && status.missing.is_empty() {

@@ -33,22 +33,22 @@ const MOST_SECONDS: u64 = 3_600;
 pub struct Top {
     #[command(flatten)]
     pub instance: InstanceArgs,
-    /// What sources are sorted by.
+    /// What to sort sources by.
     #[arg(long, value_enum, default_value_t)]
     by: By,
     /// Print one table and end.
     #[arg(long, conflicts_with = "count")]
     once: bool,
-    /// Print so many tables, one after the other, and end.
+    /// Print N tables, one after the other, and end.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// What time each table is about: seconds, or a time such as 1m30s; at most an hour.
+    /// The time that each table covers: seconds, or a time such as 1m30s; at most an hour.
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
     interval: u64,
-    /// How many sources are shown.
+    /// How many sources to show.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rows: u16,
-    /// Take IPv6 sources of one network of 64 bits together.
+    /// Show each IPv6 /64 as one source.
     #[arg(long)]
     networks: bool,
 }

@@ -38,22 +38,24 @@ pub struct Validate {
     /// The files; `-` is the standard input.
     #[arg(required_unless_present = "lists", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// A file of addresses, prefixes and ranges, as `allow` and `deny` name them, such as a blocklist that was downloaded; `-` is
-    /// the standard input. An empty one is wrong, unless a comment in it says that this is meant.
+    /// Also check this file of addresses, prefixes and ranges, in the form that `allow` and `deny` take, such as a
+    /// downloaded blocklist; `-` is the standard input. An empty file is wrong, unless a comment in it says that this
+    /// is meant.
     #[arg(long = "list", value_name = "FILE")]
     lists: Vec<PathBuf>,
-    /// Files of rules on requests may be about one domain, as with `merge_domains: true`. All that are given are one set.
+    /// Let several files of rules on requests be about one domain, as `merge_domains: true` does. All files that are
+    /// given are one set.
     #[arg(long)]
     merge_domains: bool,
-    /// Try the store that several daemons share, too: who it is, what it does without memory, its clock, and whether its user may
-    /// do all that is needed.
+    /// Also try the store that several daemons share: its version, what it does when its memory is full, its clock, and
+    /// whether its user has all rights that are needed.
     #[arg(long)]
     connect: bool,
 }
 
 /// Checks all files and says what is wrong with them: as text, mistakes and warnings on the standard error; as JSON,
-/// all in one object on the standard output. The exit status is 2 if a file is wrong, 1 if a store can't be used or all that could
-/// not be said.
+/// all in one object on the standard output. The exit status is 2 if a file is wrong, 1 if a store can't be used or all
+/// that could not be said.
 #[must_use]
 pub fn validate(validate: &Validate, output: Output) -> ExitCode {
     let Validate { files, lists, merge_domains, connect } = validate;
@@ -112,8 +114,8 @@ fn check_files(files: &[PathBuf], merge_domains: bool) -> Vec<Result<CheckedFile
     config::check_files(files, merge_domains, &judge)
 }
 
-/// What the daemon would meet when it starts, by what it uses itself. Files may come to this machine later, and be for the
-/// daemon's user alone.
+/// What the daemon would meet when it starts, by what it uses itself. Files may come to this machine later, and be for
+/// the daemon's user alone.
 fn judge(named: Reference<'_>) -> Result<(), Unusable> {
     match named {
         Reference::Certificates(files) => judge_certificates(files),

@@ -72,7 +72,7 @@ impl NewBans {
     /// Tells those that have been made since the last look. As a rule there are none, which takes no time.
     pub fn tell(&mut self, bans: &Bans) {
         if let Err(error) = self.try_tell(bans) {
-            self.log.line(|_| warn!(%error, "looking for bans that rules have made"));
+            self.log.line(|_| warn!(%error, "can't look for bans that rules have made"));
         }
     }
 

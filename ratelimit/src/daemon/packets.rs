@@ -216,7 +216,7 @@ impl NetworkLayer {
                     .and_then(|trial| OnTrial::begin(left).ok().map(|new| OnTrial { end: new.end, ..trial }));
             }
             Err(error) => {
-                warn!(%error, "looking at how the trial ended");
+                warn!(%error, "can't tell how the trial ended");
                 self.trial = None;
             }
         }
@@ -268,14 +268,14 @@ impl NetworkLayer {
         match self.dataplane.reconcile() {
             Ok(Changes { came, went }) => {
                 for attachment in went {
-                    warn!(interface = attachment.interface, "gone: it gets the program when it comes back");
+                    warn!(interface = attachment.interface, "gone: it will be limited when it comes back");
                 }
                 for attachment in &came {
                     info!(interface = attachment.interface, mode = attachment.mode.name(), "limiting again");
                 }
                 self.warn_of_offloads(&came);
             }
-            Err(error) => warn!(%error, "looking at the interfaces"),
+            Err(error) => warn!(%error, "can't look at the interfaces"),
         }
         self.plan_retry();
     }

@@ -130,7 +130,7 @@ impl Running {
                 info!(reason, rules = on_packets, request_limits = on_requests, "reloaded");
                 if !fixed.is_empty() {
                     let keys = fixed.join("`, `");
-                    warn!("`{keys}` changed: that counts when the daemon starts again");
+                    warn!("`{keys}` changed: that takes effect when the daemon starts again");
                 }
             }
             Err(why) => {
@@ -216,7 +216,8 @@ impl Running {
         }
         for error in all.into_iter().filter_map(Result::err) {
             error!(
-                "the clock was set, but windows stay where they are, until it works in a minute or with a reload: {}",
+                "the clock was set, but windows can't be aligned to it yet; the next try is in a minute \
+                 or at a reload: {}",
                 ShownLines(&error)
             );
         }

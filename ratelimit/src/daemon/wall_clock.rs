@@ -35,7 +35,12 @@ impl WallClock {
     #[must_use]
     pub fn watch() -> Self {
         Self(
-            Self::try_watch().inspect_err(|error| warn!(%error, "the clock is looked at once a minute")).ok(),
+            Self::try_watch()
+                .inspect_err(|error| {
+                    warn!(%error, "the kernel can't say when the clock is \
+                set, so it is looked at once a minute")
+                })
+                .ok(),
         )
     }
 
@@ -51,7 +56,7 @@ impl WallClock {
     pub async fn was_set(&mut self) {
         let Some(timer) = &mut self.0 else { return std::future::pending().await };
         if let Err(error) = cancelled(timer).await {
-            warn!(%error, "from now on the clock is looked at once a minute");
+            warn!(%error, "the kernel no longer says when the clock is set, so it is looked at once a minute");
             self.0 = None;
         }
     }

@@ -37,7 +37,10 @@ const BOUNDS: Bounds = Bounds {
 
 /// The server can't be started.
 #[derive(Debug, Error)]
-#[error("metrics.listen: {address}: {source}: give it another address or port, or end who has this one")]
+#[error(
+    "metrics.listen: {address}: {source}: give it another address or port, or stop the program that \
+    has this one"
+)]
 pub struct MetricsError {
     /// Where it was to listen.
     address: SocketAddr,

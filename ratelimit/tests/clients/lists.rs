@@ -54,7 +54,7 @@ fn a_published_list_takes_its_place_and_what_is_none_does_not() {
 
     for (content, why) in [
         ("<html><body>429 Too Many Requests</body></html>\n", "not an IP address"),
-        ("", "empty, as after a download that failed"),
+        ("", "empty, as after a failed download"),
         ("10.0.0.0/8\nexample.org\n", ":2: "),
     ] {
         fs::write(&published, content).unwrap();

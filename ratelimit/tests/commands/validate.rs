@@ -125,7 +125,7 @@ fn certificates_that_can_not_be_used_are_mistakes_and_those_that_are_not_there_w
     for (cert, key, client_ca, code, said) in [
         ("a.pem", "a.key", "b.pem", 0, ""),
         ("a.pem", "b.key", "b.pem", 2, ":5:17: application.listen.http.tls.cert: "),
-        ("a.pem", "b.key", "b.pem", 2, "was made for another key than that in "),
+        ("a.pem", "b.key", "b.pem", 2, "was made for another key than "),
         ("a.pem", "nonsense", "b.pem", 2, ":6:16: application.listen.http.tls.key: "),
         ("a.pem", "a.key", "nonsense", 2, ":7:22: application.listen.http.tls.client_ca: "),
         ("a.pem", "none", "b.pem", 0, ":6:16: warning: application.listen.http.tls.key: "),

@@ -164,7 +164,7 @@ fn a_longer_ban_stays_unless_it_is_to_be_replaced() {
             listed.iter().map(|ban| ban.seconds_left.unwrap()).collect()
         };
         let is_week = |left: &[u64]| left.len() == 1 && (604_900..=606_600).contains(&left[0]);
-        let stays = "10.9.0.0/16 is banned for 7d0h already, which stays: `--replace` shortens it\n";
+        let stays = "10.9.0.0/16 is already banned for 7d0h, and that ban stays: `--replace` shortens it\n";
         run(&["ban", "10.9.0.0/16", "--for", "7d30m"]);
         assert_eq!(run(&["ban", "10.9.0.0/16", "--for", "10m"]), stays);
         assert!(is_week(&left()));

@@ -133,7 +133,7 @@ fn a_ban_forever_outlives_a_daemon_and_ends_when_it_is_told_to() {
         let daemon = Daemon::start(&config);
         assert_eq!(run(&["ban", CLIENT, "--for", "forever"]), "banned 10.1.0.2/32 forever\n");
         daemon.kill();
-        let stays = "10.1.0.2/32 is banned forever already, which stays: `--replace` shortens it\n";
+        let stays = "10.1.0.2/32 is already banned forever, and that ban stays: `--replace` shortens it\n";
         assert_eq!(run(&["ban", CLIENT, "--for", "365d"]), stays);
         let _daemon = Daemon::start(&config);
         let client = link.sender(CLIENT);

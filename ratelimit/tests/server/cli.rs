@@ -173,8 +173,8 @@ fn a_client_certificate_is_shown_where_one_is_asked_for() {
             (&["none.pem", "own.key"], "`--cert`: "),
             (&["own.pem", "none.key"], "`--key`: "),
             (&["own.key", "own.key"], "`--cert`: "),
-            (&["own.key", "own.key"], "holds a private key where a certificate is due"),
-            (&["own.pem", "own.pem"], "holds a certificate where a private key is due"),
+            (&["own.key", "own.key"], "holds a private key where a certificate is expected"),
+            (&["own.pem", "own.pem"], "holds a certificate where a private key is expected"),
             (&["own.pem", "foreign.key"], "KeyMismatch: name the key that "),
         ] {
             let files: Vec<String> = own.iter().map(|name| file(name)).collect();

@@ -182,8 +182,7 @@ fn a_reload_with_certificates_that_can_not_be_used_changes_nothing_and_says_so_e
 
     let good = fs::read(&key).unwrap();
     let foreign = issue(&self::authority(), &at_other(&cert), &at_other(&key)).1;
-    for (content, part) in [(Some(foreign), "was made for another key than that in"), (None, "can't read it")]
-    {
+    for (content, part) in [(Some(foreign), "was made for another key than"), (None, "can't read it")] {
         match content {
             Some(content) => fs::write(&key, content).unwrap(),
             None => fs::remove_file(&key).unwrap(),

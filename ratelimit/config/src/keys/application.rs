@@ -31,14 +31,15 @@ pub const KEYS: &[ConfigKey] = &[
         "application.shadow_mode",
         "`true` or `false`",
         Is("false"),
-        "Whether requests pass whatever the limits say, which count all the same.",
+        "Whether all requests pass, while limits go on counting.",
         "shadow_mode: true",
     ),
     key(
         "application.quota_mode",
         "`true` or `false`",
         Is("false"),
-        "Whether all limits are in quota mode: a request is denied only if all that apply to it are over, which an unlimited one never is.",
+        "Whether all limits are in quota mode: a request is denied only if all limits that apply to it \
+         are over; an unlimited one never is.",
         "quota_mode: true",
     ),
     key(
@@ -112,12 +113,15 @@ pub const KEYS: &[ConfigKey] = &[
         "list of mappings",
         Required,
         "The descriptors of a request: entries in order, whose values may name what the request shows: `{client_address}`, \
-         `{client_address/24/56}` (its first 24 bits for IPv4, 56 for IPv6), `{method}`, `{path}` (without query), `{path_template}` \
-         and `{path:NAME}` (see `path.templates`), `{host}`, `{header:NAME}`, `{cookie:NAME}` and `{query:NAME}`. What stands \
-         behind a `|` takes the place of what a request does not have, or has without a value: `{header:x-plan|free}`. A \
-         descriptor that names what a request does not have is left out, with a warning where no other limits those without \
-         it. Different values under one name count as the value `(several)`. On a Unix socket `{client_address}` needs \
-         `trusted_hops`. Braces that are meant are written twice.",
+         `{client_address/24/56}` (its first 24 bits for IPv4, 56 for IPv6), `{method}`, `{path}` (without \
+         query), `{path_template}` \
+         and `{path:NAME}` (see `path.templates`), `{host}`, `{header:NAME}`, `{cookie:NAME}` and \
+         `{query:NAME}`. The text behind a `|` is used if a request does not have the value, or has an empty \
+         one: `{header:x-plan|free}`. A \
+         descriptor that names what a request does not have is left out, with a warning if no other descriptor \
+         limits such requests. Different values under one name count as the value `(several)`. On a Unix socket \
+         `{client_address}` needs \
+         `trusted_hops`. A brace that is meant as text is written twice.",
         "auth: {domain: edge, descriptors: [{client: \"{client_address}\"}, {user: \"{header:x-user}\", method: \"{method}\"}]}",
     ),
     number(
@@ -132,8 +136,9 @@ pub const KEYS: &[ConfigKey] = &[
         "application.auth.deny_body",
         "path, relative to the file's directory",
         Said("problem details, as JSON"),
-        "What a denied request gets to read: a file that ends in `.html`, `.htm`, `.txt`, `.json` or `.xml`, of 1 MiB at most, read \
-         again when it changes. Traefik and Caddy pass it on, the `auth_request` of nginx does not.",
+        "The body of the answer to a denied request: a file that ends in `.html`, `.htm`, `.txt`, \
+         `.json` or `.xml`, has at most 1 MiB, and is read again when it changes. Traefik and Caddy pass \
+         it on, the `auth_request` of nginx does not.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_body: busy.html}",
     ),
     key(
@@ -169,9 +174,10 @@ pub const KEYS: &[ConfigKey] = &[
         "application.auth.path.templates",
         "text or list of texts",
         Said("none"),
-        "What paths are instances of: `/users/{id}` is any one segment behind `/users/`, `/files/{*rest}` one or more. \
-         `{path_template}` is the template as written, `{path:id}` what its parameter is. Names come before parameters, \
-         and a slash at the end of a path is passed over. A path without a template has neither.",
+        "Forms that paths can have: `/users/{id}` stands for any one segment behind `/users/`, \
+         `/files/{*rest}` for one or more. `{path_template}` is then the template as written, and \
+         `{path:id}` the value of its parameter. Literal segments come before parameters, and a slash at \
+         the end of a path is ignored. A path that fits no template has neither.",
         "auth:\n  domain: edge\n  path: {templates: [\"/users/{id}\", \"/files/{*rest}\"]}\n  descriptors: \
          [{path: \"{path_template|other}\"}]",
     ),
@@ -207,22 +213,22 @@ pub const KEYS: &[ConfigKey] = &[
         "application.listen.grpc[].address",
         "address and port, or `unix:` and a path",
         Required,
-        "Where.",
+        "The address.",
         "listen: {grpc: {address: \"0.0.0.0:8081\"}}",
     ),
     key(
         "application.listen.grpc[].tls",
         "mapping",
         Said("no TLS"),
-        "Speaks TLS.",
+        "Speak TLS at this address.",
         "listen: {grpc: {address: \"0.0.0.0:8081\", tls: {cert: cert.pem, key: key.pem}}}",
     ),
     key(
         "application.listen.grpc[].tls.cert",
         "path, relative to the file's directory",
         Required,
-        "The certificate and those that vouch for it, PEM. It is read again when it changes; what can't be used leaves the old \
-         one in force.",
+        "The certificate and its chain, as PEM. It is read again when it changes; one that can't be used \
+         leaves the old one in force.",
         "listen: {grpc: {address: \"0.0.0.0:8081\", tls: {cert: cert.pem, key: key.pem}}}",
     ),
     key(

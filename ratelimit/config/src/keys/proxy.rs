@@ -15,42 +15,48 @@ pub const KEYS: &[ConfigKey] = &[
         Said("nothing is passed on"),
         "A reverse proxy: where it listens, what it limits, and where requests go that may go on. `docs/proxy.md` is its \
          guide.",
-        "proxy: [{listen: 127.0.0.1:8000, domain: web, descriptors: [{client: \"{client_address}\"}], routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    domain: web\n    descriptors: [{client: \
+         \"{client_address}\"}]\n    routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].listen",
         "address and port, or `unix:` and a path",
         Required,
-        "Where. Ports below 1024 take the right to bind them, which the daemon gives up once it has begun.",
+        "Where the proxy listens. Ports below 1024 need the right to bind them, which the daemon gives \
+         up afterwards.",
         "proxy: [{listen: \"0.0.0.0:80\", routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
     ),
     key(
         "application.proxy[].tls",
         "mapping",
         Said("no TLS"),
-        "Speaks TLS. HTTP/2 comes with it.",
-        "proxy: [{listen: \"0.0.0.0:443\", tls: {cert: cert.pem, key: key.pem}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "Speak TLS with clients, and with it HTTP/2.",
+        "proxy:\n  - listen: \"0.0.0.0:443\"\n    tls: {cert: cert.pem, key: key.pem}\n    routes: \
+         [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].tls.cert",
         "path, relative to the file's directory",
         Required,
-        "The certificate and those that vouch for it, PEM. It is read again when it changes.",
-        "proxy: [{listen: \"0.0.0.0:443\", tls: {cert: cert.pem, key: key.pem}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "The certificate and its chain, as PEM. It is read again when it changes.",
+        "proxy:\n  - listen: \"0.0.0.0:443\"\n    tls: {cert: cert.pem, key: key.pem}\n    routes: \
+         [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].tls.key",
         "path, relative to the file's directory",
         Required,
         "The certificate's key, PEM.",
-        "proxy: [{listen: \"0.0.0.0:443\", tls: {cert: cert.pem, key: key.pem}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: \"0.0.0.0:443\"\n    tls: {cert: cert.pem, key: key.pem}\n    routes: \
+         [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].tls.client_ca",
         "path, relative to the file's directory",
         Said("clients need no certificate"),
         "The authority that must have signed each client's certificate, as PEM. Clients without one are refused.",
-        "proxy: [{listen: \"0.0.0.0:443\", tls: {cert: cert.pem, key: key.pem, client_ca: ca.pem}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: \"0.0.0.0:443\"\n    tls: {cert: cert.pem, key: key.pem, client_ca: \
+         ca.pem}\n    routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     number(
         "application.proxy[].trusted_hops",
@@ -66,62 +72,72 @@ pub const KEYS: &[ConfigKey] = &[
         Is("false"),
         "Whether each connection begins with who the client is, in HAProxy's PROXY protocol, version 1 or 2. A connection without \
          it is closed. With networks, so is one that comes from elsewhere; with `true`, whoever connects can name any client.",
-        "proxy: [{listen: 127.0.0.1:8000, proxy_protocol: [10.0.0.0/8], routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    proxy_protocol: [10.0.0.0/8]\n    routes: [{upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].domain",
         "text",
         Said("no request is limited; it goes with `descriptors`"),
         "The domain whose rules are asked.",
-        "proxy: [{listen: 127.0.0.1:8000, domain: web, descriptors: [{path: \"{path}\"}], routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    domain: web\n    descriptors: [{path: \"{path}\"}]\n    \
+         routes: \
+         [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].descriptors",
         "list of mappings",
         Said("no request is limited; it goes with `domain`"),
         "The descriptors of a request, as in `auth`. All facts are those of the request itself, as it is passed on.",
-        "proxy: [{listen: 127.0.0.1:8000, domain: web, descriptors: [{client: \"{client_address}\"}], routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    domain: web\n    descriptors: [{client: \
+         \"{client_address}\"}]\n    routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].deny_body",
         "path, relative to the file's directory",
         Said("problem details, as JSON"),
-        "What a denied request gets to read, with status 429: a file as in `auth`. Calls over gRPC get none.",
-        "proxy: [{listen: 127.0.0.1:8000, deny_body: busy.html, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "The body of the answer to a denied request, which has status 429: a file as in `auth`. Calls \
+         over gRPC get none.",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    deny_body: busy.html\n    routes: [{upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].client",
         "mapping of prefix lengths",
         Said("32 bits of IPv4 and 64 of IPv6"),
         "How many bits of a client's address `{client_address}` has.",
-        "proxy: [{listen: 127.0.0.1:8000, domain: web, descriptors: [{a: b}], client: {ipv6: 56}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    domain: web\n    descriptors: [{a: b}]\n    client: \
+         {ipv6: 56}\n    routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     prefix_length(
         "application.proxy[].client.ipv4",
         PrefixLengths::MOST_IPV4,
         PrefixLengths::DEFAULT_IPV4,
         "Bits of an IPv4 address.",
-        "proxy: [{listen: 127.0.0.1:8000, domain: web, descriptors: [{a: b}], client: {ipv4: 24}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    domain: web\n    descriptors: [{a: b}]\n    client: \
+         {ipv4: 24}\n    routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     prefix_length(
         "application.proxy[].client.ipv6",
         PrefixLengths::MOST_IPV6,
         PrefixLengths::DEFAULT_IPV6,
         "Bits of an IPv6 address.",
-        "proxy: [{listen: 127.0.0.1:8000, domain: web, descriptors: [{a: b}], client: {ipv6: 48}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    domain: web\n    descriptors: [{a: b}]\n    client: \
+         {ipv6: 48}\n    routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].path",
         "mapping",
         Said("upper and lower case differ, and escaped slashes are refused"),
         "How paths are compared, and what of them is passed on.",
-        "proxy: [{listen: 127.0.0.1:8000, path: {ignore_case: true}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    path: {ignore_case: true}\n    routes: [{upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].path.templates",
         "text or list of texts",
         Said("none"),
-        "What paths are instances of, as in `auth`; for `descriptors`.",
+        "Forms that paths can have, as in `auth`; for `descriptors`.",
         "proxy:\n  - listen: 127.0.0.1:8000\n    domain: web\n    path: {templates: [\"/users/{id}\"]}\n    descriptors: \
          [{path: \"{path_template|other}\"}]\n    routes: [{upstreams: \"http://127.0.0.1:3000\"}]",
     ),
@@ -131,7 +147,8 @@ pub const KEYS: &[ConfigKey] = &[
         Is("false"),
         "Whether the servers behind take `/Login` for `/login`. Paths are judged in lower case then, in rules and templates \
          too, and passed on in their own.",
-        "proxy: [{listen: 127.0.0.1:8000, path: {ignore_case: true}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    path: {ignore_case: true}\n    routes: [{upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].path.escaped_slashes",
@@ -139,7 +156,8 @@ pub const KEYS: &[ConfigKey] = &[
         Is("refuse"),
         "What becomes of `%2F`, `%5C` and `\\` in a path, which servers understand in different ways: the request is refused, it \
          is part of a name, or a slash.",
-        "proxy: [{listen: 127.0.0.1:8000, path: {escaped_slashes: keep}, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    path: {escaped_slashes: keep}\n    routes: [{upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].routes",
@@ -147,14 +165,16 @@ pub const KEYS: &[ConfigKey] = &[
         Required,
         "Where requests go. Routes with a `host` come before those without, then the longest `path` counts. A request for which \
          there is no route gets 404.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}, {path: /api/, upstreams: [\"http://127.0.0.1:4000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{upstreams: [\"http://127.0.0.1:3000\"]}, \
+         {path: /api/, upstreams: [\"http://127.0.0.1:4000\"]}]",
     ),
     key(
         "application.proxy[].routes[].host",
         "host, without port",
         Said("any"),
         "The host that requests are for.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{host: api.example.com, upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{host: api.example.com, upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].routes[].path",
@@ -171,69 +191,86 @@ pub const KEYS: &[ConfigKey] = &[
         "The servers that answer: `http://HOST:PORT` speaks HTTP/1.1, `https://HOST:PORT` HTTP/2 where the server does, else \
          HTTP/1.1, and `h2c://HOST:PORT` HTTP/2 without TLS, as gRPC servers do. Names are looked up every 30 seconds, and after \
          a failure. One that can't be connected to is left alone for 5 seconds, as long as others answer.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{upstreams: [\"http://10.0.0.1:3000\", \"http://10.0.0.2:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{upstreams: [\"http://10.0.0.1:3000\", \
+         \"http://10.0.0.2:3000\"]}]",
     ),
     key(
         "application.proxy[].routes[].balance",
         "`round_robin` or `least_requests`",
         Is("round_robin"),
         "Which server is next: each in turn, or the one that has the fewest requests to answer.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{balance: least_requests, upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{balance: least_requests, upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].routes[].host_header",
         "host, with or without port",
         Said("what the client asked for"),
-        "What servers get as `Host`, as for calls to the API of somebody else.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{host_header: api.example.com, upstreams: [\"https://api.example.com\"]}]}]",
+        "The `Host` that servers get, for instance in calls to somebody else's API.",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{host_header: api.example.com, upstreams: \
+         [\"https://api.example.com\"]}]",
     ),
     key(
         "application.proxy[].routes[].tls",
         "mapping",
-        Said("certificates are checked for the host of the URL, by whom the system trusts"),
-        "How servers are trusted that speak TLS.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{tls: {ca: ca.pem}, upstreams: [\"https://127.0.0.1:3000\"]}]}]",
+        Said(
+            "certificates are checked for the host of the URL, against the authorities that the system \
+            trusts",
+        ),
+        "How servers that speak TLS are trusted.",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{tls: {ca: ca.pem}, upstreams: \
+         [\"https://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].routes[].tls.ca",
         "path, relative to the file's directory",
-        Said("whom the system trusts"),
-        "Who has to have vouched for servers' certificates, PEM. It is read at the start and at a reload.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{tls: {ca: ca.pem}, upstreams: [\"https://127.0.0.1:3000\"]}]}]",
+        Said("those that the system trusts"),
+        "The authorities that must have signed servers' certificates, as PEM. They are read at the start \
+         and at a reload.",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{tls: {ca: ca.pem}, upstreams: \
+         [\"https://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].routes[].tls.server_name",
         "name",
         Said("the host of the URL"),
         "The name that servers are asked for in TLS (SNI), and that their certificates have to have.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{tls: {server_name: api.example.com}, upstreams: [\"https://10.0.0.1\"]}]}]",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{tls: {server_name: api.example.com}, \
+         upstreams: [\"https://10.0.0.1\"]}]",
     ),
     key(
         "application.proxy[].routes[].timeouts",
         "mapping",
         Said("as below"),
-        "What may take how long.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{timeouts: {response: 10s}, upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "How long connections, answers and pauses may take.",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{timeouts: {response: 10s}, upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].routes[].timeouts.connect",
         "time, at most a day",
         Is("5s"),
-        "A connection to a server, TLS included. After that the next server is tried, and with none left the client gets 504.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{timeouts: {connect: 1s}, upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "How long connecting to a server may take, TLS included. After that the next server is tried; if \
+         none is left, the client gets 504.",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{timeouts: {connect: 1s}, upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].routes[].timeouts.response",
         "time, at most a day",
         Is("60s"),
-        "The beginning of an answer, after the last piece of the request was passed on. After that the client gets 504.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{timeouts: {response: 10s}, upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "How long a server may take to begin its answer, after the last piece of the request was passed \
+         on. After that the client gets 504.",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{timeouts: {response: 10s}, upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
     key(
         "application.proxy[].routes[].timeouts.idle",
         "time, at most a day",
         Is("5m"),
-        "A pause in an answer while nothing comes of the request either, and silence on a WebSocket. After that the connection ends.",
-        "proxy: [{listen: 127.0.0.1:8000, routes: [{timeouts: {idle: 1h}, upstreams: [\"http://127.0.0.1:3000\"]}]}]",
+        "How long an answer may pause while no more of the request comes either, and how long a \
+         WebSocket may be silent. After that the connection ends.",
+        "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{timeouts: {idle: 1h}, upstreams: \
+         [\"http://127.0.0.1:3000\"]}]",
     ),
 ];

@@ -9,7 +9,7 @@ use crate::policy::PrefixLengths;
 
 /// In the order of the reference.
 pub const KEYS: &[ConfigKey] = &[
-    key("domain", "text", Required, "Whose rules these are: requests name it.", "domain: edge"),
+    key("domain", "text", Required, "The domain that the rules are for. Requests name it.", "domain: edge"),
     key(
         "on_store_error",
         "`allow`, `deny` or `local`",
@@ -45,9 +45,10 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].value_in",
         "address, prefix, mapping with a file, or a list of them",
         Said("none"),
-        "Networks that the entry's value is an address of, or a network inside them; not beside `value`. The \
-         longest prefix among all `value_in` for one key counts that contains all of the value. Each address has a bucket of its own; with \
-         `share_threshold` all of the rule's networks have one together. An IPv4 address in the form of IPv6 is the IPv4 address.",
+        "Networks that contain the entry's value, which is an address or a network; not beside `value`. \
+         Among all `value_in` for one key, the longest prefix that contains the whole value counts. Each \
+         address has a bucket of its own; with `share_threshold`, all networks of the rule share one. An \
+         IPv4-mapped IPv6 address counts as the IPv4 address.",
         "value_in: [10.0.0.0/8, \"2001:db8::/32\"]",
     ),
     key(
@@ -61,7 +62,8 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].value_in[].list",
         "name of a list",
         Said("none"),
-        "All that this one of the configuration's `lists` has. A file of rules that is validated without a configuration says that it can't be looked up.",
+        "The name of one of the configuration's `lists`, which is taken whole. If a file of rules is \
+         validated without its configuration, the name can't be looked up, and `validate` says so.",
         "value_in: [{list: office}]",
     ),
     key(
@@ -96,22 +98,23 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].detailed_metric",
         "`true` or `false`",
         Is("false"),
-        "Whether metrics have keys and values of the whole descriptor as label; beyond 1,000 of them, or the rule's share of \
-         10,000, the rule's own.",
+        "Whether metrics have the keys and values of the whole descriptor as label. There are at most \
+         1,000 of these labels, or the rule's share of 10,000; further ones count under the rule's own \
+         label.",
         "detailed_metric: true",
     ),
     key(
         "descriptors[].value_to_metric",
         "`true` or `false`",
         Is("false"),
-        "Whether metrics have the entry's value in the label, likewise.",
+        "Whether metrics have the entry's value in the label, with the same bounds.",
         "value_to_metric: true",
     ),
     key(
         "descriptors[].metadata",
         "mapping of anything",
         Said("none"),
-        "What is passed on to whoever asked.",
+        "Data that answers carry, for whoever asked.",
         "metadata: {tier: gold}",
     ),
     key(
@@ -132,14 +135,14 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].rate_limit.unit",
         "`second`, `minute`, `hour`, `day`, `week`, `month` (30 days) or `year` (365 days)",
         Said("none; this or `per` must be given"),
-        "In which time. Windows are aligned to the Unix epoch, in UTC.",
+        "The time that the limit is for. Windows are aligned to the Unix epoch, in UTC.",
         "rate_limit: {unit: week, requests_per_unit: 5}",
     ),
     key(
         "descriptors[].rate_limit.per",
         "time",
         Said("none; this or `unit` must be given"),
-        "In which time, if it is not a unit.",
+        "The time that the limit is for, if it is not a unit.",
         "rate_limit: {per: 15m, requests_per_unit: 256}",
     ),
     key(
@@ -160,8 +163,9 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].rate_limit.replaces",
         "list of mappings",
         Said("none"),
-        "Limits that do not apply to requests that this one applies to. Limits that replace each other are a warning, as of \
-         a request with both neither applies, and so are names that no limit of the domain has.",
+        "Limits that do not apply to a request if this one does. Limits that replace each other are a \
+         warning, since neither applies to a request with both; so are names that no limit of the domain \
+         has.",
         "rate_limit: {replaces: [{name: fast}], unit: hour, requests_per_unit: 5}",
     ),
     key(
@@ -201,8 +205,9 @@ pub const KEYS: &[ConfigKey] = &[
         "For costs that are known only when the answer is done, such as tokens of a language model or bytes sent. A request that \
          asks with `hits_addend: 0` is let through while one unit is left; the cost that is reported later is charged whole, \
          however large it is and whoever denies it. What goes beyond the limit is owed, up to ten times the limit (what is \
-         more is counted and forgotten), and requests are denied until it is paid at the limit's rate. Not with \
-         `count_denied: true`, and the time in which the limit comes back is 33 days at most.",
+         more is counted and forgotten), and requests are denied until it is paid at the limit's rate. \
+             It does not go with `count_denied: true`, and the whole limit must come back within 33 \
+             days.",
         "rate_limit: {algorithm: token_bucket, unit: minute, requests_per_unit: 5000, overrun: true}",
     ),
     key(
@@ -218,28 +223,29 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].rate_limit.ban.after",
         "number",
         Required,
-        "After so many requests that the limit has denied",
+        "How many requests the limit must deny.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m}}",
     ),
     key(
         "descriptors[].rate_limit.ban.within",
         "time",
         Required,
-        "within this time",
+        "The time within which it must deny them.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m}}",
     ),
     key(
         "descriptors[].rate_limit.ban.for",
         "time, at most 365 days, or `forever`",
         Required,
-        "for this one.",
+        "How long the ban lasts.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m}}",
     ),
     key(
         "descriptors[].rate_limit.ban.factor",
         "number, 2 to 1,000",
         Said("all bans have one length"),
-        "How many times as long as its last ban the next one of a prefix is, as `network.rules[].ban.factor`.",
+        "How many times as long as the last ban of a prefix its next one is, as in \
+         `network.rules[].ban.factor`.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m, factor: 4}}",
     ),
     key(
@@ -281,8 +287,8 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].rate_limit.ban.source_entry",
         "key of an entry of the descriptor",
         Said("the client is whoever is connected to the proxy of this daemon"),
-        "Which entry has the client's address, if a gateway on this host says it: it counts from a Unix socket or a loopback \
-         address only. What clients can write must not be in it.",
+        "The key of the entry that has the client's address, if a gateway on this host asks: it is \
+         believed only over a Unix socket or a loopback address. Clients must not be able to write it.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 9, within: 1m, for: 10m, source_entry: client}}",
     ),
     key(
@@ -296,14 +302,15 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].rate_limit.soft_limit",
         "number below the limit",
         Said("none"),
-        "Use above this passes for a time, flagged; then this is the limit, until use has fallen below it.",
+        "The limit above which requests are flagged. They pass for as long as `soft_for` says; after \
+         that, this is the limit until use has fallen below it.",
         "rate_limit: {unit: minute, requests_per_unit: 100, soft_limit: 80, soft_for: 10s}",
     ),
     key(
         "descriptors[].rate_limit.soft_for",
         "time",
         Said("none; with `soft_limit` it must be given"),
-        "For how long, from the first request above the soft limit.",
+        "How long requests above the soft limit pass, counted from the first one.",
         "rate_limit: {unit: minute, requests_per_unit: 100, soft_limit: 80, soft_for: 10s}",
     ),
 ];

@@ -21,7 +21,7 @@ pub const KEYS: &[ConfigKey] = &[
         "number/time, or size/time",
         Required,
         "How much may pass in which time. A plain number counts packets, a size bytes on the wire (Ethernet header \
-         included if there is one, checksum not). A frame that several packets were joined to counts as the packets that its \
+         included if there is one, checksum not). A frame that was joined from several packets counts as the packets that its \
          bytes make at the interface's MTU. The time is a unit, or a number of them: `s`, `m` (minute), `h`, `d`, `w`.",
         "rate: 256/15m",
     ),
@@ -66,8 +66,9 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].new_sources",
         "number/time",
         Said("no cap"),
-        "How many keys that have no bucket may get one in this time. Above that, packets of unknown keys are over the \
-         limit while known ones go on: against floods from ever new, forged sources. Not with `key: global`.",
+        "How many keys without a bucket may get one in this time. Above that, packets of unknown keys \
+         are over the limit, while known keys go on. This helps against floods from ever new, forged \
+         sources. It does not go with `key: global`.",
         "new_sources: 5k/s",
     ),
     key(
@@ -89,7 +90,7 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].ban.within",
         "time",
         Required,
-        "In which time, counted by a sliding window.",
+        "The time within which they must be denied, counted by a sliding window.",
         "ban: {after: 1000, within: 1m, for: 1h}",
     ),
     key(
@@ -103,8 +104,8 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].ban.factor",
         "number, 2 to 1,000",
         Said("all bans have one length"),
-        "How many times as long as its last ban the next one of a prefix is, whoever made that one. What rules without `factor` \
-         ban in between changes nothing about it; `unban` forgets it.",
+        "How many times as long as the last ban of a prefix its next one is, whoever made the last one. \
+         Bans by rules without `factor` in between change nothing about that, and `unban` begins anew.",
         "ban: {after: 100, within: 10s, for: 10m, factor: 4, up_to: 7d, forget: 1d}",
     ),
     key(
@@ -125,8 +126,8 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].match",
         "mapping of conditions",
         Said("every packet"),
-        "Which packets the rule is about. All conditions must hold; in a list one item is enough. What can never hold \
-         together is a mistake.",
+        "Which packets the rule is about. All conditions must hold; in a list one item is enough. \
+         Conditions that can never hold together are refused.",
         "match: {protocol: tcp, destination_port: [80, 443]}",
     ),
     key(
@@ -202,7 +203,8 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].match.source[].file",
         "path, relative to the file's directory",
         Said("none"),
-        "A file of prefixes, written and watched as those of `allow`. In `destination` too. While the list is empty, the \
+        "A file of prefixes, written and watched as those of `allow`. `destination` takes files too. \
+         While the list is empty, the \
          rule matches no packet. All rules together may have 1048576 prefixes from files; `allow` and `deny` take more, \
          and look them up faster.",
         "match: {source: [{file: networks.txt}, 198.51.100.0/24]}",
@@ -211,7 +213,7 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].match.source[].list",
         "name of a list",
         Said("none"),
-        "All that this one of `lists` has. In `destination` too.",
+        "The name of one of `lists`, which is taken whole. `destination` takes lists too.",
         "match: {source: [{list: office}]}",
     ),
     key(
@@ -248,7 +250,7 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].match.tcp_flags.set",
         "`fin`, `syn`, `rst`, `psh`, `ack`, `urg`, `ece` or `cwr`, or a list",
         Said("none"),
-        "Flags that must be set, and nothing else about the others.",
+        "Flags that must be set; nothing is required of the others.",
         "match: {tcp_flags: {set: [syn]}}",
     ),
     key(
@@ -262,8 +264,9 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].match.icmp_type",
         "name or number from 0 to 255, or a list",
         Said("any, or none"),
-        "The type of an ICMP or ICMPv6 message. A name means the type in both, where both have it. So does a number, which \
-         means different things in each: with `protocol: icmp` or `protocol: icmpv6` it is of that one.",
+        "The type of an ICMP or ICMPv6 message. A name means that type in both protocols, if both have \
+         it. A number means different types in the two: without `protocol: icmp` or `protocol: icmpv6` \
+         beside it, it means both.",
         "match: {icmp_type: [echo-request, echo-reply]}",
     ),
     key(
@@ -277,8 +280,9 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].match.vlan",
         "0 to 4094, a range, or a list",
         Said("any, or none"),
-        "The id of a VLAN tag, of which a packet has up to two; one of them is enough. Most cards take tags off before: \
-         a start and `ratelimit status` warn of that, with the command that leaves them on.",
+        "The id of a VLAN tag. A packet has up to two tags, of which one is enough. Most cards take tags \
+         off before the program sees a packet: a start and `ratelimit status` warn of that, with the \
+         command that leaves them on.",
         "match: {vlan: [10, 100-199]}",
     ),
     key(

@@ -21,7 +21,7 @@ pub const KEYS: &[ConfigKey] = &[
         "application.store.memory",
         "mapping",
         Said("a million keys, and nothing is saved"),
-        "The store in memory. Beside `redis`, what is counted here while that does not answer.",
+        "The store in memory. Beside `redis` it is for what is counted while Redis does not answer.",
         "store: {memory: {max_keys: 5M}}",
     ),
     number(
@@ -114,14 +114,14 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "application.store.redis.tls",
         "mapping",
-        Said("certificates are checked against those whom the system trusts"),
+        Said("certificates are checked against the authorities that the system trusts"),
         "Certificates for addresses that begin with `rediss://`.",
         "store: {redis: {url: \"rediss://store.example:6380\", tls: {ca: ca.pem}}}",
     ),
     key(
         "application.store.redis.tls.ca",
         "path, relative to the file's directory",
-        Said("those whom the system trusts"),
+        Said("those that the system trusts"),
         "The authority that must have signed the store's certificate, as PEM.",
         "store: {redis: {url: \"rediss://store.example:6380\", tls: {ca: ca.pem}}}",
     ),
@@ -129,7 +129,7 @@ pub const KEYS: &[ConfigKey] = &[
         "application.store.redis.tls.cert",
         "path, relative to the file's directory",
         Said("none is shown"),
-        "The daemon's own certificate and those that vouch for it, PEM.",
+        "The daemon's own certificate and its chain, as PEM.",
         "store: {redis: {url: \"rediss://store.example:6380\", tls: {cert: cert.pem, key: key.pem}}}",
     ),
     key(
@@ -165,16 +165,17 @@ pub const KEYS: &[ConfigKey] = &[
         "application.store.redis.local_share",
         RedisSettings::LOCAL_SHARES,
         IsNumber(1),
-        "How many daemons share the store. While it does not answer, each has such a share of every limit, rounded up, with \
-         `on_store_error: local`.",
+        "How many daemons share the store. With `on_store_error: local`, each has that share of every \
+         limit, rounded up, while the store does not answer.",
         "store: {redis: {url: \"redis://127.0.0.1:6379\", local_share: 3}}",
     ),
     key(
         "application.on_store_error",
         "`allow`, `deny` or `local`",
         Is("allow"),
-        "What is answered while the store does not: requests go on, they do not, or this daemon judges by what it knows itself \
-         (see `local_share`). Answers have no figures then, but for those of `local`. A file of rules can say it for its domain. \
+        "What becomes of requests while the store does not answer: they go on, they are denied, or this \
+         daemon judges by what it knows itself (see `local_share`). Only the answers of `local` have \
+         figures then. A file of rules can say it for its domain. \
          The store in memory never fails.",
         "on_store_error: deny",
     ),

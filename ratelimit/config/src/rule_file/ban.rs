@@ -105,8 +105,9 @@ pub fn check(bans: &[BanPlace], context: &BanContext<'_>, reports: &mut [Report]
         }
         report.warning(
             &place.at,
-            "many clients can have one address (carrier-grade NAT, offices), and one of them gets all banned: keep `for` \
-             short, and name those that must never be in `network.allow`",
+            "many clients can share one address (carrier-grade NAT, offices), and one of them can get \
+             them all banned: keep `for` short, and name in `network.allow` whoever must never be \
+             banned",
         );
     }
 }
@@ -129,7 +130,7 @@ fn check_entry(entry: &str, place: &BanPlace, context: &BanContext<'_>, report: 
         match template.client_bits(asks.client) {
             None => {
                 let message = format!(
-                    "clients can write {} of `auth`, so whoever wants could have others banned: it has to be \
+                    "clients can write {} of `auth`, so any of them could have others banned: it has to be \
                      `{{client_address}}`",
                     quoted(entry)
                 );
@@ -156,14 +157,16 @@ fn can_be_local(address: &SocketAddr) -> bool {
 fn check_peers(place: &BanPlace, context: &BanContext<'_>, report: &mut Report) {
     let mut asking = context.proxies.iter().filter(|proxy| proxy.domain == place.domain).peekable();
     if asking.peek().is_none() {
-        let message = "who the client is only a proxy of this daemon sees, and none asks about this domain: name the entry \
+        let message = "only a proxy of this daemon sees who the client is, and none asks about this \
+            domain: name the entry \
                        that a gateway on this host puts the address into, such as `source_entry: client`";
         report.error(&place.at, message);
     }
     for proxy in asking.filter(|proxy| !proxy.are_clients) {
         let message = format!(
-            "who is connected to {} is not the client (`trusted_hops`), or says itself who it is (`proxy_protocol` from \
-             everywhere): leave `ban` out, or name the proxies in front under `proxy_protocol`",
+            "whoever is connected to {} is not the client (`trusted_hops`), or can name any client \
+             (`proxy_protocol` from everywhere): leave `ban` out, or name the proxies in front under \
+             `proxy_protocol`",
             quoted(&proxy.address)
         );
         report.error(&place.at, message);

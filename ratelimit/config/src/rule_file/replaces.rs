@@ -121,7 +121,8 @@ impl<'r> Circles<'r> {
         if back.into_iter().any(|(name, _)| *name == last) {
             let (one, other) = (quoted(to), quoted(last));
             return format!(
-                "{one} and {other} replace each other, so of a request with both neither limit applies; let only one \
+                "{one} and {other} replace each other, so neither limit applies to a request with both; \
+                 let only one \
                  replace the other"
             );
         }
@@ -130,7 +131,8 @@ impl<'r> Circles<'r> {
         let more = if circle.len() > MOST_SHOWN { ", …" } else { "" };
         let shown = shown.join(", ");
         format!(
-            "{shown}{more} replace each other in a circle, so of a request with all of them no limit applies; leave one of \
+            "{shown}{more} replace each other in a circle, so no limit applies to a request with all of \
+             them; leave one of \
              these out"
         )
     }

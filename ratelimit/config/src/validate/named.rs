@@ -122,8 +122,11 @@ impl NamedLists {
         let mut unused: Vec<&NamedList> = self.lists.values().filter(|list| !list.is_used.get()).collect();
         unused.sort_unstable_by_key(|list| list.name.at.position.line);
         for list in unused {
-            report
-                .warning(&list.name.at, "nothing uses this list: name it in `allow`, say, as `{list: NAME}`");
+            report.warning(
+                &list.name.at,
+                "nothing uses this list: name it, for instance in `allow`, as \
+                    `{list: NAME}`",
+            );
             for item in &list.items {
                 if let RawPrefix::File(path) = item
                     && let Err(mistakes) = list_file::read(path.text.as_ref())
@@ -138,7 +141,7 @@ impl NamedLists {
 fn too_many() -> String {
     let most = Thousands(MOST_ITEMS as u64);
     format!(
-        "with this one lists have more than {most} items, each counted where it is used; put them into files"
+        "this makes more than {most} items in lists, each counted wherever it is used; put them into files"
     )
 }
 
@@ -205,7 +208,7 @@ impl<'l> Flat<'l> {
     fn add(&mut self, named: &LocatedText, path: &mut Vec<&'l str>) -> Result<(), LocatedText> {
         let Some((name, items)) = self.lists.get_key_value(&*named.text) else { return Ok(()) };
         if path.len() == MOST_LEVELS {
-            let text = format!("more than {MOST_LEVELS} lists are in one another");
+            let text = format!("lists are nested more than {MOST_LEVELS} deep");
             return Err(LocatedText { text, at: named.at.clone() });
         }
         path.push(name);
@@ -218,7 +221,7 @@ impl<'l> Flat<'l> {
             };
             if let Some(first) = path.iter().position(|outer| *outer == inner.text) {
                 let circle = path[first..].iter().copied().chain([&*inner.text]).collect::<Vec<_>>();
-                let text = format!("a list can't be in itself: {}", circle.join(", which has "));
+                let text = format!("a list can't contain itself: {}", circle.join(", which has "));
                 return Err(LocatedText { text, at: inner.at.clone() });
             }
             if !self.seen.contains(&*inner.text) {

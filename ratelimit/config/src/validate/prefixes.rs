@@ -123,7 +123,7 @@ impl<'c> ListReader<'c> {
             let name = if *version == IpVersion::V4 { "IPv4" } else { "IPv6" };
             let what = match list {
                 ListPurpose::Allow => "allows every source: no rule will limit them",
-                _ => "drops everything except what `allow` names",
+                _ => "drops every packet, except from sources that `allow` names",
             };
             let file = self.directory.join(&named.text);
             report.warning(&named.at, format!("{}:{line}: all of {name}: {what}", file.display()));

@@ -72,8 +72,8 @@ fn refuse_nameless_clients(raw: &RawProxy, made: &ProxyListener, report: &mut Re
     let names_clients = made.asks.as_ref().is_some_and(RequestTemplate::names_clients);
     if is_unix && !is_told && names_clients {
         let message = "nobody has an address on a Unix socket, and a descriptor is about `{client_address}`: set \
-                       `trusted_hops` to the number of proxies that add the client's to X-Forwarded-For, or \
-                       `proxy_protocol: true` if they say it so";
+                       `trusted_hops` to the number of proxies that add the client's to X-Forwarded-For, \
+                           or `proxy_protocol: true` if they name it in the PROXY protocol";
         report.error(&raw.listener.address.at, message);
     }
 }
@@ -235,7 +235,7 @@ fn time(text: Option<&LocatedText>, usual: Duration, report: &mut Report) -> Opt
         }
     };
     if time > Timeouts::LONGEST {
-        report.error(&text.at, "longer than a day, which is the longest that anything may take");
+        report.error(&text.at, "longer than a day, which is the most");
         return None;
     }
     Some(time)

@@ -48,7 +48,11 @@ fn save_interval(text: &LocatedText, raw: &RawStore, report: &mut Report) -> Opt
     }
     match parse_time(&text.text) {
         Ok(interval) if interval > LONGEST_SAVE_INTERVAL => {
-            report.error(&text.at, "at most 1 day: what is lost when the daemon is killed is as much");
+            report.error(
+                &text.at,
+                "at most 1 day: a daemon that is killed loses what it has counted \
+                since it saved last",
+            );
             None
         }
         Ok(interval) => Some(interval),

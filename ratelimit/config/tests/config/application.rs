@@ -129,7 +129,7 @@ fn mistakes_of_the_section() {
         ),
         (
             "auth: {domain: d, descriptors: [{a: \"{path\"}]}",
-            "2:39 application.auth.descriptors[0].a: braces go in pairs",
+            "2:39 application.auth.descriptors[0].a: braces come in pairs",
         ),
         (
             "auth: {domain: d, descriptors: [{a: b}], deny_status: 200}",

@@ -31,7 +31,7 @@ fn mistakes_in_a_file_have_its_lines() {
     assert_eq!(errors.len(), 2, "{errors:?}");
     assert!(
         errors[0].starts_with("4:17 /")
-            && errors[0].contains("list.txt:3: `10.0.0.0 /8`: there is something"),
+            && errors[0].contains("list.txt:3: `10.0.0.0 /8`: `10.0.0.0` is followed by"),
         "{errors:?}"
     );
     assert!(errors[1].contains("list.txt:4: `example.org`: not an IP address"), "{errors:?}");
@@ -79,7 +79,10 @@ fn everything_in_a_file_is_a_warning_as_it_is_inline() {
         let found = warnings(&with_list(network(&["deny: [{file: list.txt}]"]), list));
         let is_it = |warning: &String| {
             warning.starts_with("4:17 network.deny[0].file: /")
-                && warning.ends_with("list.txt:2: all of IPv4: drops everything except what `allow` names")
+                && warning.ends_with(
+                    "list.txt:2: all of IPv4: drops every packet, except from sources \
+                    that `allow` names",
+                )
         };
         assert!(found.len() == 1 && is_it(&found[0]), "{list}: {found:?}");
     }
@@ -102,7 +105,8 @@ fn what_a_list_keeps_from_having_any_effect_is_a_warning() {
         );
         warnings(&with_list(content, "198.51.100.0/24\n"))
     };
-    let denied = "3:24 network.deny[1]: is inside 10.0.0.0/8, which `allow` names: nothing of it is dropped";
+    let denied =
+        "3:24 network.deny[1]: is inside 10.0.0.0/8, which `allow` names: its packets are not dropped";
     assert_eq!(rule("[10.1.0.0/16, 203.0.113.1]"), [denied]);
     for source in ["10.1.0.0/16", "[198.51.100.7, 192.0.2.0/25, 10.0.0.0/7]"] {
         let found = rule(source);

@@ -165,7 +165,7 @@ fn mistakes_in_values() {
         ("{vlan: 4095}", "5:21 match.vlan: `4095` is no VLAN id; write a number from 0 to 4094"),
         ("{vlan: 20-10}", "5:21 match.vlan: a range goes from the smaller"),
         ("{length: 64B}", "5:23 match.length: `64B` is no length in bytes; write a number from 0 to 65535"),
-        ("{length: 0-19}", "5:23 match.length: no IP packet is shorter than 20 bytes"),
+        ("{length: 0-19}", "5:23 match.length: no IP packet has fewer than 20 bytes"),
         ("{length: 65536}", "5:23 match.length: `65536` is no length"),
         ("{ip_version: 5}", "5:27 match.ip_version: `5` is not known; accepted: 4, 6"),
         ("{ip_version: [4, 6]}", "5:27 match.ip_version: must be a single value, not a list"),
@@ -233,11 +233,11 @@ fn what_can_never_match_together() {
         ),
         (
             "{protocol: icmp, icmp_type: packet-too-big}",
-            "5:42 match.icmp_type: `packet-too-big` is a type of ICMPv6 only, and `protocol` is only icmp",
+            "5:42 match.icmp_type: `packet-too-big` is a type of ICMPv6 only, but `protocol` is icmp only",
         ),
         (
             "{protocol: icmpv6, icmp_type: source-quench}",
-            "5:44 match.icmp_type: `source-quench` is a type of ICMP only, and `protocol` is only icmpv6",
+            "5:44 match.icmp_type: `source-quench` is a type of ICMP only, but `protocol` is icmpv6 only",
         ),
     ];
     for (text, expected) in cases {

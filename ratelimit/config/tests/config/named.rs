@@ -112,11 +112,11 @@ fn mistakes_say_where_a_list_is_defined_or_named() {
         ("lists: [office]", "1:8 lists: must be a mapping of names to lists"),
         (
             "lists: {office: [{list: b}], b: [{list: c}], c: {list: b}}",
-            "1:56 lists.c.list: a list can't be in itself: b, which has c, which has b",
+            "1:56 lists.c.list: a list can't contain itself: b, which has c, which has b",
         ),
         (
             "lists: {office: {list: office}}",
-            "1:24 lists.office.list: a list can't be in itself: office, which has office",
+            "1:24 lists.office.list: a list can't contain itself: office, which has office",
         ),
         (
             "lists: {office: {list: ofice}}",
@@ -185,13 +185,13 @@ fn lists_in_lists_are_bounded() {
     assert_eq!(shown(&policy(&file).network.unwrap().allow), "192.0.2.1/32");
     let deep: String = (1..2_000).map(|index| format!("  l{index}: {{list: l{}}}\n", index - 1)).collect();
     let found = errors(&format!("lists:\n  l0: 192.0.2.1\n{deep}network: {{allow: [{{list: l9}}]}}\n"));
-    assert!(found[0].contains("more than 16 lists are in one another"), "{found:?}");
+    assert!(found[0].contains("lists are nested more than 16 deep"), "{found:?}");
     // Many uses of a long one.
     let long = vec!["192.0.2.1"; 30_000].join(", ");
     let uses = ["{list: l}"; 4].join(", ");
     let found = errors(&format!("lists: {{l: [{long}]}}\nnetwork: {{allow: [{uses}]}}\n"));
-    assert!(found.len() == 1 && found[0].contains("have more than 100,000 items"), "{found:?}");
+    assert!(found.len() == 1 && found[0].contains("more than 100,000 items in lists"), "{found:?}");
     let others: String = (0..4).map(|index| format!("  l{index}: [{{list: l}}]\n")).collect();
     let found = errors(&format!("lists:\n  l: [{long}]\n{others}network: {{allow: [{{list: l}}]}}\n"));
-    assert!(found[0].contains("have more than 100,000 items"), "{found:?}");
+    assert!(found[0].contains("more than 100,000 items in lists"), "{found:?}");
 }

@@ -60,7 +60,7 @@ fn a_ban_that_can_ban_nobody_is_a_mistake() {
     let proxied = "{after: 3, within: 1m, for: 10m}";
     for (top, ban, application, expected) in [
         ("", BAN, LISTEN, "descriptors[0].rate_limit.ban: nothing drops packets here: add `network`"),
-        (NETWORK, proxied, LISTEN, "only a proxy of this daemon sees, and none asks about this domain"),
+        (NETWORK, proxied, LISTEN, "only a proxy of this daemon sees who the client is, and none asks"),
         (
             NETWORK,
             BAN,
@@ -108,7 +108,7 @@ fn a_ban_that_can_ban_nobody_is_a_mistake() {
     for lines in [", trusted_hops: 1", ", proxy_protocol: true"] {
         let errors = config::check(&beside(NETWORK, proxied, &proxy(lines)).path).unwrap_err().to_string();
         assert!(
-            errors.contains("is not the client (`trusted_hops`), or says itself who it is"),
+            errors.contains("is not the client (`trusted_hops`), or can name any client"),
             "{lines}: {errors}"
         );
     }

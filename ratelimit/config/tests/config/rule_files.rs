@@ -1,5 +1,7 @@
 //! The keys of files of rules on requests: the reference says what the reader does.
 
+use std::{fs, path::Path};
+
 use ratelimit_config::{
     check_rules,
     keys::{self, ConfigKey, LeftOut},
@@ -11,7 +13,7 @@ use super::{assert_errors, check, file};
 fn read(content: &str) -> Result<RuleSet, String> {
     let file = file(content);
     // Examples name it.
-    std::fs::write(file.path.with_file_name("office.txt"), "192.0.2.0/24\n").unwrap();
+    fs::write(file.path.with_file_name("office.txt"), "192.0.2.0/24\n").unwrap();
     let checked = check_rules(std::slice::from_ref(&file.path), false);
     checked.map(|checked| checked.rules).map_err(|errors| errors.to_string())
 }
@@ -93,6 +95,32 @@ fn whole_files_of_rules_in_the_documents_and_examples_are_accepted() {
     for (name, file) in files {
         read(&file).unwrap_or_else(|errors| panic!("{name}: {errors}\n{file}"));
     }
+}
+
+/// The YAML of a guide that is a part of a file, by something in it.
+fn part_of_a_file(guide: &str, part: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(guide);
+    let document = fs::read_to_string(path).unwrap();
+    let blocks = document.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.into_iter().find(|block| block.contains(part)).unwrap().to_owned()
+}
+
+#[test]
+fn parts_of_files_that_the_guide_to_requests_shows_are_good() {
+    let networks = part_of_a_file("request-rules.md", "value_in:");
+    read(&format!("domain: web\n{networks}")).unwrap();
+    let auth = part_of_a_file("request-rules.md", "auth: {domain: web");
+    let rules = "domain: web\ndescriptors:\n  - {key: user, rate_limit: {unit: minute, requests_per_unit: 5}}\n  \
+                 - {key: client, rate_limit: {unit: minute, requests_per_unit: 5}}\n";
+    let file = file(format!("application:\n  rules: web.yaml\n  trusted_hops: 1\n  {auth}"));
+    fs::write(file.path.with_file_name("web.yaml"), rules).unwrap();
+    let checked = ratelimit_config::check(&file.path).unwrap_or_else(|errors| panic!("{errors}"));
+    // Every request has the second descriptor, which is what the guide is about.
+    assert!(
+        checked.warnings.iter().all(|warning| !warning.message.contains("not limited")),
+        "{:?}",
+        checked.warnings
+    );
 }
 
 const LIMIT: &str = "domain: d\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 5}}]\n";

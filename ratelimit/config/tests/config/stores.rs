@@ -88,7 +88,7 @@ fn mistakes_of_the_store() {
         ("{redis: {ulr: x}}", "2:19 application.store.redis.ulr: unknown key `ulr`, did you mean `url`?"),
         (
             "{redis: {url: \"a:1\"}}",
-            "2:24 application.store.redis.url: is not where a store can be; write redis:",
+            "2:24 application.store.redis.url: is not the address of a store; write redis:",
         ),
         (
             "{redis: {url: \"redis://u:secret@a\"}}",
@@ -201,7 +201,7 @@ fn files_about_one_domain_must_not_contradict_each_other() {
     let files = ["domain: a\non_store_error: deny\n", "domain: a\non_store_error: local\n"];
     let file = with_rules("  merge_domains: true\n", &files);
     let errors = ratelimit_config::load(&file.path).unwrap_err().to_string();
-    assert!(errors.contains("another file about this domain says otherwise"), "{errors}");
+    assert!(errors.contains("another file about this domain has a different `on_store_error`"), "{errors}");
     let file = with_rules("  merge_domains: true\n", &["domain: a\non_store_error: deny\n", "domain: a\n"]);
     let rules = ratelimit_config::load(&file.path).unwrap().application.unwrap().rules;
     assert_eq!(rules.domains()[0].on_store_error, Some(OnStoreError::Deny));

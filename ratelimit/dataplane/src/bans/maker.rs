@@ -126,13 +126,13 @@ pub struct BanReason(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BanReasonError {
     /// Too long.
-    #[error("a reason has at most {REASON_BYTES} bytes, and this has {0}")]
+    #[error("this reason has {0} bytes; at most {REASON_BYTES} are kept, so shorten it")]
     TooLong(usize),
     /// Nothing.
-    #[error("a reason is not empty: leave it out")]
+    #[error("the reason is empty: write one, or leave it out")]
     Empty,
     /// Line breaks and the like.
-    #[error("a reason is in one line, without what can't be seen: {0:?}")]
+    #[error("a reason is one line of visible characters, which this is not: {0:?}")]
     Hidden(char),
 }
 

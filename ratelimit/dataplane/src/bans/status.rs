@@ -68,7 +68,8 @@ impl BanStatus {
     pub fn warning(&self) -> Option<String> {
         let (allowed, prefix) = (self.allowed.as_ref()?, &self.prefix);
         Some(format!(
-            "{allowed} is on the allow list, which wins over the ban of {prefix}: it passes until `allow` is without it"
+            "{allowed} is on the allow list, which wins over the ban of {prefix}: it passes as long as \
+             `allow` names it"
         ))
     }
 }

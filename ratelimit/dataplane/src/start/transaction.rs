@@ -217,7 +217,7 @@ impl<'w> PolicyChange<'w> {
             warn!(%error, "bans will not say what the allow list lets pass");
         }
         if let Err(error) = pins.remove_other_layouts() {
-            warn!(%error, "maps of another version are left");
+            warn!(%error, "maps of another version can't be removed");
         }
         Ok(LoadedGeneration { generation, compiled, state, buckets, attachments, is_adopted, observes })
     }

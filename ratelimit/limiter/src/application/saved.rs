@@ -39,7 +39,7 @@ pub enum ReadError {
     #[error(transparent)]
     NoState(#[from] NoState),
     /// It is too large.
-    #[error("larger than anything that was saved here")]
+    #[error("larger than any file that was saved here")]
     TooLarge,
 }
 

@@ -218,9 +218,7 @@ pub enum RuleSetError {
     #[error("duplicate domain `{0}`; with `merge_domains: true` several files may be about one")]
     DuplicateDomain(String),
     /// Two files about one domain say different things.
-    #[error(
-        "another file about this domain says otherwise what `on_store_error` is; write it in one of them"
-    )]
+    #[error("another file about this domain has a different `on_store_error`; write it in one of them")]
     OnStoreErrorDiffers,
     /// A descriptor is there already: its index among those given.
     #[error("duplicate composite key `{key}`")]

@@ -22,7 +22,7 @@ pub enum RangeError {
         last: IpAddr,
     },
     /// IPv4 addresses in the form that only sockets use.
-    #[error("IPv4-mapped addresses are on no packet; did you mean {first}-{last}?")]
+    #[error("no packet has an IPv4-mapped address; did you mean {first}-{last}?")]
     Mapped {
         /// The first as packets have it.
         first: Ipv4Addr,

@@ -127,7 +127,7 @@ pub enum RemoteError {
     #[error("the store did not answer in time")]
     TimedOut,
     /// More is asked than it answers, so that nothing was sent.
-    #[error("the store is asked for more than it answers")]
+    #[error("the store is asked more than it can answer")]
     Overloaded,
     /// Something else is kept under the key of a bucket, or what it does not understand.
     #[error("the store keeps something else under a bucket's key: {0}")]

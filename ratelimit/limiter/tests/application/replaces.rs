@@ -38,8 +38,8 @@ fn replacing(domain: &str, limits: &[(&str, &[&str])]) -> String {
 #[test]
 fn limits_that_replace_each_other_are_a_warning() {
     let found = warnings(&[&replacing("d", &[("a", &["b"]), ("b", &["a"]), ("", &["a", "b"])])]);
-    let expected = "0:4 descriptors[1].rate_limit.replaces[0].name: `a` and `b` replace each other, so of a request with both \
-                    neither limit applies; let only one replace the other";
+    let expected = "0:4 descriptors[1].rate_limit.replaces[0].name: `a` and `b` replace each other, so \
+        neither limit applies to a request with both; let only one replace the other";
     assert_eq!(found, [expected]);
 }
 

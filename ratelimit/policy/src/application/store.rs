@@ -83,16 +83,14 @@ pub enum RedisAddress {
 pub enum AddressError {
     /// Something else.
     #[error(
-        "is not where a store can be; write redis://HOST:PORT, rediss://HOST:PORT (with TLS) or unix:PATH"
+        "is not the address of a store; write redis://HOST:PORT, rediss://HOST:PORT (with TLS) or unix:PATH"
     )]
     Shape,
     /// Secrets belong elsewhere.
     #[error("must not have a password or a user: write `username` and `password_file` beside it")]
     Secret,
     /// What comes after the port.
-    #[error(
-        "may have the number of a database behind its port, such as redis://HOST:PORT/1, and nothing else"
-    )]
+    #[error("may have nothing behind its port but the number of a database, such as redis://HOST:PORT/1")]
     Database,
 }
 

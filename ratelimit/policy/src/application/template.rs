@@ -48,7 +48,7 @@ pub enum Fact {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// A brace that is not closed, or not opened.
-    #[error("braces go in pairs: write {{path}}, and two of a kind for one that is meant")]
+    #[error("braces come in pairs, as in {{path}}; write a brace that is meant as text twice")]
     Braces,
     /// Not the name of a fact.
     #[error(

@@ -56,7 +56,7 @@ pub enum DialError {
     #[error("it is a read-only replica")]
     Replica,
     /// The settings have no address.
-    #[error("there is no address of it")]
+    #[error("its name has no address")]
     NoAddress,
     /// It is no node of a cluster.
     #[error("it is not part of a cluster")]
@@ -98,7 +98,7 @@ impl Dialer {
             tokio::time::sleep(jittered(ASK_SENTINELS)).await;
             // Sentinels that do not answer say nothing about the master.
             if sentinels.master().await.is_ok_and(|master| master != *from) {
-                tracing::info!("the sentinels have another master now than {from}");
+                tracing::info!("the sentinels name another master than {from} now");
                 return;
             }
         }

@@ -35,7 +35,8 @@ pub(super) fn encode(store: &SharedStoreStats, encoder: &mut DescriptorEncoder<'
     }
     let help = "Requests that were denied by what the store had said less than a second before";
     counter(encoder, "store_recalled", help, store.recalled)?;
-    let help = "Requests that were denied since the store and this daemon did not agree about them: a mistake of ours";
+    let help = "Requests that were denied since the store and this daemon did not agree about them, \
+        which is a bug";
     counter(encoder, "store_disagreements", help, store.disagreements)?;
     latencies(store, encoder)
 }

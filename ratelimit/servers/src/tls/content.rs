@@ -34,8 +34,8 @@ pub fn diagnose(path: &Path, content: &[u8], item: Item, error: Option<&pem::Err
     let name = item.name();
     match (item, error) {
         (Item::Key, _) if is_encrypted => format!(
-            "the private key is encrypted, and nobody is asked for its password: write it without one, as by \
-             `openssl pkey -in {path} -out NEW`, to a file that its user alone can read"
+            "the private key is encrypted, and nobody is asked for its password: write it without one, \
+             as by `openssl pkey -in {path} -out NEW`, to a file that only the daemon's user can read"
         ),
         (_, Some(pem::Error::NoItemsFound) | None) => lacks(&text, content, item, &has, &path),
         (_, Some(pem::Error::MissingSectionEnd { .. })) => {
@@ -53,7 +53,7 @@ fn lacks(
     path: &std::path::Display<'_>,
 ) -> String {
     let name = item.name();
-    let holds = |what: &str, advice: &str| format!("holds {what} where a {name} is due: {advice}");
+    let holds = |what: &str, advice: &str| format!("holds {what} where a {name} is expected: {advice}");
     let is_key = text.contains("PRIVATE KEY-----");
     if has("CERTIFICATE") {
         holds("a certificate", "name the file of the key that it was made for")
@@ -76,8 +76,8 @@ fn lacks(
     } else if content.first() == Some(&DER_SEQUENCE) {
         let command = if item == Item::Key { "pkey" } else { "x509" };
         format!(
-            "no {name} in PEM format: it looks like DER or PKCS #12, of which `openssl {command} -in {path} -out NEW` \
-             makes PEM"
+            "no {name} in PEM format: it looks like DER or PKCS #12, which `openssl {command} -in {path} \
+             -out NEW` turns into PEM"
         )
     } else {
         format!("no {name} in PEM format")
@@ -117,9 +117,9 @@ mod tests {
             (section("ENCRYPTED PRIVATE KEY"), Key, encrypted),
             (old_encrypted, Key, encrypted),
             (both, Key, "`openssl pkey -in F -out NEW`"),
-            (section("CERTIFICATE"), Key, "holds a certificate where a private key is due"),
+            (section("CERTIFICATE"), Key, "holds a certificate where a private key is expected"),
             (section("PUBLIC KEY"), Key, "holds a public key"),
-            (section("PRIVATE KEY"), Certificate, "holds a private key where a certificate is due"),
+            (section("PRIVATE KEY"), Certificate, "holds a private key where a certificate is expected"),
             (section("ENCRYPTED PRIVATE KEY"), Certificate, "holds a private key"),
             (section("CERTIFICATE REQUEST"), Certificate, "the request for a certificate"),
             (section("NEW CERTIFICATE REQUEST"), Certificate, "the request for a certificate"),

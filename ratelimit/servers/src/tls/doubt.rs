@@ -41,7 +41,7 @@ pub enum Doubt {
     NotYetValid(String),
     /// It is for something else.
     #[error(
-        "is not for servers, says its extended key usage, so clients refuse it: have one made for `serverAuth`"
+        "its extended key usage is not for servers, so clients refuse it: have one made for `serverAuth`"
     )]
     Purpose,
 }

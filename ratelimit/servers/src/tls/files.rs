@@ -65,8 +65,8 @@ pub enum TlsError {
     },
     /// They don't fit together.
     #[error(
-        "{cert}: was made for another key than that in {key}: put two there that belong together, the server's own \
-         certificate first", cert = cert.display(), key = key.display()
+        "{cert}: was made for another key than {key} holds: name two files that belong together, with \
+         the server's own certificate first", cert = cert.display(), key = key.display()
     )]
     Mismatch {
         /// The certificate's file.
@@ -83,7 +83,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// No certificate can be for it.
-    #[error("`{name}` is no name that certificates are for")]
+    #[error("`{name}` is no name that a certificate can have")]
     Name {
         /// The name.
         name: String,

@@ -55,8 +55,9 @@ pub enum AskError {
     Tls(#[from] HandshakeError),
     /// The exchange broke off.
     #[error(
-        "this is not understood there: {0}; HTTP and gRPC have addresses of their own, with TLS or without, so say by \
-         `--url` which is spoken: http://, https://, grpc:// or grpcs://"
+        "the daemon does not understand the question: {0}; HTTP and gRPC have addresses of their own, \
+         each with TLS or without, so check that `--url` names the right one: http://, https://, grpc:// \
+         or grpcs://"
     )]
     Broken(String),
     /// It can't answer that.

@@ -43,8 +43,8 @@ pub enum HandshakeError {
     Key(TlsError),
     /// Each is good, but they don't go together.
     #[error(
-        "`--cert`, `--key`: {source}: name the key that {cert} was made for, and the client's own certificate first in \
-         it", cert = cert.display()
+        "`--cert`, `--key`: {source}: name the key that {cert} was made for, and put the client's own \
+         certificate first in that file", cert = cert.display()
     )]
     Mismatch {
         /// The certificate's file.
@@ -60,13 +60,14 @@ pub enum HandshakeError {
     Tls(#[from] rustls::Error),
     /// The daemon wants to know who asks.
     #[error(
-        "TLS: the daemon asks for a certificate: give one by `--cert` and `--key` that its `client_ca` vouches for"
+        "TLS: the daemon asks for a certificate: name one that its `client_ca` has signed, and its key, \
+         by `--cert` and `--key`"
     )]
     Unknown,
     /// It does not like what it is shown.
     #[error(
-        "TLS: the daemon refuses the certificate of `--cert` ({0:?}): give one that its `client_ca` vouches for and that \
-         has not expired"
+        "TLS: the daemon refuses the certificate of `--cert` ({0:?}): name one that its `client_ca` has \
+         signed and that has not expired"
     )]
     Refused(AlertDescription),
     /// Its certificate is for others.
@@ -74,8 +75,8 @@ pub enum HandshakeError {
     OtherName(io::Error),
     /// Its certificate is not valid now.
     #[error(
-        "TLS: the daemon's certificate {0}: have it renewed where the daemon runs, or set the clock right of whichever \
-         machine has it wrong"
+        "TLS: the daemon's certificate {0}: renew it where the daemon runs, or correct the clock of the \
+         machine that has the wrong time"
     )]
     OtherTime(String),
     /// Its certificate is one of an authority.
@@ -92,7 +93,8 @@ pub enum HandshakeError {
     OtherProtocol,
     /// The daemon's certificate is not trusted, or it does not speak TLS.
     #[error(
-        "TLS: {0}; `--ca` says who vouches for the daemon's certificate, and http:// or grpc:// asks without TLS"
+        "TLS: {0}; `--ca` names the authority that has signed the daemon's certificate, and http:// or \
+         grpc:// asks without TLS"
     )]
     Broken(io::Error),
 }

@@ -81,7 +81,8 @@ fn warn(log: &Path, reading: &Reading) {
         ),
         (
             very_late,
-            "more than a minute before a line above it; such requests were judged at that one's time: sort the log by \
+            "more than a minute before a line above it; such requests were judged at the time of that \
+             line: sort the log by \
              time, or give older files first",
         ),
     ] {

@@ -1,4 +1,5 @@
-//! `ratelimit validate --list FILE`: checks files of prefixes before they are put into the place of those that are in use.
+//! `ratelimit validate --list FILE`: checks files of prefixes before they are put into the place of those that are in
+//! use.
 
 use std::{
     io::{self, Write},
@@ -57,7 +58,8 @@ impl ListAnswer {
                 }));
                 if list.is_blank {
                     let message = format!(
-                        "{name}: empty, as after a download that failed; a comment in it says that an empty list is meant"
+                        "{name}: empty, as after a failed download; if an empty list is meant, say so by \
+                         a comment in it"
                     );
                     answer.errors.push(Message { message });
                 }

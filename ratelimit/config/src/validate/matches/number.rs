@@ -31,7 +31,7 @@ pub enum NumberError {
         example: &'static str,
     },
     /// A type of the other ICMP.
-    #[error("{} is a type of {} only, and `protocol` is only {}", quoted(.text), .of, .protocol)]
+    #[error("{} is a type of {} only, but `protocol` is {} only", quoted(.text), .of, .protocol)]
     OtherIcmp {
         /// What was written.
         text: String,
@@ -61,7 +61,7 @@ pub enum NumberError {
         last: u16,
     },
     /// No packet is so short.
-    #[error("no IP packet is shorter than {SHORTEST_PACKET} bytes, and with an Ethernet header than 34")]
+    #[error("no IP packet has fewer than {SHORTEST_PACKET} bytes, or 34 with an Ethernet header")]
     TooShort,
 }
 

@@ -55,7 +55,7 @@ pub enum TargetError {
     /// `%2F`, `%5C` or `\`.
     #[error(
         "the path has an escaped slash or a backslash, which servers understand in different ways; \
-         `escaped_slashes` says how the one behind does"
+         `escaped_slashes` says what the one behind takes them for"
     )]
     Slash,
 }
