@@ -49,6 +49,8 @@ pub struct World {
 pub enum Way {
     /// redis-benchmark, with so many questions before it waits.
     Bare(u64),
+    /// The bare script over one connection, on which all clients' questions follow each other.
+    Pipelined,
     /// INCRBY and EXPIRE over one connection.
     Incr,
     Library,
@@ -80,6 +82,7 @@ impl Way {
     pub fn name(self) -> String {
         match self {
             Self::Bare(depth) => format!("bare script, redis-benchmark, {depth} deep"),
+            Self::Pipelined => "bare script, one connection".to_owned(),
             Self::Incr => "INCRBY and EXPIRE, one connection".to_owned(),
             Self::Library => "library".to_owned(),
             Self::Daemon => "daemon, gRPC".to_owned(),
@@ -132,6 +135,7 @@ fn processor_time(process: &str) -> f64 {
 }
 
 enum Client {
+    Pipelined(MultiplexedConnection, redis::Script),
     Incr(MultiplexedConnection),
     Service(Arc<Service>),
     Rpc(Rpc),
@@ -139,9 +143,10 @@ enum Client {
 
 impl Case {
     pub fn all() -> Vec<Self> {
-        let ways = [Way::Bare(1), Way::Bare(16), Way::Incr, Way::Library, Way::Daemon, Way::Memory];
+        let bare = [Way::Bare(1), Way::Bare(16), Way::Pipelined];
+        let ways = bare.into_iter().chain([Way::Incr, Way::Library, Way::Daemon, Way::Memory]);
         let clients = [1, 50, 500];
-        ways.iter().flat_map(|&way| clients.map(|clients| Self { way, clients })).collect()
+        ways.flat_map(|way| clients.map(|clients| Self { way, clients })).collect()
     }
 
     /// Whether a word names it: a part of its name, or its number of clients.
@@ -184,6 +189,7 @@ impl Case {
                 Way::Daemon => Client::Rpc(world.daemon.connect().await),
                 Way::Memory => Client::Service(Arc::clone(&world.memory)),
                 Way::Library => Client::Service(Arc::clone(&world.shared)),
+                Way::Pipelined => Client::Pipelined(shared.clone(), redis::Script::new(bare::SCRIPT)),
                 Way::Incr | Way::Bare(_) => Client::Incr(shared.clone()),
             });
         }
@@ -224,6 +230,10 @@ async fn ask_until(end: Instant, mut client: Client, first: u64) -> Vec<u32> {
 
 async fn ask(client: &mut Client, key: String) {
     match client {
+        Client::Pipelined(connection, script) => {
+            let mut asked = script.key(&key);
+            asked.arg(1).arg(1_000_000).invoke_async::<()>(connection).await.expect("an answer");
+        }
         Client::Incr(connection) => {
             let mut pipe = redis::pipe();
             pipe.cmd("INCRBY").arg(&key).arg(1).cmd("EXPIRE").arg(&key).arg(2);

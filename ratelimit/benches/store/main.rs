@@ -2,8 +2,9 @@
 //!
 //! One Redis on this machine, one process that asks it, and 1, 50 or 500 clients, each of which waits for its answer
 //! before it asks again. Beside the library and the daemon: the barest script that decides one request a call, asked by
-//! redis-benchmark; what Envoy's service does, INCRBY and EXPIRE; and the store in memory. All cases take turns,
-//! several times, and the median of each figure is shown. Words choose cases: `library 50`.
+//! redis-benchmark with a connection for each client, and by this process with one for all; what Envoy's service does,
+//! INCRBY and EXPIRE; and the store in memory. All cases take turns, several times, and the median of each figure is
+//! shown. Words choose cases: `library 50`.
 #![expect(clippy::expect_used, reason = "a benchmark that can not go on has nothing to say")]
 
 mod bare;

@@ -104,10 +104,10 @@ impl Connections {
         }
     }
 
-    async fn send(&self, slot: Option<u16>, command: &Cmd, deadline: Instant) -> Result<Value, CallFate> {
+    async fn send(&self, slot: Option<u16>, command: Cmd, deadline: Instant) -> Result<Value, CallFate> {
         match &self.way {
-            ServerRoute::One(link) => link.send(LinkCommand::One(command.clone()), deadline).await,
-            ServerRoute::Cluster(cluster) => cluster.send(slot.unwrap_or(0), command, deadline).await,
+            ServerRoute::One(link) => link.send(LinkCommand::One(command), deadline).await,
+            ServerRoute::Cluster(cluster) => cluster.send(slot.unwrap_or(0), &command, deadline).await,
         }
     }
 }
@@ -145,11 +145,11 @@ impl Transport for Connections {
     async fn call(&self, call: Call) -> Result<Value, Failure> {
         let slot = call.keys.first().map(|key| slot_of(key));
         let by_hash = command("EVALSHA", call.script.sha1.as_bytes(), &call);
-        match self.send(slot, &by_hash, call.deadline).await {
+        match self.send(slot, by_hash, call.deadline).await {
             // The server keeps it from now on.
             Err(CallFate::NoScript) => {
                 let by_text = command("EVAL", call.script.text.as_bytes(), &call);
-                self.send(slot, &by_text, call.deadline).await
+                self.send(slot, by_text, call.deadline).await
             }
             answer => answer,
         }

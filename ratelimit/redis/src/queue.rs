@@ -2,19 +2,18 @@
 //! few are on their way at a time.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
-use foldhash::fast::FixedState;
-use tokio::{runtime::Handle, sync::oneshot, task::yield_now};
+use tokio::{join, runtime::Handle, sync::oneshot, task::yield_now};
 
 use crate::{
     call::{
-        batch::{MOST_KEYS, MOST_REQUESTS, arguments},
+        batch::{MOST_KEYS, MOST_REQUESTS, arguments, keys},
         number::Micros,
-        reading::{Reply, Said},
+        reading::{Reply, Said, StateTexts},
         request::ShardRequest,
     },
     clock::ServerClock,
@@ -42,8 +41,15 @@ pub(crate) type QueueResult = Result<DecidedRequest, Trouble>;
 pub(crate) struct DecidedRequest {
     pub(crate) now: Micros,
     pub(crate) admitted: bool,
-    pub(crate) states: Vec<Vec<u8>>,
+    pub(crate) states: StateTexts,
     pub(crate) request: ShardRequest,
+}
+
+/// A call that has ended.
+#[derive(Debug)]
+struct Called {
+    batch: Vec<Waiter>,
+    reply: Result<Reply, Trouble>,
 }
 
 /// Why a request was not decided.
@@ -151,33 +157,43 @@ impl<T: Transport> Queue<T> {
 
     /// Makes calls as long as requests wait.
     async fn run(self: Arc<Self>) {
+        let mut called = None;
         loop {
-            // Whoever was answered just now, or came together with others, asks first, so that they go together.
-            yield_now().await;
+            // A call that is full already goes out before the answers to the last one are handed out. Else whoever is answered,
+            // or came together with others, asks first, so that they go together.
+            if !self.line().is_full(self.most_calls) {
+                self.hand_out(called.take());
+                yield_now().await;
+            }
             let batch = {
                 let mut line = self.line();
                 let batch = line.batch(self.most_calls);
-                if batch.is_empty() {
+                if batch.is_empty() && called.is_none() {
                     line.calls -= 1;
                     return;
                 }
                 line.on_way += batch.len();
                 batch
             };
+            let before = called.take();
+            if batch.is_empty() {
+                self.hand_out(before);
+                continue;
+            }
             let count = batch.len();
-            self.call(batch).await;
+            let (now_called, ()) = join!(self.call(batch), async { self.hand_out(before) });
             self.line().on_way -= count;
+            called = Some(now_called);
         }
     }
 
-    async fn call(&self, batch: Vec<Waiter>) {
+    async fn call(&self, batch: Vec<Waiter>) -> Called {
         let times = self.clock.times();
         let now = Instant::now();
         let void = |waiting: &Waiter| {
             waiting.not_after.unwrap_or_else(|| self.clock.at(waiting.deadline)).max(Micros(1))
         };
         let arguments = arguments(batch.iter().map(|waiting| (&waiting.request, void(waiting))), times);
-        let keys = arguments.keys.clone();
         let latest = batch.iter().map(|waiting| waiting.deadline).max().unwrap_or(now);
         let call = Call {
             script: &script::DECIDE,
@@ -186,25 +202,36 @@ impl<T: Transport> Queue<T> {
             args: vec![arguments.numbers],
             deadline: latest.into(),
         };
-        match self.transport.call(call).await {
+        let reply = match self.transport.call(call).await {
             Ok(value) => {
                 let counts = batch.iter().map(|waiting| waiting.request.buckets.len());
-                match Reply::of(value, counts) {
-                    Some(reply) => self.answer(batch, reply, &keys),
-                    None => end_all(batch, &Trouble::Reply),
-                }
+                Reply::of(&value, counts).ok_or(Trouble::Reply)
             }
-            Err(Failure { kind, .. }) => end_all(batch, &Trouble::Failed(kind)),
+            Err(Failure { kind, .. }) => Err(Trouble::Failed(kind)),
+        };
+        if let Ok(reply) = &reply {
+            let is_wrong = |said: &Said| matches!(said, Said::Late | Said::OtherWindow);
+            if reply.said.iter().any(is_wrong) {
+                self.clock.set(reply.now);
+            } else {
+                self.clock.heard(reply.now);
+            }
+        }
+        Called { batch, reply }
+    }
+
+    /// Answers what a call was about.
+    fn hand_out(&self, called: Option<Called>) {
+        match called {
+            Some(Called { batch, reply: Ok(reply) }) => self.answer(batch, reply),
+            Some(Called { batch, reply: Err(trouble) }) => end_all(batch, &trouble),
+            None => {}
         }
     }
 
-    fn answer(&self, batch: Vec<Waiter>, reply: Reply, keys: &[Vec<u8>]) {
-        let is_wrong = |said: &Said| matches!(said, Said::Late | Said::OtherWindow);
-        if reply.said.iter().any(is_wrong) {
-            self.clock.set(reply.now)
-        } else {
-            self.clock.heard(reply.now)
-        }
+    fn answer(&self, batch: Vec<Waiter>, reply: Reply) {
+        let has_foreign = reply.said.iter().any(|said| matches!(said, Said::Foreign(_)));
+        let keys = if has_foreign { keys(batch.iter().map(|waiting| &waiting.request)) } else { Vec::new() };
         let mut again = Vec::new();
         for (mut waiting, said) in batch.into_iter().zip(reply.said) {
             match said {
@@ -234,15 +261,24 @@ impl<T: Transport> Queue<T> {
 }
 
 impl Waiters {
-    /// The requests of the next call: those that came first, and if there is room then, charges that nobody waits for. It
-    /// takes its share of all that is to be answered, so that calls are about as large, and one waits for its turn while
-    /// another runs.
+    /// How many requests are worth a call: their share of all that is to be answered, so that calls are about as large, and one
+    /// waits for its turn while another runs.
+    fn share(&self, calls: usize) -> usize {
+        let all = self.waiting.len() + self.on_way;
+        all.div_ceil(calls).clamp(MOST_UNSHARED, MOST_REQUESTS)
+    }
+
+    /// Whether so many wait.
+    fn is_full(&self, calls: usize) -> bool {
+        self.waiting.len() >= self.share(calls)
+    }
+
+    /// The requests of the next call: those that came first, and if there is room then, charges that nobody waits for.
     fn batch(&mut self, calls: usize) -> Vec<Waiter> {
-        let share = (self.waiting.len() + self.on_way).div_ceil(calls).max(MOST_UNSHARED);
-        let mut batch = Batch { requests: Vec::new(), keys: HashSet::default() };
+        let share = self.share(calls);
+        let mut batch = Batch { requests: Vec::new(), keys: 0 };
         let now = Instant::now();
-        for (line, most) in [(&mut self.waiting, share.min(MOST_REQUESTS)), (&mut self.later, MOST_REQUESTS)]
-        {
+        for (line, most) in [(&mut self.waiting, share), (&mut self.later, MOST_REQUESTS)] {
             while let Some(waiting) = line.pop_front() {
                 if !waiting.is_waited_for(now) {
                     waiting.end(Err(Trouble::Late));
@@ -258,19 +294,18 @@ impl Waiters {
 
 struct Batch {
     requests: Vec<Waiter>,
-    keys: HashSet<Vec<u8>, FixedState>,
+    /// How many keys they have, counted with each request.
+    keys: usize,
 }
 
 impl Batch {
     /// Adds a request to at most so many, or gives it back if there is no room. One alone finds room whatever it has.
     fn add(&mut self, waiting: Waiter, most: usize) -> Result<(), Box<Waiter>> {
-        let keys = waiting.request.buckets.iter().map(|bucket| &bucket.key);
-        let new = keys.clone().filter(|key| !self.keys.contains(*key)).count();
-        let is_room = self.requests.len() < most && self.keys.len() + new <= MOST_KEYS;
-        if !is_room && !self.requests.is_empty() {
+        let keys = self.keys + waiting.request.buckets.len();
+        if !self.requests.is_empty() && (self.requests.len() >= most || keys > MOST_KEYS) {
             return Err(Box::new(waiting));
         }
-        self.keys.extend(keys.cloned());
+        self.keys = keys;
         self.requests.push(waiting);
         Ok(())
     }
@@ -286,7 +321,7 @@ impl Waiter {
         self.tries < MOST_TRIES && self.not_after.is_none() && self.is_waited_for(Instant::now())
     }
 
-    fn decided(self, now: Micros, admitted: bool, states: Vec<Vec<u8>>) {
+    fn decided(self, now: Micros, admitted: bool, states: StateTexts) {
         if let Some(answer) = self.answer {
             let _ = answer.send(Ok(DecidedRequest { now, admitted, states, request: self.request }));
         }

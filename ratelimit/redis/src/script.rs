@@ -17,10 +17,15 @@ pub(crate) static RESET: LazyLock<Script> =
 
 pub(crate) const DECIDE_TEXT: &str = concat!(
     include_str!("script/numbers.lua"),
+    include_str!("script/fast_path.lua"),
+    // Its functions are made when the first request takes it: that takes as long as several decisions.
+    "local function slow_path()\n",
     include_str!("script/buckets.lua"),
     include_str!("script/arrival.lua"),
     include_str!("script/windows.lua"),
     include_str!("script/sliding.lua"),
     include_str!("script/log.lua"),
-    include_str!("script/requests.lua"),
+    include_str!("script/judge.lua"),
+    "end\n",
+    include_str!("script/calls.lua"),
 );

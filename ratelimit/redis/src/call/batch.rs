@@ -7,8 +7,8 @@ use ratelimit_common::limit::StateKind;
 
 use super::{
     number::{Micros, flag},
-    request::ShardRequest,
-    row::{Row, log_reader, row},
+    request::{ShardPart, ShardRequest},
+    row::{log_reader, row},
 };
 
 /// The most keys of a call, unless one request has more.
@@ -41,92 +41,137 @@ pub(crate) fn arguments<'r>(
     requests: impl Iterator<Item = (&'r ShardRequest, Micros)> + Clone,
     times: Times,
 ) -> CallArguments {
-    let mut batch = Batch::new(requests.clone().map(|(request, _)| request));
+    let keys = Keys::of(requests.clone().map(|(request, _)| request));
+    let mut batch = Batch {
+        of_key: &keys.of_key,
+        at: times.at,
+        rows: Vec::new(),
+        of_parts: Vec::new(),
+        of_readers: Vec::new(),
+        asked: Vec::new(),
+    };
     let mut count = 0;
     for (request, not_after) in requests {
-        batch.add(request, not_after, times.at);
+        batch.add(request, not_after);
         count += 1;
     }
-    let Batch { keys, rows, asked, strings, .. } = batch;
-    let head = [strings as f64, times.earliest.number(), f64::from(count), (HEAD + rows.len() + 1) as f64];
-    let numbers = head.iter().chain(&rows).chain(&asked).flat_map(|number| number.to_le_bytes()).collect();
-    CallArguments { keys, numbers }
+    let Batch { rows, asked, .. } = batch;
+    let head =
+        [keys.strings as f64, times.earliest.number(), f64::from(count), (HEAD + rows.len() + 1) as f64];
+    let mut numbers = Vec::with_capacity((HEAD + rows.len() + asked.len()) * size_of::<f64>());
+    for number in head.iter().chain(&rows).chain(&asked) {
+        numbers.extend_from_slice(&number.to_le_bytes());
+    }
+    CallArguments { keys: keys.keys, numbers }
 }
 
-struct Batch<'r> {
+/// The keys that requests have in one call.
+pub(crate) fn keys<'r>(requests: impl Iterator<Item = &'r ShardRequest> + Clone) -> Vec<Vec<u8>> {
+    Keys::of(requests).keys
+}
+
+/// Keys, each once: first those kept as strings.
+#[derive(Default)]
+struct Keys<'r> {
     keys: Vec<Vec<u8>>,
     /// Where keys are, counted from 1.
     of_key: HashMap<&'r [u8], usize, FixedState>,
     /// How many keys are not of logs.
     strings: usize,
-    rows: Vec<f64>,
-    of_row: HashMap<Vec<u64>, f64, FixedState>,
-    asked: Vec<f64>,
 }
 
-impl<'r> Batch<'r> {
-    /// With the keys of all requests: first those kept as strings.
-    fn new(requests: impl Iterator<Item = &'r ShardRequest> + Clone) -> Self {
-        let mut batch = Self {
-            keys: Vec::new(),
-            of_key: HashMap::default(),
-            strings: 0,
-            rows: Vec::new(),
-            of_row: HashMap::default(),
-            asked: Vec::new(),
-        };
+impl<'r> Keys<'r> {
+    fn of(requests: impl Iterator<Item = &'r ShardRequest> + Clone) -> Self {
+        let mut keys = Self::default();
         for logs in [false, true] {
             for request in requests.clone() {
                 for (index, bucket) in request.buckets.iter().enumerate() {
                     if is_log(request, index) == logs {
-                        batch.add_key(&bucket.key);
+                        keys.add(&bucket.key);
                     }
                 }
             }
             if !logs {
-                batch.strings = batch.keys.len();
+                keys.strings = keys.keys.len();
             }
         }
-        batch
+        keys
     }
 
-    fn add_key(&mut self, key: &'r [u8]) {
+    fn add(&mut self, key: &'r [u8]) {
         let next = self.keys.len() + 1;
         if *self.of_key.entry(key).or_insert(next) == next {
             self.keys.push(key.to_vec());
         }
     }
+}
 
-    fn add(&mut self, request: &ShardRequest, not_after: Micros, at: Micros) {
+/// The rows that are looked through for one that is there already.
+const MOST_SOUGHT: usize = 16;
+
+/// Requests as numbers.
+struct Batch<'b, 'r> {
+    of_key: &'b HashMap<&'r [u8], usize, FixedState>,
+    at: Micros,
+    rows: Vec<f64>,
+    /// Rows of parts, and rows that read a log for one part alone, with where they are.
+    of_parts: Vec<(ShardPart, f64)>,
+    of_readers: Vec<(ShardPart, f64)>,
+    asked: Vec<f64>,
+}
+
+impl<'r> Batch<'_, 'r> {
+    fn add(&mut self, request: &'r ShardRequest, not_after: Micros) {
         let counts = [request.buckets.len() as f64, request.parts.len() as f64];
         self.asked.extend([not_after.number(), flag(request.passes_all), flag(request.has_open_quota)]);
         self.asked.extend(counts);
         for (index, bucket) in request.buckets.iter().enumerate() {
-            let reader = match request.reader(index) {
-                Some(_) if is_log(request, index) => log_reader(request, index, at).unwrap_or_default(),
-                Some(part) => row(part, at),
-                None => Row::new(),
-            };
             let key = self.of_key.get(&*bucket.key).copied().unwrap_or_default();
-            let reader = self.row(&reader);
+            let reader = match request.reader(index) {
+                Some(part) if is_log(request, index) => self.log_reader(request, index, part),
+                Some(part) => self.part(part),
+                None => 0.0,
+            };
             self.asked.extend([key as f64, reader]);
         }
         for part in &request.parts {
-            let row = self.row(&row(part, at));
+            let row = self.part(part);
             self.asked.extend([row, (part.bucket + 1) as f64]);
         }
     }
 
-    /// Where a row is; equal ones are there once.
-    fn row(&mut self, row: &[f64]) -> f64 {
-        let bits: Vec<u64> = row.iter().map(|number| number.to_bits()).collect();
-        let next = (HEAD + self.rows.len() + 1) as f64;
-        let place = *self.of_row.entry(bits).or_insert(next);
-        if place == next {
-            self.rows.extend_from_slice(row);
+    /// Where a part's row is; those of equal ones are there once, mostly.
+    fn part(&mut self, part: &ShardPart) -> f64 {
+        if let Some(place) = find(&self.of_parts, part) {
+            return place;
+        }
+        let place = self.push(&row(part, self.at));
+        self.of_parts.push((*part, place));
+        place
+    }
+
+    fn log_reader(&mut self, request: &ShardRequest, bucket: usize, part: &ShardPart) -> f64 {
+        let is_alone = request.about(bucket).count() == 1;
+        if is_alone && let Some(place) = find(&self.of_readers, part) {
+            return place;
+        }
+        let place = self.push(&log_reader(request, bucket, self.at).unwrap_or_default());
+        if is_alone {
+            self.of_readers.push((*part, place));
         }
         place
     }
+
+    fn push(&mut self, row: &[f64]) -> f64 {
+        let place = (HEAD + self.rows.len() + 1) as f64;
+        self.rows.extend_from_slice(row);
+        place
+    }
+}
+
+fn find(rows: &[(ShardPart, f64)], part: &ShardPart) -> Option<f64> {
+    let recent = rows.iter().rev().take(MOST_SOUGHT);
+    recent.into_iter().find(|(known, _)| known.has_row_of(part)).map(|&(_, place)| place)
 }
 
 fn is_log(request: &ShardRequest, bucket: usize) -> bool {

@@ -10,6 +10,7 @@ use ratelimit_limiter::store::{
     remote::{Found, Reading},
 };
 use redis::Value;
+use smallvec::SmallVec;
 
 use super::{
     number::{Micros, ahead},
@@ -34,6 +35,10 @@ const OLDEST: u64 = 2 * Nanos::YEAR.0;
 /// No state lies further ahead that a limit has written.
 const FURTHEST: u64 = 2 * Nanos::YEAR.0;
 
+/// What buckets were, as they are kept, mostly without memory of their own.
+pub(crate) type StateTexts = SmallVec<[StateText; 2]>;
+pub(crate) type StateText = SmallVec<[u8; 24]>;
+
 /// What the script said about one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
@@ -42,7 +47,7 @@ pub(crate) enum Said {
         /// Whether it was admitted.
         admitted: bool,
         /// What each bucket was, as it is kept.
-        states: Vec<Vec<u8>>,
+        states: StateTexts,
     },
     /// It came too late, or too early for a clock that was set back.
     Late,
@@ -61,37 +66,33 @@ pub(crate) struct Reply {
 
 impl Reply {
     /// Reads a reply to so many buckets of each request; `None` if it is none of the script's.
-    pub(crate) fn of(value: Value, buckets: impl Iterator<Item = usize>) -> Option<Self> {
+    pub(crate) fn of(value: &Value, buckets: impl Iterator<Item = usize>) -> Option<Self> {
         let Value::Array(values) = value else { return None };
-        let mut values = values.into_iter();
-        let Value::Int(now) = values.next()? else { return None };
-        let Value::BulkString(letters) = values.next()? else { return None };
+        let [Value::Int(now), Value::BulkString(letters), Value::BulkString(texts)] = &**values else {
+            return None;
+        };
+        let mut texts = ReplyText(texts);
         let mut said = Vec::with_capacity(letters.len());
-        let mut letters = letters.into_iter();
+        let mut letters = letters.iter();
         for count in buckets {
             said.push(match letters.next()? {
                 letter @ (b'A' | b'D') => {
-                    let states: Vec<_> = values.by_ref().take(count).map_while(bytes).collect();
-                    (states.len() == count).then_some(Said::Decided { admitted: letter == b'A', states })?
+                    let states = (0..count).map(|_| texts.text().map(StateText::from_slice));
+                    Said::Decided { admitted: *letter == b'A', states: states.collect::<Option<_>>()? }
                 }
                 b'L' => Said::Late,
                 b'W' => Said::OtherWindow,
-                b'F' => match values.next()? {
-                    Value::Int(key) => Said::Foreign(usize::try_from(key).ok()?),
-                    _ => return None,
-                },
+                b'F' => Said::Foreign(digits(texts.text()?)?),
                 _ => return None,
             });
         }
-        Some(Self { now: Micros(u64::try_from(now).ok()?), said })
+        Some(Self { now: Micros(u64::try_from(*now).ok()?), said })
     }
 }
 
-fn bytes(value: Value) -> Option<Vec<u8>> {
-    match value {
-        Value::BulkString(bytes) => Some(bytes),
-        _ => None,
-    }
+/// A number as decimal digits.
+fn digits(text: &[u8]) -> Option<usize> {
+    str::from_utf8(text).ok()?.parse().ok()
 }
 
 impl Epoch {
@@ -119,7 +120,7 @@ impl Epoch {
         now: Micros,
         request: &ShardRequest,
         admitted: bool,
-        states: &[Vec<u8>],
+        states: &[StateText],
     ) -> Option<Reading> {
         self.moved(now, now, request, states).map(|reading| Reading { admitted, ..reading })
     }
@@ -131,7 +132,7 @@ impl Epoch {
         from: Micros,
         to: Micros,
         request: &ShardRequest,
-        states: &[Vec<u8>],
+        states: &[StateText],
     ) -> Option<Reading> {
         let mut reading = Reading::at(self.zero, Now(self.since(to.0)), true);
         for (index, state) in states.iter().enumerate() {
@@ -245,7 +246,16 @@ fn wide(record: WideRecord) -> State {
 /// What is left of a text.
 struct ReplyText<'t>(&'t [u8]);
 
-impl ReplyText<'_> {
+impl<'t> ReplyText<'t> {
+    /// A text with its length and a colon in front.
+    fn text(&mut self) -> Option<&'t [u8]> {
+        let colon = self.0.iter().position(|&byte| byte == b':')?;
+        let (length, rest) = self.0.split_at(colon);
+        let (text, rest) = rest.get(1..)?.split_at_checked(digits(length)?)?;
+        self.0 = rest;
+        Some(text)
+    }
+
     /// An unsigned number of so many bytes, the most significant first.
     fn number(&mut self, bytes: usize) -> Option<u64> {
         let (number, rest) = self.0.split_at_checked(bytes)?;

@@ -31,7 +31,7 @@ pub(crate) struct ShardBucket {
 }
 
 /// One limit's part in it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardPart {
     pub(crate) bucket: usize,
     pub(crate) limit: Limit,
@@ -154,6 +154,11 @@ impl ShardPart {
     fn of(part: &Part<'_>, bucket: usize) -> Self {
         let Part { limit, cost, act, say, over, soft, .. } = *part;
         Self { bucket, limit: *limit, cost, act: Doing::Act(act), say, over, soft }
+    }
+
+    /// Whether both are the same to any bucket.
+    pub(crate) fn has_row_of(&self, other: &Self) -> bool {
+        Self { bucket: other.bucket, ..*self } == *other
     }
 
     /// Whether units are given back.

@@ -3,13 +3,19 @@
 //! A call ends with its deadline, but keeps its place among those in flight until the server has answered it or the
 //! connection is given up. So a server that stands still is sent two calls, not one more with each request.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::{Future, pending},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection};
 use tokio::{
     runtime::Handle,
     select,
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinHandle,
     time::{Instant, sleep, timeout, timeout_at},
 };
@@ -39,6 +45,7 @@ pub(super) enum LinkCommand {
 #[derive(Debug)]
 pub(super) struct Link {
     shared: Arc<Shared>,
+    runtime: Handle,
     keeper: JoinHandle<()>,
 }
 
@@ -67,7 +74,7 @@ impl Link {
             in_flight: Arc::new(Semaphore::new(MOST_IN_FLIGHT)),
         });
         let keeper = runtime.spawn(keep(Arc::clone(&shared), dialer));
-        Self { shared, keeper }
+        Self { shared, runtime: runtime.clone(), keeper }
     }
 
     pub(super) fn breaker(&self) -> &Breaker {
@@ -86,16 +93,15 @@ impl Link {
             return Err(CallFate::Failed(too_late()));
         };
         let (permit, current) = ready.ok_or_else(|| CallFate::Failed(too_late()))?;
-        let (answer, answered) = oneshot::channel();
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
+        let exchange = async move {
             let result = shared.exchange(current, request).await;
             drop(permit);
-            let _ = answer.send(result);
-        });
-        let result = match timeout_at(deadline, answered).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(CallFate::Lost("its connection was closed".to_owned())),
+            result
+        };
+        let exchange = Exchange { future: Some(Box::pin(exchange)), runtime: self.runtime.clone() };
+        let result = match timeout_at(deadline, exchange).await {
+            Ok(result) => result,
             Err(_) => Err(CallFate::Failed(Failure { applied: Applied::Maybe, kind: FailureKind::TimedOut })),
         };
         // An answer that comes too late is none, or a slow server would be asked for ever.
@@ -104,6 +110,35 @@ impl Link {
             Ok(_) | Err(_) => breaker.succeeded(),
         }
         result
+    }
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Value, CallFate>> + Send>>;
+
+/// Something that was sent. If nobody waits for its answer any more, it goes on without them.
+struct Exchange {
+    future: Option<Answering>,
+    runtime: Handle,
+}
+
+impl Future for Exchange {
+    type Output = Result<Value, CallFate>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = &mut self.future else { return Poll::Pending };
+        let polled = future.as_mut().poll(context);
+        if polled.is_ready() {
+            self.future = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            self.runtime.spawn(future);
+        }
     }
 }
 

@@ -22,7 +22,7 @@ end
 try('TIME')
 try('SET', key, '1', 'PX', '1000')
 try('MGET', key)
-try('TYPE', key)
+try('EXISTS', key)
 try('DEL', key)
 try('RPUSH', key, '1')
 try('LLEN', key)

@@ -55,9 +55,8 @@ impl Transport for Gate {
             b'A' => call.keys.len().max(requests),
             _ => 0,
         };
-        let mut values = vec![Value::Int(1), Value::BulkString(vec![self.letter; requests])];
-        values.extend((0..states).map(|_| Value::BulkString(Vec::new())));
-        Ok(Value::Array(values))
+        let letters = Value::BulkString(vec![self.letter; requests]);
+        Ok(Value::Array(vec![Value::Int(1), letters, Value::BulkString(b"0:".repeat(states))]))
     }
 
     fn health(&self) -> RemoteHealth {

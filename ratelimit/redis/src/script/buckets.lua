@@ -9,30 +9,27 @@ local LAYOUT = { [0] = '>BI7I3', '>BI7I7', '>BI7I7', '>BI7I7I7' }
 local LENGTH = { [0] = 11, 15, 15, 22 }
 local SINCE = 7
 
-local buckets = {}
-
-do
-  local strings = N[1]
-  for first = 1, strings, 1000 do
-    local last = min(first + 999, strings)
-    local values = call('MGET', unpack(KEYS, first, last))
-    for i = first, last do
-      buckets[i] = { key = i, raw = values[i - first + 1], x = 0, y = 0, z = 0, since = 0, ends = 0 }
-    end
+-- The bucket of a key, with what the fast path has made of it.
+local function bucket(key)
+  local b
+  if key > N[1] then
+    b = { key = key, kind = 4, head = 0, tail = 0, added = 0, at = 0, owed = 0, since = 0, known = {}, ends = 0 }
+  else
+    b = { key = key, raw = values[key], x = 0, y = 0, z = 0, since = 0, ends = ends[key] or 0 }
+    b.changed, ends[key] = ends[key] ~= nil, nil
   end
-  for i = strings + 1, #KEYS do
-    buckets[i] = { key = i, kind = 4, head = 0, tail = 0, added = 0, at = 0, owed = 0, since = 0, known = {}, ends = 0 }
-  end
+  buckets[key] = b
+  return b
 end
+
+-- What is wrong with the request that is judged: the number of a key that holds something else.
+local foreign
 
 -- Whether the value is a state of this kind, which the bucket has then.
 local function parse(b, kind)
   b.kind = kind
   local raw = b.raw
-  if not raw then
-    -- Something that is no string looks like nothing here.
-    return call('TYPE', KEYS[b.key]).ok == 'none'
-  end
+  if not raw then return is_absent(b.key) end
   local length, size = LENGTH[kind], #raw
   if size ~= length and size ~= length + SINCE then return false end
   local tag, x, y, z = unpacked(LAYOUT[kind], raw)
@@ -62,14 +59,9 @@ local function raw(b)
   return text or ''
 end
 
--- Notes that the state is another one, which matters until `ends`.
-local function changed(b, ends)
-  b.raw, b.changed, b.ends = nil, true, ends
-end
-
--- Milliseconds until then, and a second for a clock that is corrected. As a text: a number takes longer to read.
-local function lifetime(ends)
-  return format('%.0f', floor((ends - now) / 1000) + 1001)
+-- Notes that the state is another one, which matters until then.
+local function changed(b, ending)
+  b.raw, b.changed, b.ends = nil, true, ending
 end
 
 local function write(b)
@@ -80,3 +72,4 @@ local function write(b)
     call('DEL', key)
   end
 end
+

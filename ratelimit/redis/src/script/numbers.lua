@@ -18,10 +18,11 @@
 --            +9 the units that it asks for: at least one
 --          and from +10 on what its kind needs, see below.
 --
--- The reply is the server's time, a letter for each request, and the states that its buckets had before:
---   A admitted, D denied: one text for each bucket follows
---   L nobody waits for it any more, W the caller's windows are not the present ones
---   F something else is kept under a key: its number in KEYS follows
+-- The reply is the server's time, a letter for each request, and a text. For each request that has:
+--   A admitted, D denied: the state that each of its buckets had before
+--   L nobody waits for it any more, W the caller's windows are not the present ones: nothing
+--   F something else is kept under a key: its number in KEYS
+-- In front of each is its length and a colon.
 --
 -- Times are microseconds since the Unix epoch; where less counts, ticks follow, of which a microsecond has 128,000.
 -- Nothing is written before all has been read and checked, so a request that can't be judged spoils only itself.
@@ -53,11 +54,87 @@ do
   end
 end
 
--- What is wrong with the request that is judged: the number of a key that holds something else.
-local foreign
+-- What each key has, for those that are strings; false if that is none. Whoever changes it notes in `ends` until when it
+-- matters.
+local values, ends = {}, {}
+for first = 1, N[1], 1000 do
+  local last = min(first + 999, N[1])
+  local some = call('MGET', unpack(KEYS, first, last))
+  if first == 1 then
+    values = some
+  else
+    for i = first, last do values[i] = some[i - first + 1] end
+  end
+end
+
+-- Buckets that the slow path has read, by their keys' numbers.
+local buckets = {}
+
+-- Whether a key that has no string has nothing else either. All such keys are asked about together.
+local is_absent
+do
+  local all
+  function is_absent(key)
+    if all == nil then
+      all = true
+      local keys = {}
+      for i = 1, N[1] do
+        if not values[i] then keys[#keys + 1] = KEYS[i] end
+        if #keys == 1000 or (i == N[1] and #keys > 0) then
+          all = all and call('EXISTS', unpack(keys)) == 0
+          keys = {}
+        end
+      end
+    end
+    return all or call('EXISTS', KEYS[key]) == 0
+  end
+end
+
+-- For each request its letter; and the texts of all, each behind its length.
+local letters, texts, written = {}, {}, 0
+
+local LENGTHS = { [0] = '0:' }
+
+local function put(text)
+  local size = #text
+  local length = LENGTHS[size]
+  if not length then
+    length = size .. ':'
+    LENGTHS[size] = length
+  end
+  texts[written + 1], texts[written + 2] = length, text
+  written = written + 2
+end
+
+-- Milliseconds until then, and a second for a clock that is corrected. As a text: a number takes longer to read.
+local lifetime
+do
+  local known, text
+  function lifetime(ending)
+    local time = floor((ending - now) / 1000) + 1001
+    if time ~= known then
+      known, text = time, format('%.0f', time)
+    end
+    return text
+  end
+end
 
 -- The quotient of integers, rounded down, and the rest: dividing alone rounds up where the quotient is large.
 local function divide(a, b)
   local rest = fmod(a, b)
   return (a - rest) / b, rest
 end
+
+-- Where the present window begins and ends; nothing if it is neither of the caller's.
+-- The row is one of windows.
+local function present(r)
+  local start, ending, next_end = N[r + 10], N[r + 11], N[r + 12]
+  if start < 0 then
+    start = now - fmod(now, N[r + 13])
+    return start, start + N[r + 13]
+  end
+  if now < start or now >= next_end then return nil end
+  if now < ending then return start, ending end
+  return ending, next_end
+end
+

@@ -7,18 +7,6 @@
 -- A state that lies ahead was written before the clock stepped back. It goes on counting there, so that nothing
 -- extra passes.
 
--- Where the present window begins and ends; nothing if it is neither of the caller's.
-local function present(r)
-  local start, ending, next_end = N[r + 10], N[r + 11], N[r + 12]
-  if start < 0 then
-    start = now - fmod(now, N[r + 13])
-    return start, start + N[r + 13]
-  end
-  if now < start or now >= next_end then return nil end
-  if now < ending then return start, ending end
-  return ending, next_end
-end
-
 -- How soft limits stand to units that are used.
 local function with_soft_limit(kind)
   function kind.is_below(b, r) return kind.used(b, r) < N[r + 18] end

@@ -13,11 +13,9 @@ local ASK, CHARGE, REPORT, CHARGE_IF, REFUND, REFUND_IF, UNDO = 0, 1, 2, 3, 4, 5
 local DECIDES, QUOTA, OBSERVES = 0, 1, 2
 local BELOW, ABOVE, TOO_LONG = 0, 1, 2
 
-local reply, letters = { now, '' }, {}
-
 -- A bucket that can be judged by a row, as it is under that limit; otherwise a letter that says why not.
 local function prepare(key, r)
-  local b = buckets[key]
+  local b = buckets[key] or bucket(key)
   local kind = N[r]
   if not b.is_read then
     b.is_read = true
@@ -34,11 +32,11 @@ end
 -- The state as the caller is told it: what was read, before it is fitted to a limit whose numbers have changed.
 local function tell(b, r)
   if b.kind < 4 then
-    reply[#reply + 1] = raw(b)
+    put(raw(b))
     if N[r + 1] ~= UNDO then KINDS[b.kind].clamp(b, r) end
   else
     KINDS[4].clamp(b, r)
-    reply[#reply + 1] = KINDS[4].tell(b, r)
+    put(KINDS[4].tell(b, r))
   end
 end
 
@@ -246,9 +244,7 @@ local function new_judge()
   end
 end
 
-local judge
-
--- One limit alone that is charged if it allows the cost, which most requests are.
+-- One limit alone that is charged if it allows the cost.
 local function judge_one(at)
   local r = N[at + 6]
   if now >= N[at] or now < N[2] then return 'L' end
@@ -266,30 +262,22 @@ local function is_one(at)
   return N[r] < 4 and N[r + 1] == CHARGE_IF and N[r + 3] == 0 and N[r + 8] < 0
 end
 
-local at = N[4]
-for i = 1, N[3] do
-  local told = #reply
-  foreign = nil
-  local letter
-  if is_one(at) then
-    letter = judge_one(at)
-  else
-    judge = judge or new_judge()
-    letter = judge(at)
-  end
-  if letter ~= 'A' and letter ~= 'D' then
-    for k = #reply, told + 1, -1 do reply[k] = nil end
-    if letter == 'F' then reply[#reply + 1] = foreign end
-  end
-  letters[i] = letter
-  at = at + 5 + 2 * N[at + 3] + 2 * N[at + 4]
-end
-reply[2] = table.concat(letters)
+local judge_several
 
-for i = 1, #KEYS do
-  local b = buckets[i]
-  if b.changed then
-    if b.kind == 4 then KINDS[4].write(b) else write(b) end
+-- The request's letter, and if something else is kept under a key, that key's number.
+local function judge(at)
+  foreign = nil
+  if is_one(at) then return judge_one(at), foreign end
+  judge_several = judge_several or new_judge()
+  return judge_several(at), foreign
+end
+
+local function write_all()
+  for _, b in pairs(buckets) do
+    if b.changed then
+      if b.kind == 4 then KINDS[4].write(b) else write(b) end
+    end
   end
 end
-return reply
+
+return judge, write_all
