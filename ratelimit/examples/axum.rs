@@ -10,9 +10,11 @@ use ratelimit::{
 };
 use tokio::net::TcpListener;
 
+const TWO: NonZeroU64 = NonZeroU64::new(2).unwrap();
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let two_a_second = Rate { amount: NonZeroU64::MIN.saturating_add(1), per: Nanos::SECOND };
+    let two_a_second = Rate { amount: TWO, per: Nanos::SECOND };
     let limit =
         LimitSpec { burst: NonZeroU64::new(10), ..LimitSpec::new(Algorithm::TokenBucket, two_a_second) };
     let limiter = Limiter::builder().rule(Rule::new("per-client", limit)).build()?;

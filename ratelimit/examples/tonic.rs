@@ -11,9 +11,11 @@ use ratelimit::{
 };
 use tonic::{body::Body, transport::Server};
 
+const FIVE: NonZeroU64 = NonZeroU64::new(5).unwrap();
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let five_an_hour = Rate { amount: NonZeroU64::MIN.saturating_add(4), per: Nanos::from_secs(3_600) };
+    let five_an_hour = Rate { amount: FIVE, per: Nanos::from_secs(3_600) };
     let limit = LimitSpec::new(Algorithm::FixedWindow, five_an_hour);
     let limiter = Limiter::builder().rule(Rule::new("per-user", limit)).build()?;
 

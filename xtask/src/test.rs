@@ -19,6 +19,7 @@ const CHECKS: &[Tier] = &[
     Tier { name: "tidy", check: |filter| unfiltered(filter, || tidy::run().map(|()| Outcome::Passed(None))) },
     Tier { name: "format", check: |filter| unfiltered(filter, format) },
     Tier { name: "clippy", check: |filter| unfiltered(filter, clippy) },
+    Tier { name: "manual", check: |filter| unfiltered(filter, manual) },
 ];
 
 const TESTS: &[Tier] = &[
@@ -111,6 +112,13 @@ fn clippy() -> Result<Outcome> {
     check(&["--workspace", "--exclude", "ratelimit-ebpf", "--all-targets"])?;
     // "All" leaves those out that run only if they are asked for by name.
     check(&["--package", "ratelimit", "--test", "*", "--bench", "*"])
+}
+
+/// The pages of the package that others embed: each link leads somewhere.
+fn manual() -> Result<Outcome> {
+    let mut cargo = command::cargo();
+    cargo.env("RUSTDOCFLAGS", "--deny warnings");
+    run_command(cargo.args(["doc", "--package", "ratelimit-limiter", "--no-deps", "--all-features"]))
 }
 
 fn cargo_test(filter: Option<&str>) -> Result<Outcome> {

@@ -35,8 +35,38 @@
 //! # }
 //! ```
 //!
-//! [`Service::reload`] puts other rules in force while requests are judged; what is counted goes on. With
-//! [`StoreSettings::state_file`] counts are read at the start, and [`Service::save`] writes them for the next one.
+//! [`Service::reload`] puts other rules in force while requests are judged; what is counted goes on:
+//!
+//! ```
+//! # use std::error::Error;
+//! # use ratelimit_limiter::application::{
+//! #     Descriptor, DescriptorRule, Domain, Quantity, Request, RequestLimit, RequestRate, RuleSet, Service,
+//! #     ServicePolicy, TimeUnit,
+//! # };
+//! # fn logins(a_day: u32) -> Result<ServicePolicy, Box<dyn Error>> {
+//! #     let quantity = Quantity::Limited(RequestRate::window(a_day, TimeUnit::Day.length())?);
+//! #     let limit = RequestLimit { name: None, replaces: Vec::new(), quantity, ban: None };
+//! #     let rule = DescriptorRule { limit: Some(limit), ..DescriptorRule::new("user", None) };
+//! #     let mut rules = RuleSet::default();
+//! #     rules.add(Domain::new("logins", vec![rule]), false)?;
+//! #     Ok(ServicePolicy::of_rules(rules))
+//! # }
+//! # fn main() -> Result<(), Box<dyn Error>> {
+//! let service = Service::new(&logins(1)?)?;
+//! let descriptors = vec![Descriptor::of([("user", "frank")])];
+//! let login = Request { domain: "logins".to_owned(), descriptors, hits_addend: 1 };
+//! assert!(service.decide(&login)?.allowed());
+//! assert!(!service.decide(&login)?.allowed());
+//!
+//! // Three a day now. The denied login counts too, so that the third of three is left.
+//! service.reload(&logins(3)?)?;
+//! assert!(service.decide(&login)?.allowed());
+//! assert!(!service.decide(&login)?.allowed());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With [`StoreSettings::state_file`] counts are read at the start, and [`Service::save`] writes them for the next one.
 
 mod active_limit;
 mod cached;

@@ -20,6 +20,24 @@ const FORWARDED: HeaderName = http::header::FORWARDED;
 /// means to deceive. The peer is not taken for the client then, since it is a proxy, whose address may have more rights
 /// than a client's. Without proxies the client is the peer, which has no address on a Unix socket. An IPv4 address is
 /// never in the form that IPv6 has for it, and an IPv6 address has no zone.
+///
+/// ```
+/// use std::net::IpAddr;
+///
+/// use http::{HeaderMap, HeaderValue};
+/// use ratelimit_limiter::client_address::client;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let peer: IpAddr = "10.0.0.1".parse()?;
+/// let mut headers = HeaderMap::new();
+/// // The client has claimed to be 192.0.2.1; the proxy that it came through wrote who it really is.
+/// headers.insert("x-forwarded-for", HeaderValue::from_static("192.0.2.1, 198.51.100.7"));
+/// assert_eq!(client(&headers, Some(peer), 1), Some("198.51.100.7".parse()?));
+/// // Without a proxy nothing is believed.
+/// assert_eq!(client(&headers, Some(peer), 0), Some(peer));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub fn client(headers: &HeaderMap, peer: Option<IpAddr>, trusted_hops: u8) -> Option<IpAddr> {
     let by_peer = peer.map(|address| address.to_canonical());

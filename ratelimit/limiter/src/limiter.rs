@@ -27,6 +27,27 @@ use crate::{
 };
 
 /// Decides which requests may go on. Shared by reference between any number of threads.
+///
+/// ```
+/// use std::{num::NonZeroU64, thread};
+///
+/// use ratelimit_limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rate, Rule};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// const FIFTY: NonZeroU64 = NonZeroU64::new(50).unwrap();
+/// let a_day = Nanos::from_secs(86_400);
+/// let limit = LimitSpec::new(Algorithm::TokenBucket, Rate { amount: FIFTY, per: a_day });
+/// let limiter = Limiter::builder().rule(Rule::new("jobs", limit)).build()?;
+///
+/// let started: usize = thread::scope(|scope| {
+///     let worker = || (0..30).filter(|_| limiter.check("tenant-3", 1).allowed()).count();
+///     let workers = [scope.spawn(worker), scope.spawn(worker)];
+///     workers.into_iter().filter_map(|worker| worker.join().ok()).sum()
+/// });
+/// assert_eq!(started, 50);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Limiter<C = MonotonicClock, S = MemoryStore> {
     store: Arc<S>,
@@ -45,9 +66,10 @@ impl Limiter {
 }
 
 impl<C: Clock, S: Store> Limiter<C, S> {
-    /// Decides about a request under all rules, with the bucket that `key` has under each.
+    /// Decides about a request under all rules, with the bucket that `key` has under each, and charges it `cost` units if
+    /// all of them allow it.
     ///
-    /// The decision is the one of the rule that matters most, see [`Outcome::decision`]. A cost of 0 takes nothing and is
+    /// The decision is that of the rule that matters most, see [`Outcome::decision`]. A cost of 0 takes nothing, and is
     /// denied where 1 would be.
     #[inline]
     pub fn check<K: Hash + ?Sized>(&self, key: &K, cost: u32) -> Decision<'_> {
@@ -64,7 +86,26 @@ impl<C: Clock, S: Store> Limiter<C, S> {
     }
 
     /// One rule, by its index in the order in which rules were given, to be asked about a request; `None` if there are
-    /// fewer.
+    /// fewer. [`Self::index_of`] finds the index by the rule's name.
+    ///
+    /// ```
+    /// # use std::num::NonZeroU64;
+    /// # use ratelimit_limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rate, Rule};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limit = LimitSpec::new(Algorithm::TokenBucket, Rate { amount: NonZeroU64::MIN, per: Nanos::SECOND });
+    /// let limiter =
+    ///     Limiter::builder().rule(Rule::new("per-client", limit)).rule(Rule::new("logins", limit)).build()?;
+    ///
+    /// let logins = limiter.index_of("logins").ok_or("no such rule")?;
+    /// let login = limiter.ask(logins, "198.51.100.7", 1).ok_or("no such rule")?;
+    /// assert!(limiter.check_each(&[login]).allowed());
+    /// assert!(!limiter.check_each(&[login]).allowed());
+    /// // Nothing was asked of the other rule.
+    /// let request = limiter.ask(0, "198.51.100.7", 1).ok_or("no such rule")?;
+    /// assert!(limiter.check_each(&[request]).allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn ask<K: Hash + ?Sized>(&self, rule: usize, key: &K, cost: u32) -> Option<Ask<'_>> {
         let bound = self.rules.get(rule)?;

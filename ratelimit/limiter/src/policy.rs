@@ -46,6 +46,22 @@ pub struct ServicePolicy {
 pub struct NearLimitRatio(f64);
 
 /// Where counts are kept: in this process's memory.
+///
+/// ```
+/// use ratelimit_limiter::application::{RuleSet, Service, ServicePolicy, StoreSettings};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("counts");
+/// let store = StoreSettings { state_file: Some(path), ..StoreSettings::default() };
+/// let policy = ServicePolicy { store, ..ServicePolicy::of_rules(RuleSet::default()) };
+/// // It reads the file, if there is one.
+/// let service = Service::new(&policy)?;
+/// // The program calls this from time to time, and after the last request.
+/// service.save()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
     /// How many keys there is room for.

@@ -11,6 +11,21 @@ use std::{
 pub use range::RangeError;
 
 /// A network. Ordered by family, address and length, so that a prefix comes directly before those inside it.
+///
+/// As a key it gives all addresses of a network one bucket, which an IPv6 client's /64 should have:
+///
+/// ```
+/// use std::net::IpAddr;
+///
+/// use ratelimit_limiter::prefix::Prefix;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client: IpAddr = "2001:db8::17:4".parse()?;
+/// let network = Prefix::around(client, 64);
+/// assert_eq!(network, Some("2001:db8::/64".parse()?));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: IpAddr,

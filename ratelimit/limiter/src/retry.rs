@@ -58,6 +58,19 @@ impl Default for RetrySettings {
 }
 
 /// Until when a request is of use, as one of its extensions: it does not wait beyond that.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use ratelimit_limiter::retry::Deadline;
+///
+/// # fn main() -> Result<(), http::Error> {
+/// let deadline = Deadline(Instant::now() + Duration::from_secs(5));
+/// let request = http::Request::get("http://192.0.2.1/reports").extension(deadline).body(())?;
+/// # let _ = request;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(pub Instant);
 

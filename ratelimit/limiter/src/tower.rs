@@ -13,7 +13,8 @@
 //! use ratelimit_limiter::{Algorithm, Limiter, LimitSpec, Nanos, Rate, Rule, tower::RateLimitLayer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let ten_an_hour = Rate { amount: NonZeroU64::MIN.saturating_add(9), per: Nanos::from_secs(3_600) };
+//! const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();
+//! let ten_an_hour = Rate { amount: TEN, per: Nanos::from_secs(3_600) };
 //! let limit = LimitSpec::new(Algorithm::FixedWindow, ten_an_hour);
 //! let limiter = Limiter::builder().rule(Rule::new("per-user", limit)).build()?;
 //!
@@ -69,6 +70,22 @@ impl<F> RateLimitLayer<ByDescriptors<F>> {
     /// By the rules of a service, which is asked what `describe` makes of each request. What it makes nothing of is not
     /// limited; what the service can't make sense of is denied, unless [`ByDescriptors::on_request_error`] says
     /// otherwise.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use ratelimit_limiter::{
+    ///     application::{Descriptor, Request, Service},
+    ///     tower::RateLimitLayer,
+    /// };
+    /// # fn layer(service: Arc<Service>) {
+    ///
+    /// let layer = RateLimitLayer::by_descriptors(service, |request: &http::Request<String>| {
+    ///     let descriptors = vec![Descriptor::of([("path", request.uri().path())])];
+    ///     Some(Request { domain: "web".to_owned(), descriptors, hits_addend: 1 })
+    /// });
+    /// # let _ = layer;
+    /// # }
+    /// ```
     #[must_use]
     pub fn by_descriptors(service: Arc<Service>, describe: F) -> Self {
         Self::new(ByDescriptors::new(service, describe))
@@ -76,7 +93,30 @@ impl<F> RateLimitLayer<ByDescriptors<F>> {
 }
 
 impl<J> RateLimitLayer<J> {
-    /// By a judge of your own.
+    /// By a [`Judge`] of your own, for instance one that knows what requests cost:
+    ///
+    /// ```
+    /// use http::{HeaderMap, Method, Request};
+    /// use ratelimit_limiter::{AnswerHeaders, Limiter, tower::{Judge, RateLimitLayer, Verdict}};
+    ///
+    /// struct ByMethod(Limiter);
+    ///
+    /// impl<B> Judge<B> for ByMethod {
+    ///     fn judge(&self, request: &Request<B>, _: AnswerHeaders) -> Verdict {
+    ///         let cost = if request.method() == Method::GET { 1 } else { 10 };
+    ///         if self.0.check(request.uri().path(), cost).allowed() {
+    ///             Verdict::Allowed(HeaderMap::new())
+    ///         } else {
+    ///             Verdict::Denied { headers: HeaderMap::new(), violated: vec!["by-method".to_owned()] }
+    ///         }
+    ///     }
+    /// }
+    /// # fn layer(limiter: Limiter) {
+    ///
+    /// let layer = RateLimitLayer::new(ByMethod(limiter));
+    /// # let _ = layer;
+    /// # }
+    /// ```
     #[must_use]
     pub fn new(judge: J) -> Self {
         Self { judge: Arc::new(judge), headers: AnswerHeaders::default(), denied_body: ProblemDetails }
@@ -85,6 +125,17 @@ impl<J> RateLimitLayer<J> {
 
 impl<J, D> RateLimitLayer<J, D> {
     /// With other headers than all.
+    ///
+    /// ```
+    /// use ratelimit_limiter::AnswerHeaders;
+    /// # use ratelimit_limiter::{Limiter, tower::RateLimitLayer};
+    /// # fn layer(limiter: Limiter) {
+    /// # let layer = RateLimitLayer::by_key(limiter, |_: &http::Request<String>| Some(1));
+    ///
+    /// let layer = layer.headers(AnswerHeaders { x_ratelimit: false, ..AnswerHeaders::default() });
+    /// # let _ = layer;
+    /// # }
+    /// ```
     #[must_use]
     pub const fn headers(mut self, headers: AnswerHeaders) -> Self {
         self.headers = headers;

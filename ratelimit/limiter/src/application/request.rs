@@ -40,6 +40,14 @@ pub struct Descriptor {
 }
 
 /// A limit that a request brings along: a fixed window.
+///
+/// ```
+/// use ratelimit_limiter::application::{Descriptor, LimitOverride, TimeUnit};
+///
+/// let limit = Some(LimitOverride { requests_per_unit: 50, unit: Some(TimeUnit::Hour) });
+/// let descriptor = Descriptor { limit, ..Descriptor::of([("plan", "trial"), ("user", "frank")]) };
+/// # let _ = descriptor;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOverride {
     /// How many requests; 0 denies all.

@@ -170,6 +170,21 @@ impl Service {
     /// Charges what was not known before it was taken, to all limits of a request: those with `overrun` whole, others as far as
     /// they have room. Nothing is denied. What the answer says is left is so after that.
     ///
+    /// ```
+    /// # use ratelimit_limiter::application::{Descriptor, Request, RequestError, Service};
+    /// # fn answer(service: &Service) -> Result<(), RequestError> {
+    /// // Before: may this tenant go on? It takes nothing.
+    /// let ask = Descriptor { hits_addend: Some(0), ..Descriptor::of([("tenant", "3")]) };
+    /// let mut request = Request { domain: "models".to_owned(), descriptors: vec![ask], hits_addend: 1 };
+    /// if service.decide(&request)?.allowed() {
+    ///     // Afterwards: it took 1,741 tokens.
+    ///     request.descriptors[0].hits_addend = Some(1_741);
+    ///     service.report(&request)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As of [`Self::decide`].
     pub fn report(&self, request: &Request) -> Result<Response, RequestError> {
@@ -239,8 +254,8 @@ impl Service {
         self.zero().since(self.clock.now())
     }
 
-    /// Saves what is counted, if there is a file for it: every [`StoreSettings::save_interval`], and for a clean stop after the
-    /// last request. Decisions go on meanwhile.
+    /// Saves what is counted, if there is a file for it: the program calls it every [`StoreSettings::save_interval`], and for
+    /// a clean stop after the last request. Decisions go on meanwhile.
     ///
     /// # Errors
     /// The file can't be written; the one from before is as it was.

@@ -101,6 +101,24 @@ impl<C: Clock, S: Store> Limiter<C, S> {
     ///
     /// When no more requests go to the old limiter, [`Self::clamp`] does that again for those that it charged meanwhile.
     ///
+    /// ```
+    /// # use std::num::NonZeroU64;
+    /// # use ratelimit_limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rate, Rule};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # const TWO: NonZeroU64 = NonZeroU64::new(2).unwrap();
+    /// # const THREE: NonZeroU64 = NonZeroU64::new(3).unwrap();
+    /// let per_hour = |amount| LimitSpec::new(Algorithm::FixedWindow, Rate { amount, per: Nanos::from_secs(3_600) });
+    /// let limiter = Limiter::builder().rule(Rule::new("mails", per_hour(TWO))).build()?;
+    /// assert!(limiter.check("frank", 2).allowed());
+    ///
+    /// // Two are taken already, so that one more makes three.
+    /// let limiter = limiter.with_rules([Rule::new("mails", per_hour(THREE))])?;
+    /// assert!(limiter.check("frank", 1).allowed());
+    /// assert!(!limiter.check("frank", 1).allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A limit that no bucket can hold, or two rules of one name.
     pub fn with_rules(&self, rules: impl IntoIterator<Item = Rule>) -> Result<Self, LimiterError>

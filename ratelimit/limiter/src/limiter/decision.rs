@@ -12,6 +12,22 @@ use super::{
 use crate::{store::Answer, transaction};
 
 /// One limit's decision. Its numbers are worked out when asked for.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use ratelimit_limiter::{Decision, Rule};
+///
+/// fn describe(decision: &Decision<'_>) -> String {
+///     let rule = decision.rule().map_or("no limit", Rule::name);
+///     match decision.retry_after().map(Duration::from) {
+///         _ if decision.allowed() => format!("{rule}: {} of {} left", decision.remaining(), decision.limit()),
+///         Some(wait) => format!("{rule}: again in {wait:?}"),
+///         None => format!("{rule}: never, it costs more than {}", decision.limit()),
+///     }
+/// }
+/// # assert_eq!(describe(&Decision::UNLIMITED), format!("no limit: {0} of {0} left", u64::MAX));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Decision<'l> {
     /// `None` if no limit applies.
@@ -71,6 +87,29 @@ impl<'l> Decision<'l> {
     }
 
     /// Units that are owed: used above the capacity of a limit that can be overrun. Requests are denied until they are paid.
+    ///
+    /// Such a limit is a budget for costs that are known only afterwards. Before it starts, a request asks with a cost of
+    /// 0, and what it has used is charged when it is done:
+    ///
+    /// ```
+    /// use std::num::NonZeroU64;
+    ///
+    /// use ratelimit_limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rate, Rule};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// const TOKENS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
+    /// let a_minute = Rate { amount: TOKENS, per: Nanos::from_secs(60) };
+    /// let budget = LimitSpec { overrun: true, ..LimitSpec::new(Algorithm::TokenBucket, a_minute) };
+    /// let limiter = Limiter::builder().rule(Rule::new("tokens", budget)).build()?;
+    ///
+    /// assert!(limiter.check("tenant-3", 0).allowed());
+    /// let used = limiter.check("tenant-3", 1_500);
+    /// assert_eq!((used.remaining(), used.owed()), (0, 500));
+    /// // Half a minute later it may go on.
+    /// assert!(!limiter.check("tenant-3", 0).allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn owed(&self) -> u64 {
         self.numbers().map_or(0, |numbers| numbers.owed())
@@ -102,6 +141,25 @@ impl<'l> Decision<'l> {
     }
 
     /// How long the request is to be held before it goes on, if the limit delays requests.
+    ///
+    /// ```
+    /// use std::num::NonZeroU64;
+    ///
+    /// use ratelimit_limiter::{Algorithm, LimitSpec, Limiter, Nanos, OnLimit, Rate, Rule, clock::FakeClock};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// const FOUR: NonZeroU64 = NonZeroU64::new(4).unwrap();
+    /// let rate = Rate { amount: FOUR, per: Nanos::SECOND };
+    /// let limit = LimitSpec { on_limit: OnLimit::Delay, ..LimitSpec::new(Algorithm::LeakyBucket, rate) };
+    /// let rules = Limiter::builder().rule(Rule::new("smooth", limit));
+    /// let limiter = rules.clock(FakeClock::default()).build()?;
+    ///
+    /// // Three that come at once leave a quarter of a second apart.
+    /// let leave: Vec<_> = (0..3).filter_map(|_| limiter.check("key", 1).leaves_after()).collect();
+    /// assert_eq!(leave, [Nanos(0), Nanos(250_000_000), Nanos(500_000_000)]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn leaves_after(&self) -> Option<Nanos> {
         self.numbers()?.leaves_after()

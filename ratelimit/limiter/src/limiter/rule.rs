@@ -22,6 +22,19 @@ impl Rule {
     }
 
     /// The same rule, but it only counts: it never denies a request, and is judged last, when a request passes.
+    ///
+    /// ```
+    /// # use std::num::NonZeroU64;
+    /// # use ratelimit_limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rate, Rule};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limit = LimitSpec::new(Algorithm::TokenBucket, Rate { amount: NonZeroU64::MIN, per: Nanos::SECOND });
+    /// let limiter = Limiter::builder().rule(Rule::new("tighter", limit).observe()).build()?;
+    /// limiter.check("key", 1);
+    /// let decision = limiter.check("key", 1);
+    /// assert!(decision.allowed() && decision.exceeded());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn observe(mut self) -> Self {
         self.observes = true;

@@ -33,6 +33,19 @@ pub struct Domain {
 }
 
 /// A descriptor that requests may have, with a limit or with others below it.
+///
+/// ```
+/// # use ratelimit_limiter::application::{DescriptorRule, Quantity, RequestLimit, RequestRate, TimeUnit};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Each client's logins: descriptors with the entries `path=/login` and `client`, in this order.
+/// let quantity = Quantity::Limited(RequestRate::window(5, TimeUnit::Minute.length())?);
+/// let limit = RequestLimit { name: None, replaces: Vec::new(), quantity, ban: None };
+/// let client = DescriptorRule { limit: Some(limit), ..DescriptorRule::new("client", None) };
+/// let login = DescriptorRule { children: vec![client], ..DescriptorRule::new("path", Some("/login".into())) };
+/// # let _ = login;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescriptorRule {
     /// The entry's key; `*` stands for any text.
@@ -199,6 +212,16 @@ impl RequestRate {
 }
 
 /// What a limit may have beside its rate.
+///
+/// ```
+/// # use std::num::NonZeroU64;
+/// # use ratelimit_limiter::{Nanos, application::{RateOptions, SoftLimit}};
+/// // Above 200 for ten seconds at most.
+/// const SOFT: NonZeroU64 = NonZeroU64::new(200).unwrap();
+/// let soft = Some(SoftLimit { limit: SOFT, lasts: Nanos::from_secs(10) });
+/// let options = RateOptions { soft, ..RateOptions::default() };
+/// # let _ = options;
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateOptions {
     /// Capacity of a bucket.

@@ -10,8 +10,21 @@ use crate::{client_address, prefix::Prefix};
 /// The address of the client behind trusted proxies, or the network around it.
 ///
 /// It needs to know who is connected: with axum serve `into_make_service_with_connect_info::<SocketAddr>()`; tonic's
-/// own server says so itself; any other server puts a `SocketAddr` into the requests' extensions. All requests whose client can't be told share one key, `None`: those that nobody says the
-/// peer's address of, as on a Unix socket, and those for which the trusted proxies name no address.
+/// own server says so itself; any other server puts a `SocketAddr` into the requests' extensions. All requests whose
+/// client can't be told share one key, `None`: those for which nobody says the peer's address, as on a Unix socket, and
+/// those for which the trusted proxies name no address.
+///
+/// ```
+/// use ratelimit_limiter::tower::ClientAddress;
+/// # use ratelimit_limiter::{Limiter, tower::RateLimitLayer};
+/// # fn layer(limiter: Limiter) {
+///
+/// // Behind one proxy, and with a bucket for each /24 of IPv4.
+/// let client = ClientAddress { trusted_hops: 1, ipv4: 24, ..ClientAddress::default() };
+/// let layer = RateLimitLayer::by_key(limiter, client);
+/// # let _ = layer;
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
     /// How many proxies in front add the address of who speaks to them.

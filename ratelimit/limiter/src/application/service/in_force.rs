@@ -49,8 +49,9 @@ impl Deref for GenerationGuard {
 }
 
 impl InForce<'_> {
-    /// What the program has put beside the rules that are in force, see [`ServicePolicy::extension`]; `None` if that is
-    /// nothing, or of another type.
+    /// What the program has put beside the rules that are in force, see
+    /// [`ServicePolicy::extension`](crate::application::ServicePolicy::extension); `None` if that is nothing, or of
+    /// another type.
     #[must_use]
     pub fn extension<T: Any>(&self) -> Option<&T> {
         self.generation.extension.as_ref()?.downcast_ref()
