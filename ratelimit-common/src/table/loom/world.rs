@@ -170,7 +170,7 @@ impl World {
         let is_done = match is_later {
             _ if after == before => true,
             false => known.replace(before, after),
-            true => known.place().replace(self.row(known.place().bits(), false), before, after),
+            true => known.address().replace(self.row(known.address().bits(), false), before, after),
         };
         self.admitted.lock().unwrap().extend((is_done && allowed).then_some(key));
         is_done
