@@ -87,6 +87,11 @@ fn clamped(made: &Made, smaller: u64, range: Range, steps: &[Step]) -> TestCaseR
         let is = clamped.ask(&changed, now, 0);
         promises(&changed, &clamped, now, &is).map_err(TestCaseError::fail)?;
         prop_assert!(is.used <= changed.most_used(), "{is:?}");
+        // A bucket is full when it would have been, but for what is more than can be owed.
+        if matches!(limit.kind(), StateKind::ArrivalTime | StateKind::Interval) {
+            let is_as_before = is.reset_after == answer.reset_after;
+            prop_assert!(is_as_before || is.used == changed.most_used(), "{answer:?}, {is:?}");
+        }
         // What is owed lasts as long as it would have, or as long as all that can be owed.
         prop_assert!(
             answer.owed == 0 || is.owed > 0 || is.remaining < changed.capacity(),
