@@ -4,8 +4,8 @@ use std::{io, num::NonZeroU64, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::{Body, Bytes},
-    extract::{DefaultBodyLimit, Path as PathPart, Request, State, rejection::JsonRejection},
+    body::{self, Body, Bytes},
+    extract::{Path as PathPart, Request, State, rejection::JsonRejection},
     http::{StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
@@ -14,7 +14,10 @@ use axum::{
 use ratelimit_common::time::Nanos;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 
 use super::{Answer, AskedBuckets, AskedRequestBuckets, Command, ControlSocket, buckets};
 use crate::{
@@ -86,7 +89,7 @@ pub async fn serve(
         .route("/requests/{most}", routing::get(requests))
         .route("/requests/buckets", routing::post(request_buckets))
         .route("/bans", routing::get(list).post(ban).delete(unban))
-        .layer(DefaultBodyLimit::max(MOST_REQUEST))
+        .layer(middleware::from_fn(with_its_body))
         .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
         .with_state(daemon);
     let name = json!({"instance": instance.as_str()});
@@ -134,6 +137,20 @@ async fn ask(daemon: &ControlContext, command: impl FnOnce(Answer) -> Command) -
     match done {
         Ok(answer) => Json(answer).into_response(),
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
+}
+
+/// A request has to come whole in the time that its headers have: what is done with it may take any time, and nobody may keep
+/// a place by asking for nothing.
+async fn with_its_body(request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    let whole = timeout(Bounds::INTERNAL.times.headers, body::to_bytes(body, MOST_REQUEST));
+    match whole.await {
+        Ok(Ok(body)) => next.run(Request::from_parts(head, body.into())).await,
+        Ok(Err(_)) => {
+            refused(StatusCode::PAYLOAD_TOO_LARGE, format!("a request has at most {MOST_REQUEST} bytes"))
+        }
+        Err(_) => refused(StatusCode::REQUEST_TIMEOUT, "the rest of the request did not come in time"),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     support::{Answer, PATIENCE, question, request},
 };
 
+mod internal;
 mod target;
 
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
@@ -131,11 +132,16 @@ fn requests_that_wait_hold_no_more_memory_than_there_is_for_all() {
 #[test]
 fn answers_and_streams_that_nobody_takes_hold_no_more_memory_than_there_is_for_all() {
     let target = Target::new();
-    let message = grpc::framed(&prost::Message::encode_to_vec(&grpc::request(vec![grpc::descriptor(&[(
-        "user", "a",
-    )])])));
-    for (path, message) in [(grpc::PATH, &message[..]), (WATCH, &[0; 5]), (REFLECTION, b"\0\0\0\0\x02\x3a\0")]
-    {
+    let about = |key| grpc::request(vec![grpc::descriptor(&[(key, "a")])]);
+    // All of the large ones would take 800 MB.
+    let [small, large] =
+        ["user", "large"].map(|key| grpc::framed(&prost::Message::encode_to_vec(&about(key))));
+    for (path, message) in [
+        (grpc::PATH, &small[..]),
+        (grpc::PATH, &large),
+        (WATCH, &[0; 5]),
+        (REFLECTION, b"\0\0\0\0\x02\x3a\0"),
+    ] {
         let all: Vec<_> = (0..4)
             .map(|_| {
                 let attacker = Attacker::deaf(target.grpc).http2(NO_WINDOW);

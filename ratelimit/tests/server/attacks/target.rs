@@ -5,7 +5,7 @@ use std::{
     io::{Read as _, Write as _},
     iter,
     net::{SocketAddr, TcpStream},
-    os::unix::net::UnixStream,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU8, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -23,6 +23,9 @@ use crate::{
 /// What the daemon may hold, in MiB: what is set aside for requests and answers, as much again around them, and what it
 /// has to begin with.
 pub const MOST_MEMORY: u64 = 360;
+
+/// Bytes of each answer about the key `large`, and a few more.
+const LARGE: usize = 100_000;
 
 /// Types of frames.
 pub const DATA: u8 = 0;
@@ -83,7 +86,13 @@ metrics: {{listen: '{metrics}'}}\n",
             at("control.sock"),
             at("http.sock")
         );
-        fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
+        let large = format!(
+            "  - key: large
+    metadata: {{text: {}}}
+    rate_limit: {{unit: hour, requests_per_unit: 1000000}}\n",
+            "x".repeat(LARGE)
+        );
+        fs::write(directory.path().join("rules.yaml"), RULES.to_owned() + &large).unwrap();
         fs::write(directory.path().join("ratelimit.yaml"), text).unwrap();
         run.args(["run", "--config", &at("ratelimit.yaml")]).stdin(Stdio::null()).stderr(Stdio::null());
         let daemon = run.spawn().unwrap();
@@ -95,8 +104,25 @@ metrics: {{listen: '{metrics}'}}\n",
         target
     }
 
+    /// At a socket in its directory.
+    fn connect(&self, socket: &str) -> UnixStream {
+        UnixStream::connect(self.directory.path().join(socket)).unwrap()
+    }
+
+    /// An attacker at its control socket, which takes nothing. All that is done with a stream can be done with either kind.
+    pub fn deaf_at_control(&self) -> Attacker {
+        Attacker::of(TcpStream::from(OwnedFd::from(self.connect("control.sock"))))
+    }
+
+    /// Asks at its control socket whose it is.
+    pub fn says_whose_it_is(&self) -> Answer {
+        let stream = self.connect("control.sock");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Answer::read(stream, b"GET /v1/instance HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+    }
+
     /// The most memory that it has had, in MiB.
-    fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.daemon.id())).unwrap();
         let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         most.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
@@ -115,7 +141,7 @@ metrics: {{listen: '{metrics}'}}\n",
     /// The same of so many bytes.
     pub fn serves_question_of(&self, bytes: usize) {
         let body = question("other", &"x".repeat(bytes));
-        let stream = UnixStream::connect(self.directory.path().join("http.sock")).unwrap();
+        let stream = self.connect("http.sock");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let answer = Answer::read(stream, &request("POST", "/v1/check", &[], body.as_bytes()));
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -139,15 +165,22 @@ pub struct Attacker(TcpStream);
 impl Attacker {
     /// That takes all that comes.
     pub fn new(address: SocketAddr) -> Self {
-        let attacker = Self::deaf(address);
-        let mut stream = attacker.0.try_clone().unwrap();
-        std::thread::spawn(move || while stream.read(&mut [0; 65_536]).is_ok_and(|read| read > 0) {});
-        attacker
+        Self::deaf(address).taking()
     }
 
     /// That takes nothing.
     pub fn deaf(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::of(TcpStream::connect(address).unwrap())
+    }
+
+    /// That takes all that comes from now on.
+    pub fn taking(self) -> Self {
+        let mut stream = self.0.try_clone().unwrap();
+        std::thread::spawn(move || while stream.read(&mut [0; 65_536]).is_ok_and(|read| read > 0) {});
+        self
+    }
+
+    fn of(stream: TcpStream) -> Self {
         stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
         Self(stream)
     }
@@ -155,8 +188,9 @@ impl Attacker {
     /// That speaks HTTP/2, with these settings.
     pub fn http2(self, settings: &[u8]) -> Self {
         let mut stream = &self.0;
-        stream.write_all(&PREFACE[..PREFACE.len() - 9]).unwrap();
-        stream.write_all(&frame(SETTINGS, 0, 0, settings)).unwrap();
+        stream
+            .write_all(&[&PREFACE[..PREFACE.len() - 9], &frame(SETTINGS, 0, 0, settings)].concat())
+            .unwrap();
         self
     }
 
