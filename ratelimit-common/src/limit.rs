@@ -72,12 +72,12 @@ pub enum OnLimit {
     Delay,
 }
 
-/// `amount` units in every `per`.
+/// `amount` units in every `per`, such as ten in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     /// Packets, bytes or requests.
     pub amount: NonZeroU64,
-    /// The time they are allowed in; never zero.
+    /// The time they are allowed in: more than zero, and at most a year.
     pub per: Nanos,
 }
 
@@ -90,22 +90,25 @@ pub enum StateStorage {
     UserSpace,
 }
 
-/// A limit as a person writes it.
+/// A limit as a person writes it: an algorithm, its rate, and options. [`LimitSpec::new`] has all options at their
+/// defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitSpec {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// The rate, and with it the window.
     pub rate: Rate,
-    /// Capacity of a bucket; `None` means the rate's amount. An error for windows.
+    /// The most units at once, for buckets; `None` means the rate's amount. An error for windows.
     pub burst: Option<NonZeroU64>,
-    /// Token bucket only.
+    /// How tokens come back. Other algorithms than the token bucket have [`Refill::Continuous`] alone.
     pub refill: Refill,
-    /// Denied requests count too.
+    /// Whether denied requests count too, so that who does not slow down stays denied.
     pub count_denied: bool,
-    /// Leaky bucket only.
+    /// What becomes of requests that can't leave at once. Other algorithms than the leaky bucket have
+    /// [`OnLimit::Reject`] alone.
     pub on_limit: OnLimit,
-    /// Costs are known only afterwards: one is charged whole, whoever denies it, and what goes beyond the capacity is owed.
+    /// Whether costs are known only afterwards: each is charged whole, even to a request that is denied, and what goes
+    /// beyond the capacity is owed.
     pub overrun: bool,
 }
 
@@ -181,6 +184,7 @@ impl LimitSpec {
     ///
     /// # Errors
     /// What doesn't fit together, or doesn't fit into the state that a bucket has in `place`.
+    #[doc(hidden)]
     pub fn build(&self, place: StateStorage) -> Result<Limit, LimitError> {
         self.check(place)?;
         let kind = self.kind(place);

@@ -26,7 +26,7 @@ use crate::{
     transaction::MOST_INLINE,
 };
 
-/// Decides which requests may go on. Shared by reference between any number of threads.
+/// Decides which requests may go on. Any number of threads share one, by reference or in an `Arc`.
 ///
 /// ```
 /// use std::{num::NonZeroU64, thread};

@@ -97,7 +97,7 @@ impl<C: Clock, S: Store> Limiter<C, S> {
 
     /// The limiter for other rules that goes on with the same buckets and clock. Buckets of rules that keep name, algorithm
     /// and window keep their state; none is left emptier than empty by its new limit. If the system's time was set, windows
-    /// are aligned to it again, so that no key gets more than its limit, and one limit for a step forward.
+    /// are aligned to it again: a step forward may give a key one limit more, a step back gives it nothing.
     ///
     /// When no more requests go to the old limiter, [`Self::clamp`] does that again for those that it charged meanwhile.
     ///
@@ -107,7 +107,8 @@ impl<C: Clock, S: Store> Limiter<C, S> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # const TWO: NonZeroU64 = NonZeroU64::new(2).unwrap();
     /// # const THREE: NonZeroU64 = NonZeroU64::new(3).unwrap();
-    /// let per_hour = |amount| LimitSpec::new(Algorithm::FixedWindow, Rate { amount, per: Nanos::from_secs(3_600) });
+    /// let an_hour = Nanos::from_secs(3_600);
+    /// let per_hour = |amount| LimitSpec::new(Algorithm::FixedWindow, Rate { amount, per: an_hour });
     /// let limiter = Limiter::builder().rule(Rule::new("mails", per_hour(TWO))).build()?;
     /// assert!(limiter.check("frank", 2).allowed());
     ///

@@ -20,10 +20,11 @@ use crate::{store::Answer, transaction};
 ///
 /// fn describe(decision: &Decision<'_>) -> String {
 ///     let rule = decision.rule().map_or("no limit", Rule::name);
+///     let (left, limit) = (decision.remaining(), decision.limit());
 ///     match decision.retry_after().map(Duration::from) {
-///         _ if decision.allowed() => format!("{rule}: {} of {} left", decision.remaining(), decision.limit()),
+///         _ if decision.allowed() => format!("{rule}: {left} of {limit} left"),
 ///         Some(wait) => format!("{rule}: again in {wait:?}"),
-///         None => format!("{rule}: never, it costs more than {}", decision.limit()),
+///         None => format!("{rule}: never, it costs more than {limit}"),
 ///     }
 /// }
 /// # assert_eq!(describe(&Decision::UNLIMITED), format!("no limit: {0} of {0} left", u64::MAX));
@@ -99,7 +100,8 @@ impl<'l> Decision<'l> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// const TOKENS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
     /// let a_minute = Rate { amount: TOKENS, per: Nanos::from_secs(60) };
-    /// let budget = LimitSpec { overrun: true, ..LimitSpec::new(Algorithm::TokenBucket, a_minute) };
+    /// let bucket = LimitSpec::new(Algorithm::TokenBucket, a_minute);
+    /// let budget = LimitSpec { overrun: true, ..bucket };
     /// let limiter = Limiter::builder().rule(Rule::new("tokens", budget)).build()?;
     ///
     /// assert!(limiter.check("tenant-3", 0).allowed());
@@ -150,7 +152,8 @@ impl<'l> Decision<'l> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// const FOUR: NonZeroU64 = NonZeroU64::new(4).unwrap();
     /// let rate = Rate { amount: FOUR, per: Nanos::SECOND };
-    /// let limit = LimitSpec { on_limit: OnLimit::Delay, ..LimitSpec::new(Algorithm::LeakyBucket, rate) };
+    /// let bucket = LimitSpec::new(Algorithm::LeakyBucket, rate);
+    /// let limit = LimitSpec { on_limit: OnLimit::Delay, ..bucket };
     /// let rules = Limiter::builder().rule(Rule::new("smooth", limit));
     /// let limiter = rules.clock(FakeClock::default()).build()?;
     ///
