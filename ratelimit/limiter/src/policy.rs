@@ -28,11 +28,11 @@ pub struct ServicePolicy {
     pub shadow_mode: bool,
     /// Whether every limit is in quota mode.
     pub quota_mode: bool,
-    /// Above which share of a limit use counts as near it.
+    /// The share of a limit above which its use counts as near it.
     pub near_limit_ratio: NearLimitRatio,
     /// Where counts are kept.
     pub store: StoreSettings,
-    /// What is done while a store does not answer that several processes share.
+    /// What is done while the store that several processes share does not answer.
     pub on_store_error: OnStoreError,
     /// How many processes share it: each has such a share of the limits then, with [`OnStoreError::Local`].
     pub local_share: NonZeroU32,

@@ -22,7 +22,7 @@ pub struct LimitHeaders {
 }
 
 impl LimitHeaders {
-    /// Of a limit with this name.
+    /// Those about a limit with this name.
     pub fn new(name: &str, limit: CurrentLimit) -> Self {
         let mut policy = Text::quoted(name);
         let name = policy.0.as_slice().into();

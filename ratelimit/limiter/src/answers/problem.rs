@@ -24,7 +24,7 @@ pub struct QuotaExceeded<'a, M> {
 }
 
 impl<'a, M: Serialize> QuotaExceeded<'a, M> {
-    /// Of the limits with these names.
+    /// The problem of a request that is over the limits with these names.
     pub fn new(status: StatusCode, violated: &'a [&'a str], members: Option<M>) -> Self {
         Self { kind: QUOTA_EXCEEDED, title: "Quota exceeded", status: status.as_u16(), violated, members }
     }

@@ -26,7 +26,7 @@ pub struct HitCounters {
     cut: AtomicU64,
 }
 
-/// What was counted of a rule so far.
+/// What has been counted for a rule so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleCounts {
     /// All hits.
@@ -54,7 +54,7 @@ pub struct DomainCounters {
     pub(super) shadowed: AtomicU64,
 }
 
-/// What was counted of a domain so far.
+/// What has been counted for a domain so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DomainCounts {
@@ -62,7 +62,7 @@ pub struct DomainCounts {
     pub allowed: u64,
     /// Requests that may not.
     pub denied: u64,
-    /// Of those allowed, the ones that only the shadow mode of the whole daemon let through.
+    /// Those among the allowed that only the shadow mode of the whole service let through.
     pub shadowed: u64,
 }
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::cached::Cached;
 use crate::policy::{RequestBan, TimeUnit};
 
-/// What is left of a limit that there is none of.
+/// What [`Status::remaining`] says where no limit applies.
 pub const UNLIMITED: u64 = u32::MAX as u64;
 
 /// A request with more descriptors than this allocates memory for its answer.
@@ -32,28 +32,29 @@ pub type Statuses = SmallVec<[Status; MOST_INLINE]>;
 pub struct Response {
     /// Whether it may go on.
     pub code: Code,
-    /// One for each descriptor, in order; of a request with more than [`super::MOST_DESCRIPTORS`], for the first of
-    /// them.
+    /// One for each descriptor, in order. If there are more than [`super::MOST_DESCRIPTORS`], the others have none.
     pub statuses: Statuses,
-    /// Which descriptor's limit stands for all in headers: if denied, the one to be waited for longest, where of quotas the one
-    /// with the shortest wait counts; else that with the least left. `None` if no limit applies.
+    /// Which descriptor's limit stands for all in headers. If the request is denied, it is the one with the longest wait;
+    /// among quotas the one with the shortest wait counts. Else it is the one with the least left. `None` if no limit
+    /// applies.
     pub deciding: Option<usize>,
-    /// What [`Self::deciding`] says, if not what is said of that descriptor.
+    /// What [`Self::deciding`] says, if that is not what the descriptor's status says.
     pub(super) whole: Option<Box<Status>>,
 }
 
 /// The answer about one descriptor.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// Whether it is within its limit. In quota mode it may be over though the request goes on.
+    /// Whether it is within its limit. In quota mode it may be over its limit, and the request goes on all the same.
     pub code: Code,
     /// The limit that applies.
     pub limit: Option<CurrentLimit>,
     /// Whole requests left; 0 if over.
     pub remaining: u64,
-    /// How long until the window ends; of a bucket, until the same request passes if it was denied, else until it is full.
+    /// How long until the window ends. For a bucket: until the same request passes if it was denied, else until the bucket
+    /// is full.
     pub reset_after: Nanos,
-    /// How long until the next request comes back; of a window, until it ends. 0 if none is missing.
+    /// How long until the bucket gets the next request back, or until the window ends; 0 if none is missing.
     pub next_after: Nanos,
     /// How long the same request stays over the limit if nobody else takes anything. `None` if it is not over, or if no
     /// waiting helps.
@@ -75,11 +76,11 @@ pub struct Status {
 /// A limit, for those who ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentLimit {
-    /// Requests in each of its times.
+    /// Requests in each [`Self::per`].
     pub requests_per_unit: u64,
-    /// The unit of its time; `None` if its time is not one.
+    /// The unit that [`Self::per`] is one of; `None` if there is no such unit.
     pub unit: Option<TimeUnit>,
-    /// Its time.
+    /// The time in which there may be so many.
     pub per: Nanos,
     /// The most at once: the burst of a bucket, the requests of a window.
     pub capacity: u64,
@@ -96,7 +97,7 @@ pub struct RuleIdentity {
     pub name: Option<String>,
     /// What the rule passes on to whoever asked.
     pub metadata: Option<Value>,
-    /// Who exceeds it so often that no packet of theirs is taken any more.
+    /// Who is banned for exceeding it again and again.
     pub ban: Option<Arc<RequestBan>>,
     /// Its place among all rules.
     pub order: u32,
@@ -107,9 +108,9 @@ pub struct RuleIdentity {
 impl Response {
     /// The status that stands for all in headers.
     ///
-    /// Of a denied request it is over its limit, and waits until all limits let the same request through at once. That can be
-    /// longer than each of them says of itself: a limit that counts denied requests may have given its last units to this
-    /// one.
+    /// If the request is denied, this status is over its limit, and its wait is the time after which all limits let the
+    /// same request through at once. That can be longer than each of them says of itself: a limit that counts denied
+    /// requests may have given its last units to this one.
     #[must_use]
     pub fn deciding(&self) -> Option<&Status> {
         self.whole.as_deref().or_else(|| self.statuses.get(self.deciding?))
@@ -129,7 +130,7 @@ impl Response {
 }
 
 impl Status {
-    /// Of a descriptor that no limit applies to.
+    /// That of a descriptor that no limit applies to.
     pub(super) const NONE: Self = Self {
         code: Code::Ok,
         limit: None,
@@ -145,7 +146,7 @@ impl Status {
         rule: None,
     };
 
-    /// Of a descriptor of a request that is more than is judged.
+    /// That of a descriptor of a request that is too large to be judged.
     pub(super) const NEVER: Self = Self { code: Code::OverLimit, never: true, ..Self::NONE };
 
     /// [`Self::reset_after`] in whole seconds, rounded up; `None` if no limit applies. If that is the wait,
@@ -172,8 +173,8 @@ impl Status {
 }
 
 impl CurrentLimit {
-    /// The seconds in which the whole capacity comes back, rounded up, at least 1: a window's length. Of a limit that
-    /// denies all, the length of its time.
+    /// The seconds in which the whole capacity comes back, rounded up, at least 1: a window's length. For a limit that
+    /// denies everything it is [`Self::per`].
     #[must_use]
     pub fn window_seconds(&self) -> u64 {
         if self.capacity == 0 {

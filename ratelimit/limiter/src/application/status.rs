@@ -71,7 +71,7 @@ pub struct RequestRuleStatus {
     pub denied: u64,
     /// Hits over the limit that passed because it is in shadow mode.
     pub shadowed: u64,
-    /// Of the allowed, those above the soft limit.
+    /// Those among the allowed that were above the soft limit.
     pub soft: u64,
     /// Hits of a limit with `overrun` that were not charged, since no more could be owed.
     #[cfg_attr(feature = "serde", serde(default))]

@@ -36,7 +36,7 @@ pub struct Decision<'l> {
 }
 
 impl<'l> Decision<'l> {
-    /// Of a request that no limit applies to.
+    /// That of a request that no limit applies to.
     pub const UNLIMITED: Self = Self { by: None };
 
     #[inline]
@@ -210,8 +210,9 @@ impl<'l> Outcome<'l> {
         &self.decisions
     }
 
-    /// The decision that stands for all: if denied, that with the longest wait, where never is longest; else that with the
-    /// fewest units left. Of equal ones the first. Limits that observe count only if there are no others.
+    /// The decision that stands for all. If the request is denied, it is the one with the longest wait, and one that never
+    /// lets it pass waits longest; else it is the one with the fewest units left. The first of equal ones is taken. Limits
+    /// that observe count only if there are no others.
     ///
     /// The same request passes after that wait if nobody else takes anything, and not before. So it may be that of a limit
     /// that has let this one through: one that counts denied requests may have no room for the next.

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc};
 
 use crate::prefix::Prefix;
 
-/// Networks, from one list or several. Of networks inside others none is left out: the longest one that contains an address
-/// says which descriptor the address belongs to.
+/// Networks, from one list or several. Networks inside others count too: the longest one that contains an address says
+/// which descriptor the address belongs to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Networks {
     name: String,

@@ -27,8 +27,8 @@ pub struct Domain {
     pub name: String,
     /// What stands at its top, in file order.
     pub descriptors: Vec<DescriptorRule>,
-    /// What is done with its requests while a store does not answer that several processes share; `None` if what is done with
-    /// all.
+    /// What is done with its requests while the store that several processes share does not answer; `None` for what
+    /// [`ServicePolicy::on_store_error`](super::ServicePolicy::on_store_error) says.
     pub on_store_error: Option<OnStoreError>,
 }
 
@@ -52,7 +52,7 @@ pub struct DescriptorRule {
     pub key: String,
     /// The entry's value, likewise; `None` means any.
     pub value: Option<String>,
-    /// Networks of which the entry's value is one's address, or inside one; then there is no `value`.
+    /// Networks that the entry's value, an address or a network, is in; then there is no `value`.
     pub networks: Option<Networks>,
     /// Whether all that the pattern matches share a bucket.
     pub share_threshold: bool,
@@ -81,7 +81,7 @@ pub struct RequestLimit {
     pub replaces: Vec<String>,
     /// How many requests there may be.
     pub quantity: Quantity,
-    /// Who exceeds it so often that no packet of theirs is taken any more.
+    /// Who is banned for exceeding it again and again.
     pub ban: Option<RequestBan>,
 }
 
@@ -105,9 +105,9 @@ pub struct RequestRate {
 /// A lower limit, above which requests pass for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftLimit {
-    /// Use above this is above it.
+    /// How many requests may be used up before it is exceeded.
     pub limit: NonZeroU64,
-    /// For how long it may be.
+    /// For how long requests pass above it.
     pub lasts: Nanos,
 }
 
@@ -117,7 +117,7 @@ pub enum RequestLimitError {
     /// The numbers of the limit itself.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The soft limit is no lower one.
+    /// The soft limit is not below the limit itself.
     #[error("a soft limit of {soft} is never reached before the limit itself, {limit}; it must be lower")]
     SoftNotLower {
         /// The soft one.
@@ -162,7 +162,7 @@ impl RequestRate {
         Self::new(Algorithm::FixedWindow, requests, per, options)
     }
 
-    /// The limit as the algorithms know it; of one that denies all, that of one request.
+    /// The limit as the algorithms know it; one request if all are denied.
     #[must_use]
     pub const fn spec(&self) -> &LimitSpec {
         &self.spec
@@ -174,7 +174,7 @@ impl RequestRate {
         self.denies_all
     }
 
-    /// Requests in each of its times.
+    /// Requests in each of its periods.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         if self.denies_all { 0 } else { self.spec.rate.amount.get() }
