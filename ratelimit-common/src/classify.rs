@@ -98,7 +98,7 @@ pub fn judging(
     if rules & excepting == 0 { rules } else { rules & !matching(excepts, packet, wire_length) }
 }
 
-/// The same where no rule asks for more than the source address and the length.
+/// The same where no rule asks for more than the source address, the IP version and the length.
 #[inline(always)]
 pub fn judging_source(
     matches: &impl Tables,
@@ -115,7 +115,7 @@ pub fn judging_source(
 #[inline(always)]
 pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 {
     let [outer, inner] = packet.vlans;
-    let mut rules = matching_source(tables, &packet.source, wire_length);
+    let mut rules = matching_any_version(tables, &packet.source, wire_length);
     // One after the other, since few dimensions are asked about: so nothing has to be kept of the others.
     let mut ask = |dimension, row| {
         if tables.asks(dimension) {
@@ -136,8 +136,15 @@ pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 
     rules & tables.destination(&packet.destination)
 }
 
+/// By the source address, the IP version and the length.
 #[inline(always)]
 fn matching_source(tables: &impl Tables, source: &Address, wire_length: u64) -> u64 {
+    let rules = matching_any_version(tables, source, wire_length);
+    if tables.asks(Dimension::Kind) { rules & tables.row(Dimension::Kind, source.family * 3) } else { rules }
+}
+
+#[inline(always)]
+fn matching_any_version(tables: &impl Tables, source: &Address, wire_length: u64) -> u64 {
     let rules = tables.source(source);
     if !tables.asks(Dimension::Length) {
         return rules;

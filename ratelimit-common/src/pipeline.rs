@@ -88,10 +88,14 @@ pub trait Hooks: Tables + Copy {
     fn decide(self, index: u64, state: u64, now: Now, cost: u32) -> (bool, u64) {
         table::decide(&self.rule(index).limit, state, now, cost)
     }
-    /// [`several::charge`].
+    /// [`several::charge_two`] of two rules, else [`several::charge`].
     #[inline(always)]
     fn charge_several(self, evaluation: &mut Evaluation) -> Settled {
-        several::charge::<{ several::MOST }, _>(self, evaluation)
+        if several::are_two(evaluation.left) {
+            several::charge_two(self, evaluation)
+        } else {
+            several::charge(self, evaluation)
+        }
     }
     /// [`stages::is_one_too_many`].
     #[inline(always)]
@@ -121,6 +125,8 @@ pub enum FastPath {
     Simple = 1,
     /// Rules of all sorts: see [`fast_path::judge`].
     Any = 2,
+    /// Nobody asks for more than the source and the IP version: see [`fast_path::judge_source`].
+    Sources = 3,
 }
 
 /// What the stages came to: a reason, with the first rule that denied the packet, or that the slow path has to

@@ -71,6 +71,10 @@ pub trait Set: Copy {
     /// The one at `index`, which is below [`SLOTS`].
     fn slot(self, index: usize) -> Self::Slot;
 
+    /// Has its memory come while something else is done, where that is worth it.
+    #[inline(always)]
+    fn touch(self) {}
+
     /// [`survey`]: a call of its own in the kernel.
     #[inline(always)]
     fn survey(self, base: u64, present: u64) -> u64 {

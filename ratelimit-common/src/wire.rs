@@ -8,6 +8,7 @@ mod reason;
 pub use self::{key_mask::KeyMask, reason::Reason};
 use crate::{
     bans::{BanRecord, BanSchedule},
+    classify::Dimension,
     limit::Limit,
     lists::TrieRoot,
     packet::{Flag, LinkLayer, Packet, Ports},
@@ -154,6 +155,9 @@ pub struct Globals {
     pub matches: Conditions,
     /// What rules that match except.
     pub excepts: Conditions,
+    /// Where nobody asks for more than the source and the IP version: the bits of the rules that IPv4, that IPv6 packets
+    /// match.
+    pub of_version: [u64; 2],
     /// The bits of the rules that drop. The others only observe.
     pub enforced: u64,
     /// The bits of those that drop and count denied packets.
@@ -194,15 +198,28 @@ impl Globals {
         self.matches.is_asked != 0 || self.excepts.is_asked != 0
     }
 
+    /// The bits of the rules that packets of an IP version match, if nobody asks for more than that and the source.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of_version(&self, family: Flag) -> u64 {
+        self.of_version[(family & 1) as usize]
+    }
+
     /// The same, with what follows from the others about the paths that packets take.
     #[must_use]
     pub const fn with_fast_path(mut self) -> Self {
         let is_unusual = self.link != LinkLayer::Ethernet as u32 || self.joins != 0 || self.is_on_trial != 0;
-        let is_simple = self.matches.rules <= 1 && !self.classifies() && self.reads_whole == 0;
-        self.fast_path = match (is_unusual || self.dry_run == DRY_RUN, is_simple) {
-            (true, _) => FastPath::None,
-            (false, true) => FastPath::Simple,
-            (false, false) => FastPath::Any,
+        let Conditions { rules, any_address: [source, destination], dimensions, .. } = self.matches;
+        let asks_source = source != rules || destination != rules || dimensions & !Dimension::Kind.bit() != 0;
+        let reads_source = self.reads_whole == 0 && self.excepts.is_asked == 0 && !asks_source;
+        self.fast_path = if is_unusual || self.dry_run == DRY_RUN {
+            FastPath::None
+        } else if !reads_source {
+            FastPath::Any
+        } else if rules <= 1 && !self.classifies() {
+            FastPath::Simple
+        } else {
+            FastPath::Sources
         } as u32;
         self
     }
@@ -300,7 +317,7 @@ const _: () = {
     assert!(size_of::<BanSchedule>() == 40);
     assert!(size_of::<Secret>() == 32);
     assert!(size_of::<Conditions>() == 48);
-    assert!(size_of::<Globals>() == 96 + 2 * 48 + 12 * 4);
+    assert!(size_of::<Globals>() == 112 + 2 * 48 + 12 * 4);
     assert!(size_of::<KeyMask>() == 64);
     assert!(size_of::<CompiledRule>() == 88 + 2 * 64 + 48 + 48);
     assert!(size_of::<DryRun>() == 48 + size_of::<Packet>());

@@ -9,11 +9,11 @@ use std::{mem::MaybeUninit, num::NonZeroU64};
 
 use ratelimit_common::{
     bans::BanSchedule,
-    classify::{Dimension, judging},
+    classify::{Dimension, judging, judging_source},
     limit::{Algorithm, Limit, LimitSpec, Rate, Refill, StateStorage},
     lists::TrieRoot,
-    packet,
-    pipeline::{Evaluation, FrameSize, Hooks as _, StageOutcome, fast_path, stages},
+    packet::{self, Frame},
+    pipeline::{Evaluation, FastPath, FrameSize, Hooks as _, StageOutcome, fast_path, stages},
     table::{LEAST_SETS, Secret},
     time::{Nanos, Now},
     wire::{CompiledRule, Conditions, Globals, KeyMask, Reason, TAKES_BYTES, TAKES_ONE, TAKES_PACKETS},
@@ -44,11 +44,11 @@ fn the_fast_and_the_slow_path_say_the_same() {
                 let outcome = judge(world, &frame);
                 (outcome.reason(), outcome.denied_by())
             });
-            let [short, long] = &worlds;
+            let [fast, slow] = &worlds;
             let what = format!("generation {generation}, packet {packet}, {frame:x?}");
             assert_eq!(outcomes[0], outcomes[1], "{what}");
-            assert_eq!(*short.counters.borrow(), *long.counters.borrow(), "{what}");
-            assert_eq!(*short.banned.borrow(), *long.banned.borrow(), "{what}");
+            assert_eq!(*fast.counters.borrow(), *slow.counters.borrow(), "{what}");
+            assert_eq!(*fast.banned.borrow(), *slow.banned.borrow(), "{what}");
         }
         assert!(worlds[0].slots == worlds[1].slots, "generation {generation}");
     }
@@ -58,16 +58,23 @@ fn the_fast_and_the_slow_path_say_the_same() {
 fn judge(world: &World, frame: &[u8]) -> StageOutcome {
     let mut evaluation = MaybeUninit::uninit();
     let mut early = StageOutcome::UNUSUAL;
+    let reads_source = world.globals.reads_whole == 0;
     if world.path == Path::Fast {
-        early = fast_path::judge(world, frame, &mut evaluation);
+        early = match reads_source {
+            true => judge_source(world, &Source(frame), &mut evaluation),
+            false => fast_path::judge(world, frame, &mut evaluation),
+        };
     }
     if early == StageOutcome::UNUSUAL {
         let evaluation = evaluation.write(Evaluation::of_size(FrameSize(frame.len() as u64)));
-        let Ok(packet) = packet::parse(frame) else { return StageOutcome::of(Reason::NotIp) };
+        let parsed = if reads_source { packet::parse(&Source(frame)) } else { packet::parse(frame) };
+        let Ok(packet) = parsed else { return StageOutcome::of(Reason::NotIp) };
         let Globals { matches, excepts, .. } = world.globals;
-        let matching = || match world.globals.classifies() {
-            false => matches.rules,
-            true => judging(&world, &world.excepts(), excepts.rules, &packet, frame.len() as u64),
+        let (excepting, length) = (excepts.rules, frame.len() as u64);
+        let matching = || match (world.globals.classifies(), reads_source) {
+            (false, _) => matches.rules,
+            (true, false) => judging(&world, &world.excepts(), excepting, &packet, length),
+            (true, true) => judging_source(&world, &world.excepts(), excepting, &packet.source, length),
         };
         early = stages::examine(world, &packet, evaluation, matching);
     }
@@ -76,6 +83,33 @@ fn judge(world: &World, frame: &[u8]) -> StageOutcome {
     }
     // SAFETY: written by the fast path, which asks the rules, or above.
     stages::judge(world, early, unsafe { evaluation.assume_init_mut() })
+}
+
+/// Of the two, the one that the program takes.
+fn judge_source(world: &World, frame: &Source, evaluation: &mut MaybeUninit<Evaluation>) -> StageOutcome {
+    match world.globals.with_fast_path().fast_path == FastPath::Simple as u32 {
+        true => fast_path::judge_simple(world, frame, evaluation),
+        false => fast_path::judge_source(world, frame, evaluation),
+    }
+}
+
+/// A frame of which the source is read and nothing behind it.
+struct Source<'f>(&'f [u8]);
+
+impl Frame for Source<'_> {
+    const IS_READ_WHOLE: bool = false;
+
+    fn read<const N: usize>(&self, offset: usize) -> Option<&[u8; N]> {
+        self.0.read(offset)
+    }
+
+    fn length(&self) -> u64 {
+        self.0.length()
+    }
+
+    fn read_far<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.0.read_far(offset)
+    }
 }
 
 /// Splitmix64.
@@ -177,13 +211,20 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
     let matches = conditions(random, all);
     let excepting = random.next() & random.one_of(&[0, all]);
     let excepts = conditions(random, excepting);
+    let kind = random.one_of(&[0, Dimension::Kind.bit()]);
+    let (matches, excepting, reads_whole) = match random.below(3) {
+        0 => (Conditions { sources: [0; 2], dimensions: kind, ..matches }, 0, 0),
+        _ => (matches, excepting, 1),
+    };
     let has_any = matches.dimensions != 0 || matches.sources != [0; 2] || random.below(4) == 0;
+    let versions = [0, 3].map(|row| world::all_in(Dimension::Kind, row) & all);
     let globals = Globals {
         epoch: 0,
         set_mask: LEAST_SETS - 1,
         secret,
         matches: Conditions { is_asked: has_any.into(), ..matches },
-        excepts: Conditions { is_asked: (excepting != 0).into(), ..excepts },
+        excepts: Conditions { rules: excepting, is_asked: (excepting != 0).into(), ..excepts },
+        of_version: if matches.dimensions == 0 { [all; 2] } else { versions },
         enforced,
         counts_denied,
         listed: [TrieRoot { step: 1, filter: 0 }; 2],
@@ -192,7 +233,7 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
         dry_run: 0,
         random_sources: 0,
         has_lists: 1,
-        reads_whole: 1,
+        reads_whole,
         bans: 1,
         is_on_trial: 0,
         samples: 0,

@@ -40,6 +40,7 @@ use aya_log_ebpf::debug;
 
 /// Judges one packet.
 #[xdp(frags)]
+#[inline(always)]
 pub fn ratelimit(ctx: XdpContext) -> u32 {
     let size = size::of(ctx.ctx);
     let (reason, outcome) = pipeline::judge(&ctx, size);

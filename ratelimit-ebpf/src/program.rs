@@ -138,9 +138,7 @@ impl Hooks for Program {
 
     #[inline(always)]
     fn charge_several(self, evaluation: &mut Evaluation) -> Settled {
-        // The second lowest bit, and those above it.
-        let more = evaluation.left & evaluation.left.wrapping_sub(1);
-        if more & more.wrapping_sub(1) == 0 { charge_two(evaluation) } else { charge_several(evaluation) }
+        if several::are_two(evaluation.left) { charge_two(evaluation) } else { charge_several(evaluation) }
     }
 
     #[inline(always)]
@@ -176,14 +174,13 @@ impl Hooks for Program {
 
 verified_once! {
     fn charge_several(evaluation: &mut Evaluation) -> Settled {
-        several::charge::<{ several::MOST }, _>(Program, evaluation)
+        several::charge(Program, evaluation)
     } else Settled::UNUSUAL;
 }
 
 verified_once! {
-    /// The same of at most two: then what is decided of them fits registers.
     fn charge_two(evaluation: &mut Evaluation) -> Settled {
-        several::charge::<2, _>(Program, evaluation)
+        several::charge_two(Program, evaluation)
     } else Settled::UNUSUAL;
 }
 

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use ratelimit_common::{
     classify::{Dimension, Tables, matching},
-    packet::{self, Address, Link, Linked, NotIp, outer_length},
+    packet::{self, Address, LinkLayer, Linked, NotIp, outer_length},
 };
 
 /// Tables that only check their rows.
@@ -30,7 +30,7 @@ impl Tables for Checked {
 }
 
 fuzz_target!(|frame: &[u8]| {
-    for link in [Link::Ethernet, Link::RawIp, Link::OuterGre] {
+    for link in [LinkLayer::Ethernet, LinkLayer::RawIp, LinkLayer::OuterGre] {
         let frame = Linked(link, frame);
         assert!(outer_length(&frame) <= frame.1.len() as u64);
         match packet::parse(&frame) {

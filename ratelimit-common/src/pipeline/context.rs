@@ -3,7 +3,7 @@
 use super::Hooks;
 use crate::{
     packet::{Address, Packet, Ports},
-    table::BucketRequest,
+    table::{BucketRequest, Key},
     time::{Nanos, Now},
     wire::{CompiledRule, TAKES_BYTES, TAKES_ONE},
 };
@@ -87,12 +87,18 @@ impl PacketContext {
         }
     }
 
+    /// The key of its bucket under a rule.
+    #[inline(always)]
+    pub fn key<H: Hooks>(&self, hooks: H, rule: &CompiledRule) -> Key {
+        let mask = hooks.key_mask(rule, self.ports.family());
+        mask.key(&hooks.globals().secret, self.source, self.destination, self.ports)
+    }
+
     /// What it asks of a rule.
     #[inline(always)]
     pub fn request<'l, H: Hooks>(&self, hooks: H, rule: &'l CompiledRule) -> BucketRequest<'l> {
-        let mask = hooks.key_mask(rule, self.ports.family());
-        let key = mask.key(&hooks.globals().secret, self.source, self.destination, self.ports);
-        BucketRequest { key, limit: &rule.limit, now: self.now, cost: self.cost(hooks, rule) }
+        let (key, cost) = (self.key(hooks, rule), self.cost(hooks, rule));
+        BucketRequest { key, limit: &rule.limit, now: self.now, cost }
     }
 
     /// What it costs under a rule.

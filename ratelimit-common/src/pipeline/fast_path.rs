@@ -16,18 +16,17 @@ use crate::{
 };
 
 /// Judges a frame under the only rule, which is about all packets and asks for their source alone; or under none. Where the
-/// rules have to be asked one by one, `found` gets the packet and the bits of those that match.
+/// rules have to be asked one by one, `evaluation` gets the packet and the bits of those that match.
 #[inline(always)]
 pub fn judge_simple<H: Hooks, F: Frame + ?Sized>(
     hooks: H,
     frame: &F,
     evaluation: &mut MaybeUninit<Evaluation>,
 ) -> StageOutcome {
-    let Some(packet) = parse_plain(frame) else { return StageOutcome::UNUSUAL };
-    let source = hooks.counts_as(&packet.source);
-    if let Some(reason) = look_up(hooks, &source) {
-        return StageOutcome::of(reason);
-    }
+    let source = match source_of(hooks, frame) {
+        Ok(source) => source,
+        Err(outcome) => return outcome,
+    };
     if hooks.globals().matches.rules == 0 {
         return StageOutcome::of(Reason::Passed);
     }
@@ -45,7 +44,57 @@ pub fn judge_simple<H: Hooks, F: Frame + ?Sized>(
     StageOutcome::ask_rules(0)
 }
 
-/// Judges a frame under rules of all sorts; `found` likewise.
+/// Judges a frame under rules that ask for the source and the IP version alone; `evaluation` likewise.
+#[inline(always)]
+pub fn judge_source<H: Hooks, F: Frame + ?Sized>(
+    hooks: H,
+    frame: &F,
+    evaluation: &mut MaybeUninit<Evaluation>,
+) -> StageOutcome {
+    let source = match source_of(hooks, frame) {
+        Ok(source) => source,
+        Err(outcome) => return outcome,
+    };
+    let rules = hooks.globals().of_version(source.family);
+    if rules == 0 {
+        return StageOutcome::of(Reason::Passed);
+    }
+    let context = PacketContext {
+        source: source.bits,
+        destination: [0; 2],
+        ports: Ports(source.family << 63),
+        now: Now(Nanos(0)),
+        size: FrameSize(frame.length()),
+    };
+    // From here on the packet is read from there.
+    let evaluation = evaluation.write(Evaluation { context, left: rules, denied: 0 });
+    if rules & (rules - 1) == 0 {
+        let index = hooks.index_of(rules);
+        let rule = hooks.rule(index);
+        let (source, ports) = (again(&evaluation.context.source), again(&evaluation.context.ports));
+        let mask = hooks.key_mask(rule, ports.family());
+        let key = mask.key(&hooks.globals().secret, source, [0; 2], ports);
+        let (outcome, now) = charge(hooks, &key, || again(&evaluation.context.size), index, rule);
+        if outcome != StageOutcome::UNUSUAL {
+            return outcome;
+        }
+        evaluation.context.now = now;
+    }
+    StageOutcome::ask_rules(0)
+}
+
+/// The source of a frame that no list and no ban is about; else what comes of it.
+#[inline(always)]
+fn source_of<H: Hooks, F: Frame + ?Sized>(hooks: H, frame: &F) -> Result<Address, StageOutcome> {
+    let Some(packet) = parse_plain(frame) else { return Err(StageOutcome::UNUSUAL) };
+    let source = hooks.counts_as(&packet.source);
+    match look_up(hooks, &source) {
+        Some(reason) => Err(StageOutcome::of(reason)),
+        None => Ok(source),
+    }
+}
+
+/// Judges a frame under rules of all sorts; `evaluation` likewise.
 #[inline(always)]
 pub fn judge<H: Hooks, F: Frame + ?Sized>(
     hooks: H,

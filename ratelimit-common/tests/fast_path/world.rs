@@ -132,7 +132,7 @@ impl Tables for &World {
     }
 
     fn row(&self, dimension: Dimension, row: u64) -> u64 {
-        spread(row << 8 | dimension as u64) & self.globals.matches.rules
+        all_in(dimension, row) & self.globals.matches.rules
     }
 
     fn source(&self, address: &Address) -> u64 {
@@ -142,6 +142,11 @@ impl Tables for &World {
     fn destination(&self, _: &Address) -> u64 {
         self.globals.matches.rules
     }
+}
+
+/// What rules match in a row, of all that there could be.
+pub fn all_in(dimension: Dimension, row: u64) -> u64 {
+    spread(row << 8 | dimension as u64)
 }
 
 /// What rules except, likewise.
@@ -244,8 +249,10 @@ impl<'w> Hooks for &'w World {
     fn charge_several(self, evaluation: &mut Evaluation) -> Settled {
         if self.path == Path::Slow {
             Settled::UNUSUAL
+        } else if several::are_two(evaluation.left) {
+            several::charge_two(self, evaluation)
         } else {
-            several::charge::<{ several::MOST }, _>(self, evaluation)
+            several::charge(self, evaluation)
         }
     }
 

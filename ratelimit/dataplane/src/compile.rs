@@ -109,6 +109,7 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
     let (tables, dimensions) = tables::tables(rules);
     let prefixes = tables::prefixes(rules);
     let lists = lists(&network.allow, &network.deny);
+    let all = tables::set(Side::Matches, rules, |_, _| true);
     let flag = u32::from;
     let globals = Globals {
         epoch: table.made_at.0,
@@ -116,6 +117,7 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         secret: table.secret,
         matches: conditions(Side::Matches, rules, dimensions[0], &prefixes),
         excepts: conditions(Side::Excepts, rules, dimensions[1], &prefixes),
+        of_version: tables.iter().find_map(DimensionTable::of_versions).unwrap_or([all; 2]),
         enforced: bits(&|rule, _| is_dropping(rule)),
         counts_denied: bits(&|rule, part| is_dropping(rule) && part.limit.counts_denied()),
         listed: lists.roots,
@@ -167,7 +169,12 @@ fn reads_whole(
     destinations: &AddressConditions,
     limits: &[wire::CompiledRule],
 ) -> bool {
-    let asks = |table: &DimensionTable| !matches!(table.dimension, Dimension::Length);
+    let asks = |table: &DimensionTable| match table.dimension {
+        Dimension::Length => false,
+        // Which IP version, but not which fragment.
+        Dimension::Kind => table.of_versions().is_none(),
+        _ => true,
+    };
     let has_key = |mask: &KeyMask| mask.destination != [0; 2] || mask.ports != 0;
     tables.iter().any(asks)
         || !destinations.v4.is_empty()

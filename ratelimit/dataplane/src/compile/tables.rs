@@ -17,6 +17,17 @@ pub struct DimensionTable {
     pub rows: Vec<u64>,
 }
 
+impl DimensionTable {
+    /// The rules that IPv4 and IPv6 packets match, if this is the table of that and fragments make no difference.
+    pub fn of_versions(&self) -> Option<[u64; 2]> {
+        let alike = |sets: &[u64]| sets.iter().all(|set| Some(set) == sets.first());
+        match (self.dimension, self.rows.chunks_exact(3).all(alike), self.rows.as_slice()) {
+            (Dimension::Kind, true, &[ipv4, _, _, ipv6, ..]) => Some([ipv4, ipv6]),
+            _ => None,
+        }
+    }
+}
+
 /// Prefixes of one family, each with the rules that an address satisfies whose longest prefix it is: those that match, and
 /// those that except.
 pub type PrefixSets<K> = Vec<(K, u8, [u64; 2])>;
