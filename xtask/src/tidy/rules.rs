@@ -9,6 +9,9 @@ const MAX_LINES: usize = 400;
 /// Files that may be longer, each with the reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
+/// Lines of documents are no longer than this, so that they can be read beside code.
+const MAX_COLUMNS: usize = 120;
+
 /// `main.rs` parses arguments and calls the library.
 const MAX_MAIN_LINES: usize = 60;
 
@@ -24,6 +27,9 @@ pub fn check_paths(paths: &[String]) -> Vec<Finding> {
 /// Checks one file.
 pub fn check_file(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = check_whitespace(path, text);
+    if path.ends_with(".md") {
+        findings.extend(check_columns(path, text));
+    }
     if path == "Cargo.toml" || path.ends_with("/Cargo.toml") {
         findings.extend(check_manifest(path, text));
     }
@@ -60,6 +66,21 @@ fn check_whitespace(path: &str, text: &str) -> Vec<Finding> {
         Some(finding(path, index + 1, rule))
     });
     breaches.collect()
+}
+
+/// Rows of tables can't be broken, nor can text that programs take or print.
+fn check_columns(path: &str, text: &str) -> Vec<Finding> {
+    let rule = format!("a document's line has at most {MAX_COLUMNS} columns");
+    let (mut findings, mut is_text) = (Vec::new(), false);
+    for (index, line) in text.lines().enumerate() {
+        if let Some(language) = line.strip_prefix("```") {
+            is_text = language == "text";
+        }
+        if line.chars().count() > MAX_COLUMNS && !is_text && !line.starts_with('|') {
+            findings.push(finding(path, index + 1, &rule));
+        }
+    }
+    findings
 }
 
 /// A package that is a workspace of its own (one for fuzzing, say) can't share lints.
@@ -155,6 +176,19 @@ mod tests {
             let text = format!("//! A file.\n\n{code}\n");
             let line = line_of_finding(path, text.trim_end());
             assert_eq!(line, is_breach.then_some(3), "{path}: {code}");
+        }
+    }
+
+    #[test]
+    fn lines_of_documents_are_short() {
+        let (most, more) = ("x".repeat(MAX_COLUMNS), "x".repeat(MAX_COLUMNS + 1));
+        for (text, expected) in [
+            (format!("one\n{most}\n"), None),
+            (format!("one\n{more}\n"), Some(2)),
+            (format!("```text\n{more}\n```\n| {more} |\n"), None),
+            (format!("```text\n```\n\n```sh\n{more}\n```\n"), Some(5)),
+        ] {
+            assert_eq!(line_of_finding("README.md", &text), expected, "{text}");
         }
     }
 
