@@ -22,3 +22,8 @@ pub use ratelimit_servers as server;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/library.md")]
 struct LibraryGuide;
+
+/// Likewise that of `docs/clients.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/clients.md")]
+struct ClientsGuide;

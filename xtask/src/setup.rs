@@ -23,10 +23,13 @@ pub struct Program {
     pub package: &'static str,
 }
 
-const KERNEL_TESTS: &[Program] = &[Program { name: "ip", package: "iproute2" }];
-
-const NETWORK_BENCHMARK: &[Program] =
-    &[Program { name: "nft", package: "nftables" }, Program { name: "iptables", package: "iptables" }];
+/// The network benchmark compares with nftables and iptables; documents show commands of all of them.
+const KERNEL_TESTS: &[Program] = &[
+    Program { name: "ip", package: "iproute2" },
+    Program { name: "ethtool", package: "ethtool" },
+    Program { name: "nft", package: "nftables" },
+    Program { name: "iptables", package: "iptables" },
+];
 
 /// It compiles the floor, which the benchmarks of packets print beside the product.
 const PACKET_BENCHMARKS: &[Program] = &[Program { name: "clang", package: "clang" }];
@@ -46,7 +49,7 @@ pub fn all() -> Result<()> {
     let mut installer = Installer::new(true);
     clients::ensure(&mut installer)?;
     kernels::ensure(&mut installer, Kernel::Linux6_1);
-    ensure(installer, &[KERNEL_TESTS, NETWORK_BENCHMARK, PACKET_BENCHMARKS, SERVER_BENCHMARK])
+    ensure(installer, &[KERNEL_TESTS, PACKET_BENCHMARKS, SERVER_BENCHMARK])
 }
 
 /// Sets up what `cargo build` needs; silent if all is there.

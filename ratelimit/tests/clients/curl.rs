@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::{
+    blocks,
     http::Answer,
     process::{Daemon, from_document, program},
 };
@@ -47,6 +48,24 @@ fn a_unix_socket_is_as_good() {
     let answer = curl(&["--unix-socket", &path, "http://x/json", "-d", &question("u")]);
     assert_eq!((answer.status, &answer.json()["overallCode"]), (200, &"OK".into()));
     drop(daemon);
+}
+
+#[test]
+fn an_answer_has_the_headers_that_its_document_shows() {
+    let rules = "domain: edge\ndescriptors:\n  - key: user\n    \
+                 rate_limit: {name: per-user, unit: hour, requests_per_unit: 5}\n";
+    let daemon = Daemon::start(rules, "");
+    let shown = blocks::find("docs/http-api.md", "$ curl -i");
+    let (command, shown) = shown.split_once("}'\n").unwrap();
+    let curl = format!("{} -s -i {}/", program("RATELIMIT_CURL").display(), daemon.http);
+    let command = command.strip_prefix("$ ").unwrap().replace("curl -i 127.0.0.1:8080/", &curl) + "}'";
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    for line in shown.lines() {
+        // The seconds to the window's end are others each time.
+        let line = line.split_once(";t=").map_or(line, |(before, _)| before);
+        assert!(printed.lines().any(|printed| printed.starts_with(line)), "{line}: {printed}");
+    }
 }
 
 /// The commands of a document, each as it is written there.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    blocks,
     http::{Answer, request},
     process::{Daemon, Process, accepts, free_address, from_document, get, post, program, until},
     stops::StopsAtEnd,
@@ -275,8 +276,16 @@ fn the_configuration_that_users_start_from_works() {
     until("the start of Envoy", || accepts(edge));
     let ask = |user: &str, path: &str| get(edge, path, &[("x-user", user)]);
     until("the first question", || ask("first", "/").header("x-ratelimit-limit").is_some());
-    let statuses: Vec<u16> = (0..6).map(|_| ask("alice", "/").status).collect();
-    assert_eq!(statuses, [200, 200, 200, 200, 200, 429]);
+    let shown = blocks::find("docs/envoy.md", "for i in");
+    assert!(
+        ["config/envoy/ratelimit.yaml &", "config/envoy/envoy.yaml "].iter().all(|file| shown.contains(file))
+    );
+    let loop_of_six = shown.lines().last().unwrap().replace("127.0.0.1:10000", &edge.to_string());
+    let curl = format!("{} ", program("RATELIMIT_CURL").display());
+    let output = Command::new("sh").args(["-c", &loop_of_six.replace("curl ", &curl)]).output().unwrap();
+    let statuses = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(statuses.lines().collect::<Vec<_>>(), ["200", "200", "200", "200", "200", "429"]);
+    assert_check_prints_what_the_document_shows(&daemon);
     assert_eq!(ask("alice", "/").header("retry-after").map(|wait| wait != "0"), Some(true));
     // Bytes that are no text, and whatever else, are a user too; none, or an empty one, is the address.
     for user in [&b"\xff"[..], b"b\xfccher", b"a\xc3", b"\xc0\xaf", b"\xed\xa0\x80"] {
@@ -312,6 +321,33 @@ fn passes_at_once(edge: SocketAddr, count: usize) -> usize {
 fn get_bytes(edge: SocketAddr, user: &[u8]) -> Answer {
     let head = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\nx-user: ";
     Answer::read(TcpStream::connect(edge).unwrap(), &[head, user, b"\r\n\r\n"].concat())
+}
+
+/// After alice has had all of her requests.
+fn assert_check_prints_what_the_document_shows(daemon: &Daemon) {
+    let shown = blocks::find("docs/envoy.md", "$ ratelimit check");
+    let (command, shown) = shown.split_once('\n').unwrap();
+    let command = command.replace("127.0.0.1:8081", &daemon.grpc.to_string());
+    let arguments = command.strip_prefix("$ ratelimit ").unwrap().split(' ');
+    let output = Command::new(env!("CARGO_BIN_EXE_ratelimit")).args(arguments).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    // How long it takes until the window's end is another number each time.
+    let (printed, shown) = (printed.rsplit_once('=').unwrap().0, shown.rsplit_once('=').unwrap().0);
+    assert_eq!((printed, output.status.code()), (shown, Some(3)));
+}
+
+#[test]
+fn a_cluster_whose_name_no_host_can_have_is_asked_by_another_one() {
+    let line = from_document("docs/envoy.md", "yaml", "authority: ratelimit");
+    let name = "outbound|8081||ratelimit.default.svc.cluster.local";
+    assert!(line.contains(name));
+    let envoy = Envoy::start_with(RULES, "", |config| {
+        let renamed = config.replace("grpc_service: {envoy_grpc: {cluster_name: ratelimit}}", line.trim());
+        let renamed = renamed.replace("- name: ratelimit\n", &format!("- name: '{name}'\n"));
+        assert!(renamed.contains("authority") && renamed.contains(&format!("- name: '{name}'")));
+        renamed.replace("cluster_name: ratelimit\n", &format!("cluster_name: '{name}'\n"))
+    });
+    assert_eq!(envoy.statuses(4, "/user", &[("x-user", "alice")]), [200, 200, 200, 429]);
 }
 
 #[test]

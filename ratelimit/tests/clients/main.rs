@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
 
 mod alerts;
+#[path = "../support/blocks.rs"]
+mod blocks;
 mod completions;
 mod curl;
 mod envoy;

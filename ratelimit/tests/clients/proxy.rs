@@ -134,8 +134,13 @@ fn a_web_server_is_protected_as_the_document_says() {
     // Some come back while curl starts, on a slow machine all.
     assert_eq!(count("200") + count("429"), 20, "{counts}");
     assert!(count("200") >= 6, "{counts}");
-    let checked = protected.directory.path().join("ratelimit.yaml");
-    let valid = Command::new(env!("CARGO_BIN_EXE_ratelimit")).arg("validate").arg(checked).output().unwrap();
+    let commands = from_document("docs/proxy.md", "sh", "ratelimit validate");
+    let (validate, run) = commands.trim().split_once('\n').unwrap();
+    // The test has started it with the same file.
+    assert_eq!(run, "ratelimit run --config ratelimit.yaml");
+    let mut validate_it = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    validate_it.args(validate.split(' ').skip(1)).current_dir(protected.directory.path());
+    let valid = validate_it.output().unwrap();
     assert!(valid.status.success() && valid.stderr.is_empty(), "{valid:?}");
 }
 

@@ -7,6 +7,8 @@
 mod ban_commands;
 mod ban_terms;
 mod bans;
+#[path = "../support/blocks.rs"]
+mod blocks;
 mod bytes;
 mod captures;
 mod clock;
@@ -14,6 +16,7 @@ mod concurrency;
 mod counters;
 mod daemon;
 mod debug_log;
+mod documents;
 mod errors;
 mod events;
 mod except;

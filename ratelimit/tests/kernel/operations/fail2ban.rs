@@ -11,8 +11,9 @@ use ratelimit::dataplane::BanStatus;
 
 use super::{Running, example, program, with_path};
 use crate::{
+    blocks,
     daemon::{Daemon, config, output, run, text},
-    net::{Link, SERVER_V4, SERVER_V6, arrivals, isolated, receiver},
+    net::{Link, SERVER_V4, SERVER_V6, arrivals, isolated, mount_new, receiver},
     wait,
 };
 
@@ -77,6 +78,30 @@ impl Fail2Ban {
         let told = output(&mut Self::command("fail2ban-client", arguments));
         assert!(told.status.success(), "{arguments:?} {:?}", text(&told));
     }
+}
+
+#[test]
+fn jails_of_the_documents_are_jails_of_fail2ban() {
+    isolated(|| {
+        Fail2Ban::configure();
+        fs::create_dir("/run/fail2ban/jail.d").unwrap();
+        mount_new("tmpfs", "/var/log");
+        fs::write("/var/log/auth.log", "").unwrap();
+        let jail = blocks::find("docs/coming-from.md", "[sshd]");
+        let action = blocks::find("docs/lists-and-bans.md", "banaction");
+        fs::write("/run/fail2ban/jail.d/ratelimit.local", format!("{action}\n{jail}")).unwrap();
+        let dumped = output(&mut Fail2Ban::command("fail2ban-client", &["-d"]));
+        let (dump, said) = text(&dumped);
+        assert!(dumped.status.success(), "{said}");
+        for part in [
+            "'set', 'sshd', 'maxretry', 5]",
+            "'set', 'sshd', 'findtime', '10m']",
+            "'set', 'sshd', 'bantime', '1h']",
+            "'set', 'sshd', 'addaction', 'ratelimit']",
+        ] {
+            assert!(dump.contains(part), "{part}: {dump}");
+        }
+    });
 }
 
 /// What a service says of somebody.
