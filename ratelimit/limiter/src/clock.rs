@@ -14,6 +14,21 @@ use std::{
 use ratelimit_common::time::Nanos;
 
 /// Tells the time.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use ratelimit_limiter::{Nanos, clock::Clock};
+///
+/// /// What an event loop has read from the system's clock at the beginning of its turn.
+/// struct OfTurn(AtomicU64);
+///
+/// impl Clock for OfTurn {
+///     fn now(&self) -> Nanos {
+///         Nanos(self.0.load(Ordering::Relaxed))
+///     }
+/// }
+/// ```
 pub trait Clock {
     /// The present, since the Unix epoch. It may stand still; if it steps back, nothing extra is admitted.
     fn now(&self) -> Nanos;

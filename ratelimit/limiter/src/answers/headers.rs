@@ -77,7 +77,8 @@ fn limit_headers(status: &Status, limit: CurrentLimit) -> Cow<'_, LimitHeaders> 
     rule.cached.get_or_init(new).map_or_else(|| Cow::Owned(new()), Cow::Borrowed)
 }
 
-/// The headers about a limit, if any applies. If the request passes, how long its answer may be kept is for others to say.
+/// The headers about a limit, if any applies. If the request passes, how long its answer may be kept is for others to
+/// say.
 pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
     let Some(figures) = figures else { return headers };

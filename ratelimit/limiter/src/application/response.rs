@@ -34,9 +34,9 @@ pub struct Response {
     pub code: Code,
     /// One for each descriptor, in order. If there are more than [`super::MOST_DESCRIPTORS`], the others have none.
     pub statuses: Statuses,
-    /// Which descriptor's limit stands for all in headers. If the request is denied, it is the one with the longest wait;
-    /// among quotas the one with the shortest wait counts. Else it is the one with the least left. `None` if no limit
-    /// applies.
+    /// Which descriptor's limit stands for all in headers. If the request is denied, it is the one with the longest
+    /// wait; among quotas the one with the shortest wait counts. Else it is the one with the least left. `None` if no
+    /// limit applies.
     pub deciding: Option<usize>,
     /// What [`Self::deciding`] says, if that is not what the descriptor's status says.
     pub(super) whole: Option<Box<Status>>,
@@ -51,8 +51,8 @@ pub struct Status {
     pub limit: Option<CurrentLimit>,
     /// Whole requests left; 0 if over.
     pub remaining: u64,
-    /// How long until the window ends. For a bucket: until the same request passes if it was denied, else until the bucket
-    /// is full.
+    /// How long until the window ends. For a bucket: until the same request passes if it was denied, else until the
+    /// bucket is full.
     pub reset_after: Nanos,
     /// How long until the bucket gets the next request back, or until the window ends; 0 if none is missing.
     pub next_after: Nanos,
@@ -158,8 +158,8 @@ impl Status {
         self.limit.map(|_| seconds.unwrap_or_else(|| seconds_up(self.reset_after)))
     }
 
-    /// After how many whole seconds, at least 1, the same request passes if nobody else takes anything: [`Self::retry_after`]
-    /// rounded up, or more if a soft limit would deny it again by then.
+    /// After how many whole seconds, at least 1, the same request passes if nobody else takes anything:
+    /// [`Self::retry_after`] rounded up, or more if a soft limit would deny it again by then.
     #[must_use]
     pub const fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after_seconds

@@ -87,10 +87,11 @@ impl<'l> Decision<'l> {
         self.numbers().map_or(u64::MAX, |numbers| numbers.remaining())
     }
 
-    /// Units that are owed: used above the capacity of a limit that can be overrun. Requests are denied until they are paid.
+    /// Units that are owed: used above the capacity of a limit that can be overrun. Requests are denied until they are
+    /// paid.
     ///
-    /// Such a limit is a budget for costs that are known only afterwards. Before it starts, a request asks with a cost of
-    /// 0, and what it has used is charged when it is done:
+    /// Such a limit is a budget for costs that are known only afterwards. Before it starts, a request asks with a cost
+    /// of 0, and what it has used is charged when it is done:
     ///
     /// ```
     /// use std::num::NonZeroU64;
@@ -123,8 +124,8 @@ impl<'l> Decision<'l> {
         self.numbers().map_or(0, |numbers| numbers.cut())
     }
 
-    /// How long the same request exceeds the limit, if nobody else takes the units: not a nanosecond longer. `None` if it
-    /// does not, or always will.
+    /// How long the same request exceeds the limit, if nobody else takes the units: not a nanosecond longer. `None` if
+    /// it does not, or always will.
     #[must_use]
     pub fn retry_after(&self) -> Option<Nanos> {
         self.numbers()?.retry_after()
@@ -210,12 +211,12 @@ impl<'l> Outcome<'l> {
         &self.decisions
     }
 
-    /// The decision that stands for all. If the request is denied, it is the one with the longest wait, and one that never
-    /// lets it pass waits longest; else it is the one with the fewest units left. The first of equal ones is taken. Limits
-    /// that observe count only if there are no others.
+    /// The decision that stands for all. If the request is denied, it is the one with the longest wait, and one that
+    /// never lets it pass waits longest; else it is the one with the fewest units left. The first of equal ones is
+    /// taken. Limits that observe count only if there are no others.
     ///
-    /// The same request passes after that wait if nobody else takes anything, and not before. So it may be that of a limit
-    /// that has let this one through: one that counts denied requests may have no room for the next.
+    /// The same request passes after that wait if nobody else takes anything, and not before. So it may be that of a
+    /// limit that has let this one through: one that counts denied requests may have no room for the next.
     #[must_use]
     pub fn decision(&self) -> Decision<'l> {
         let of = |chosen: fn(&Decision<'l>) -> bool| self.decisions.iter().copied().filter(chosen);

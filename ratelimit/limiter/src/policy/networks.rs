@@ -6,6 +6,21 @@ use crate::prefix::Prefix;
 
 /// Networks, from one list or several. Networks inside others count too: the longest one that contains an address says
 /// which descriptor the address belongs to.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use ratelimit_limiter::application::{DescriptorRule, Networks};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let office = Arc::new(["192.0.2.0/24".parse()?, "2001:db8:7::/48".parse()?]);
+/// let networks = Networks::new("office", vec![office]);
+/// // Descriptors whose entry `client` is an address of the office's.
+/// let rule = DescriptorRule { networks: Some(networks), ..DescriptorRule::new("client", None) };
+/// assert_eq!(rule.label(), "client_office");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Networks {
     name: String,
