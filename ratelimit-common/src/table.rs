@@ -30,7 +30,7 @@ pub use self::bucket_ref::{BucketRef, SlotAddress};
 pub use self::{
     choose::{nearest_to_fresh, share_used, survey},
     elsewhere::{holders_in, is_elsewhere},
-    exchange::{Seen, exchange, look},
+    exchange::{SeenBucket, exchange, look},
     key::{Key, Keyed, LEAST_SETS, Secret, Tag},
     position::Position,
     split::split,

@@ -25,7 +25,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use self::{
-    failure::Failure,
+    failure::CommandFailure,
     instance::{InstanceArgs, Use},
     output::Output,
 };
@@ -163,12 +163,12 @@ fn levels(asked: &str) -> Targets {
 }
 
 /// Writes an answer in the form that was asked for.
-fn answer_with(output: Output, text: &dyn Display, json: &serde_json::Value) -> Result<(), Failure> {
+fn answer_with(output: Output, text: &dyn Display, json: &serde_json::Value) -> Result<(), CommandFailure> {
     let written = match output {
         Output::Text => output::write(&ShownLines(text)),
         Output::Json => output::write(&format_args!("{json}\n")),
     };
-    written.map_err(|error| Failure::failed(format_args!("writing the answer: {error}")))
+    written.map_err(|error| CommandFailure::failed(format_args!("writing the answer: {error}")))
 }
 
 #[cfg(test)]

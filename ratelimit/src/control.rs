@@ -44,19 +44,19 @@ use crate::{
 };
 
 /// Takes the answer back to who asked: what was done, or why it was not.
-pub type Answer = oneshot::Sender<Result<Value, String>>;
+pub type CommandReply = oneshot::Sender<Result<Value, String>>;
 
 /// What the daemon is asked to do.
 #[derive(Debug)]
 pub enum Command {
     /// Take the program off all interfaces, and stop.
-    Detach(Answer),
+    Detach(CommandReply),
     /// Read the configuration again, and put its rules on trial for so long, if at all.
-    Reload(Option<Nanos>, Answer),
+    Reload(Option<Nanos>, CommandReply),
     /// Switch all rules to observing, or back.
-    Observe(bool, Answer),
+    Observe(bool, CommandReply),
     /// Show or reset a source's buckets.
-    Buckets(AskedBuckets, Answer),
+    Buckets(AskedBuckets, CommandReply),
 }
 
 /// Which buckets.

@@ -31,7 +31,7 @@ use self::{
     reader::{ConfigReader, ReadResult, ReloadRequest},
     running::{Running, Started},
     signals::{SignalRequest, Signals},
-    wall_clock::WallClock,
+    wall_clock::ClockWatch,
     watch::Stamps,
 };
 use crate::{
@@ -131,7 +131,7 @@ async fn serve(
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();
-    let mut wall_clock = WallClock::watch();
+    let mut wall_clock = ClockWatch::watch();
     running.announce();
     memory::give_back();
     let mut sweep = time::interval(SWEEP);

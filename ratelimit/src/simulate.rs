@@ -20,7 +20,7 @@ pub use self::{
     access_log::{AccessLog, LogLine, LoggedRequest},
     arrivals::{Arrival, ArrivalError, Arrivals, LineError},
     capture::{Capture, CaptureError, CapturedFrame},
-    engine::{Engine, FrameVerdict, HostEngine, KernelEngine, compile_for},
+    engine::{FrameEngine, FrameVerdict, HostEngine, KernelEngine, compile_for},
     line::{write_json, write_json_summary, write_text},
     report::{CaptureSummary, FrameCount, FrameReport, FrameTally, RuleSummary, report},
     requests::{RequestReport, RequestSummary, RequestTrial},

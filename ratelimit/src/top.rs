@@ -67,7 +67,7 @@ pub struct TopSource {
 
 /// All sources, in a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Top {
+pub struct TopSources {
     /// Over so many seconds.
     pub seconds: u64,
     /// Packets of all sources.
@@ -182,7 +182,7 @@ impl Sums {
 
     /// The heaviest `most` sources.
     #[must_use]
-    pub fn top(&self, by: By, ipv6: Ipv6By, most: usize) -> Top {
+    pub fn top(&self, by: By, ipv6: Ipv6By, most: usize) -> TopSources {
         let seconds = (self.windows.max(1) * (WINDOW / 1_000_000_000)) as f64;
         let total = self.all[0].and(self.all[1]);
         let whole = match by {
@@ -203,7 +203,7 @@ impl Sums {
             of(b, by).about.total_cmp(&of(a, by).about).then_with(|| a.source.cmp(&b.source))
         });
         sources.truncate(most);
-        Top {
+        TopSources {
             seconds: self.windows,
             packets: total.packets as f64 / seconds,
             bytes: total.bytes as f64 / seconds,

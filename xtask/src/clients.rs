@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::command;
-use crate::test::tier::{Outcome, run_tests};
+use crate::test::tier::{TierOutcome, run_tests};
 
 /// A program of other people that tests start.
 struct Client {
@@ -90,7 +90,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
 }
 
 /// Runs the tests with clients whose names contain the filter.
-pub fn run(filter: Option<&str>) -> Result<Outcome> {
+pub fn run(filter: Option<&str>) -> Result<TierOutcome> {
     let mut cargo = command::cargo();
     cargo.args(["test", "--test", "clients"]);
     for (client, variable) in CLIENTS {
@@ -103,7 +103,7 @@ pub fn run(filter: Option<&str>) -> Result<Outcome> {
 }
 
 /// Runs the tests with stores whose names contain the filter.
-pub fn stores(filter: Option<&str>) -> Result<Outcome> {
+pub fn stores(filter: Option<&str>) -> Result<TierOutcome> {
     if let Some(missing) = STORES.iter().find(|client| (client.find)(client.name).is_none()) {
         return Ok(not_run(missing));
     }
@@ -112,8 +112,8 @@ pub fn stores(filter: Option<&str>) -> Result<Outcome> {
     run_tests(cargo.args(filter))
 }
 
-fn not_run(client: &Client) -> Outcome {
-    Outcome::not_run(format!("needs {}, which set-up could not get", client.name))
+fn not_run(client: &Client) -> TierOutcome {
+    TierOutcome::not_run(format!("needs {}, which set-up could not get", client.name))
 }
 
 /// Tests run in another directory.

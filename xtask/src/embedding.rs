@@ -6,12 +6,12 @@ use std::{fs, io::ErrorKind};
 use anyhow::{Context as _, Result};
 
 use crate::command;
-use crate::test::tier::{Outcome, run_command};
+use crate::test::tier::{TierOutcome, run_command};
 
 const EXAMPLE: &str = "ratelimit/limiter/example";
 
 /// Builds and runs it.
-pub fn run() -> Result<Outcome> {
+pub fn run() -> Result<TierOutcome> {
     let example = command::workspace().join(EXAMPLE);
     // The versions that everything else is tested with.
     fs::copy(command::workspace().join("Cargo.lock"), example.join("Cargo.lock"))

@@ -12,7 +12,7 @@ use std::thread;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::test::tier::{ALLOWS_TIMED, Outcome, TIMED, run_tests};
+use crate::test::tier::{ALLOWS_TIMED, TIMED, TierOutcome, run_tests};
 use crate::vm::selection;
 use crate::{clients, command};
 
@@ -46,11 +46,11 @@ pub struct TestProgram {
 
 /// Builds the tests, and runs those whose names contain the filter: several at once, since each has namespaces of its own
 /// and most of them wait for something.
-pub fn run(filter: Option<&str>) -> Result<Outcome> {
+pub fn run(filter: Option<&str>) -> Result<TierOutcome> {
     let program = build()?;
     let (alone, mut together) = names(&program, ALONE, filter)?;
     let (variables, missing) = match clients::of_kernel_tests() {
-        Ok(variables) => (variables, Outcome::LeftOut),
+        Ok(variables) => (variables, TierOutcome::LeftOut),
         Err(reason) => (Vec::new(), without_others(&mut together, reason)),
     };
     let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
@@ -60,14 +60,14 @@ pub fn run(filter: Option<&str>) -> Result<Outcome> {
 }
 
 /// Takes out the tests that start programs of other people; for this reason they can't run, if there are any.
-fn without_others(names: &mut Vec<String>, reason: String) -> Outcome {
+fn without_others(names: &mut Vec<String>, reason: String) -> TierOutcome {
     let all = names.len();
     names.retain(|name| !name.starts_with(WITH_OTHERS));
-    if names.len() == all { Outcome::LeftOut } else { Outcome::not_run(reason) }
+    if names.len() == all { TierOutcome::LeftOut } else { TierOutcome::not_run(reason) }
 }
 
 /// Builds the tests, and runs the soaks among those whose names contain the filter, at their full length.
-pub fn soak(filter: Option<&str>) -> Result<Outcome> {
+pub fn soak(filter: Option<&str>) -> Result<TierOutcome> {
     let program = build()?;
     let (soaks, _) = names(&program, SOAKS, filter)?;
     run_those(&program, &[SOAK], &soaks, 1)
@@ -81,12 +81,17 @@ fn names(program: &TestProgram, list: &[&str], filter: Option<&str>) -> Result<(
 }
 
 /// Runs tests by their names, with these variables, so many at once.
-fn run_those(program: &TestProgram, variables: &[&str], names: &[String], threads: usize) -> Result<Outcome> {
+fn run_those(
+    program: &TestProgram,
+    variables: &[&str],
+    names: &[String],
+    threads: usize,
+) -> Result<TierOutcome> {
     if names.is_empty() {
-        return Ok(Outcome::LeftOut);
+        return Ok(TierOutcome::LeftOut);
     }
     if let Some(reason) = no_namespaces_reason() {
-        return Ok(Outcome::not_run(reason));
+        return Ok(TierOutcome::not_run(reason));
     }
     let mut tests = in_namespaces();
     tests.arg("env").arg(ALLOWS_TIMED).args(variables);
@@ -166,8 +171,8 @@ mod tests {
     fn tests_that_lack_a_program_are_taken_out_and_said() {
         let mut names = vec!["operations::fail2ban::bans".to_owned(), "limits::of_operations".to_owned()];
         let missing = || "needs fail2ban".to_owned();
-        assert_eq!(without_others(&mut names, missing()), Outcome::not_run("needs fail2ban"));
+        assert_eq!(without_others(&mut names, missing()), TierOutcome::not_run("needs fail2ban"));
         assert_eq!(names, ["limits::of_operations"]);
-        assert_eq!(without_others(&mut names, missing()), Outcome::LeftOut);
+        assert_eq!(without_others(&mut names, missing()), TierOutcome::LeftOut);
     }
 }

@@ -7,14 +7,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::test::tier::Outcome;
+use crate::test::tier::TierOutcome;
 use crate::{command, kernel, package, setup};
 
 /// Checks the package, then what it does.
-pub fn run() -> Result<Outcome> {
+pub fn run() -> Result<TierOutcome> {
     setup::for_packages()?;
     if let Some(reason) = not_here() {
-        return Ok(Outcome::not_run(reason));
+        return Ok(TierOutcome::not_run(reason));
     }
     let package = package::debug("")?;
     let later = package::debug("+later")?;
@@ -26,7 +26,7 @@ pub fn run() -> Result<Outcome> {
     let mut test = kernel::in_namespaces();
     test.arg(script).args([absolute(&package)?, absolute(&later)?]);
     command::run(&mut test)?;
-    Ok(Outcome::Passed(None))
+    Ok(TierOutcome::Passed(None))
 }
 
 fn absolute(path: &Path) -> Result<std::path::PathBuf> {

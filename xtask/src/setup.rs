@@ -16,7 +16,7 @@ mod kernels;
 mod probe;
 
 /// A program that tests or benchmarks start, and the Debian package that has it.
-pub struct Program {
+pub struct SetupProgram {
     /// What it is called.
     pub name: &'static str,
     /// Which package has it.
@@ -24,24 +24,24 @@ pub struct Program {
 }
 
 /// The network benchmark compares with nftables and iptables; documents show commands of all of them.
-const KERNEL_TESTS: &[Program] = &[
-    Program { name: "ip", package: "iproute2" },
-    Program { name: "ethtool", package: "ethtool" },
-    Program { name: "nft", package: "nftables" },
-    Program { name: "iptables", package: "iptables" },
+const KERNEL_TESTS: &[SetupProgram] = &[
+    SetupProgram { name: "ip", package: "iproute2" },
+    SetupProgram { name: "ethtool", package: "ethtool" },
+    SetupProgram { name: "nft", package: "nftables" },
+    SetupProgram { name: "iptables", package: "iptables" },
 ];
 
 /// It compiles the floor, which the benchmarks of packets print beside the product.
-const PACKET_BENCHMARKS: &[Program] = &[Program { name: "clang", package: "clang" }];
+const PACKET_BENCHMARKS: &[SetupProgram] = &[SetupProgram { name: "clang", package: "clang" }];
 
 /// throttlecrab-server needs it to be built.
-const SERVER_BENCHMARK: &[Program] = &[Program { name: "protoc", package: "protobuf-compiler" }];
+const SERVER_BENCHMARK: &[SetupProgram] = &[SetupProgram { name: "protoc", package: "protobuf-compiler" }];
 
 /// The packages tier, which asks for them itself: lintian brings many.
-pub const PACKAGES: &[Program] = &[
-    Program { name: "lintian", package: "lintian" },
-    Program { name: "dpkg-shlibdeps", package: "dpkg-dev" },
-    Program { name: "systemd-analyze", package: "systemd" },
+pub const PACKAGES: &[SetupProgram] = &[
+    SetupProgram { name: "lintian", package: "lintian" },
+    SetupProgram { name: "dpkg-shlibdeps", package: "dpkg-dev" },
+    SetupProgram { name: "systemd-analyze", package: "systemd" },
 ];
 
 /// Sets up everything, and says for each item what is used.
@@ -78,15 +78,15 @@ pub fn for_kernel(kernel: Kernel) {
     }
 }
 
-fn ensure(mut installer: Installer, groups: &[&[Program]]) -> Result<()> {
+fn ensure(mut installer: Installer, groups: &[&[SetupProgram]]) -> Result<()> {
     bpf::ensure(&mut installer)?;
     programs(&mut installer, groups)?;
     installer.finish()
 }
 
-fn programs(installer: &mut Installer, groups: &[&[Program]]) -> Result<()> {
+fn programs(installer: &mut Installer, groups: &[&[SetupProgram]]) -> Result<()> {
     let mut missing = Vec::new();
-    for Program { name, package } in groups.iter().copied().flatten() {
+    for SetupProgram { name, package } in groups.iter().copied().flatten() {
         match command::find_program(name) {
             Some(path) => installer.found(name, &path.display().to_string()),
             None => missing.push(*package),

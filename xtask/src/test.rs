@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use report::{Report, Summary};
-use tier::{ALLOWS_TIMED, Outcome, TIMED, Tier, run_command, run_tests};
+use tier::{ALLOWS_TIMED, TIMED, Tier, TierOutcome, run_command, run_tests};
 
 use crate::vm::{self, Choice, Kernel};
 use crate::{clients, command, embedding, kernel, packages, setup, tidy};
@@ -16,7 +16,10 @@ mod report;
 pub mod tier;
 
 const CHECKS: &[Tier] = &[
-    Tier { name: "tidy", check: |filter| unfiltered(filter, || tidy::run().map(|()| Outcome::Passed(None))) },
+    Tier {
+        name: "tidy",
+        check: |filter| unfiltered(filter, || tidy::run().map(|()| TierOutcome::Passed(None))),
+    },
     Tier { name: "format", check: |filter| unfiltered(filter, format) },
     Tier { name: "clippy", check: |filter| unfiltered(filter, clippy) },
     Tier { name: "manual", check: |filter| unfiltered(filter, manual) },
@@ -82,43 +85,43 @@ fn all(filter: Option<&str>) -> Vec<Report> {
     reports
 }
 
-fn report(tier: &'static str, check: impl FnOnce() -> Result<Outcome>) -> Report {
+fn report(tier: &'static str, check: impl FnOnce() -> Result<TierOutcome>) -> Report {
     println!("\n== {tier} ==");
     let start = Instant::now();
     let outcome = check().unwrap_or_else(|error| {
         eprintln!("{tier}: {error:#}");
-        Outcome::Failed(None)
+        TierOutcome::Failed(None)
     });
     Report { tier, outcome, took: start.elapsed() }
 }
 
 /// Checks that are not tests have no names that a filter could choose.
-fn unfiltered(filter: Option<&str>, check: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
+fn unfiltered(filter: Option<&str>, check: impl FnOnce() -> Result<TierOutcome>) -> Result<TierOutcome> {
     match filter {
         None => check(),
-        Some(_) => Ok(Outcome::LeftOut),
+        Some(_) => Ok(TierOutcome::LeftOut),
     }
 }
 
-fn format() -> Result<Outcome> {
+fn format() -> Result<TierOutcome> {
     run_command(command::cargo().args(["fmt", "--all", "--check"]))
 }
 
 /// "All targets" leaves those out that run only if they are asked for by name.
-fn clippy() -> Result<Outcome> {
+fn clippy() -> Result<TierOutcome> {
     let mut cargo = command::cargo();
     cargo.args(["clippy", "--all-targets", "--test", "*", "--bench", "*", "--", "--deny", "warnings"]);
     run_command(&mut cargo)
 }
 
 /// The pages of the package that others embed: each link leads somewhere.
-fn manual() -> Result<Outcome> {
+fn manual() -> Result<TierOutcome> {
     let mut cargo = command::cargo();
     cargo.env("RUSTDOCFLAGS", "--deny warnings");
     run_command(cargo.args(["doc", "--package", "ratelimit-limiter", "--no-deps", "--all-features"]))
 }
 
-fn cargo_test(filter: Option<&str>) -> Result<Outcome> {
+fn cargo_test(filter: Option<&str>) -> Result<TierOutcome> {
     let mut programs = command::cargo();
     programs.args(["test", "--no-fail-fast", "--lib", "--bins", "--examples", "--tests"]);
     programs.arg("--config").arg(format!("target.'cfg(all())'.runner = ['env', '{ALLOWS_TIMED}']"));
@@ -129,11 +132,11 @@ fn cargo_test(filter: Option<&str>) -> Result<Outcome> {
 }
 
 /// The loom model tests: every interleaving of a few threads. They are slow without optimization.
-fn models(filter: Option<&str>) -> Result<Outcome> {
+fn models(filter: Option<&str>) -> Result<TierOutcome> {
     let filter = match filter {
         None => "loom",
         Some(filter) if filter.contains("loom") => filter,
-        Some(_) => return Ok(Outcome::LeftOut),
+        Some(_) => return Ok(TierOutcome::LeftOut),
     };
     let mut cargo = command::cargo();
     cargo.env("RUSTFLAGS", "--cfg loom").env_remove("CARGO_ENCODED_RUSTFLAGS");

@@ -2,7 +2,7 @@
 //! every file that git knows or would add.
 //!
 //! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them. `links` follows
-//! the links of documents, `dependencies` checks what packages depend on, `object` the XDP program as it was built.
+//! the links of documents, `glossary` looks for its types, `dependencies` checks what packages depend on, `object` the XDP program as it was built.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::command;
 
 mod dependencies;
+mod glossary;
 mod links;
 mod object;
 mod rules;
@@ -46,6 +47,7 @@ pub fn run() -> Result<()> {
         }
     }
     findings.extend(links::check(&paths, &texts));
+    findings.extend(glossary::check(&texts));
     findings.extend(dependencies::check()?);
     findings.extend(object::check()?);
     for finding in &findings {

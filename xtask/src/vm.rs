@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use guest::Guest;
 
-use crate::test::tier::Outcome;
+use crate::test::tier::TierOutcome;
 use crate::{command, kernel};
 
 mod guest;
@@ -78,12 +78,12 @@ pub enum Started {
     /// A guest runs its tests.
     Running(Guest),
     /// There is nothing to wait for.
-    Ended(Outcome),
+    Ended(TierOutcome),
 }
 
 impl Started {
     /// Waits for its end.
-    pub fn outcome(self) -> Result<Outcome> {
+    pub fn outcome(self) -> Result<TierOutcome> {
         match self {
             Self::Running(guest) => guest.wait(),
             Self::Ended(outcome) => Ok(outcome),
@@ -94,12 +94,12 @@ impl Started {
 /// Starts the tier of one kernel, or what somebody asks for of it.
 pub fn start(kernel: Kernel, choice: Choice<'_>) -> Result<Started> {
     if let Some(reason) = not_here(kernel)? {
-        return Ok(Started::Ended(Outcome::not_run(reason)));
+        return Ok(Started::Ended(TierOutcome::not_run(reason)));
     }
     let program = kernel::build()?;
     let names = selection::choose(&program, choice)?;
     if names.is_empty() {
-        return Ok(Started::Ended(Outcome::LeftOut));
+        return Ok(Started::Ended(TierOutcome::LeftOut));
     }
     let files = packages::files(kernel)?.context("the kernel's files are gone")?;
     let initramfs = image::build(&files, &program, &names, &kernel.directory()?)?;

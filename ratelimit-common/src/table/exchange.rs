@@ -5,20 +5,20 @@ use crate::{algorithm, time::Now};
 
 /// A bucket's slot as it was when its state was read.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<S> {
+pub struct SeenBucket<S> {
     slot: S,
     word: u64,
 }
 
 /// What [`look`] finds: a state, and its slot if it has one.
-pub type Found<T> = (u64, Option<Seen<<<T as Table>::Set as Set>::Slot>>);
+pub type FoundSlot<T> = (u64, Option<SeenBucket<<<T as Table>::Set as Set>::Slot>>);
 
 /// The state of a bucket, and its slot if it has one: without, a fresh state. `None` to try again.
 #[inline(always)]
-pub fn look<T: Table>(table: &T, key: &Key, now: Now) -> Option<Found<T>> {
+pub fn look<T: Table>(table: &T, key: &Key, now: Now) -> Option<FoundSlot<T>> {
     let home = table.home(key)?;
     match find(&home, key.word) {
-        Some((slot, word)) => Some((read(slot, word)?, Some(Seen { slot, word }))),
+        Some((slot, word)) => Some((read(slot, word)?, Some(SeenBucket { slot, word }))),
         None => table.holds(home.stamp).then(|| (algorithm::fresh(now), None)),
     }
 }
@@ -40,7 +40,7 @@ pub fn exchange<T: Table>(table: &T, key: &Key, now: Now, before: u64, after: u6
     replace(slot, word, before, after).then_some(true)
 }
 
-impl<S: Slot> Seen<S> {
+impl<S: Slot> SeenBucket<S> {
     /// [`exchange`] without looking for the slot; false if that has to be tried.
     #[inline(always)]
     #[must_use]

@@ -20,12 +20,12 @@ pub struct Feature {
     pub name: &'static str,
     /// The first release of Linux that has it.
     pub since: &'static str,
-    probe: Probe,
+    probe: FeatureProbe,
 }
 
 /// How a kernel is asked.
 #[derive(Clone, Copy, Debug)]
-enum Probe {
+enum FeatureProbe {
     XdpProgram,
     /// A program with these instructions can be loaded, with these flags.
     Program(&'static [u64], u32),
@@ -37,37 +37,37 @@ enum Probe {
 }
 
 impl Feature {
-    const fn new(name: &'static str, since: &'static str, probe: Probe) -> Self {
+    const fn new(name: &'static str, since: &'static str, probe: FeatureProbe) -> Self {
         Self { name, since, probe }
     }
 
     /// A function of the kernel that XDP programs may call.
     #[must_use]
     pub const fn helper(name: &'static str, since: &'static str, helper: BpfHelper) -> Self {
-        Self::new(name, since, Probe::Helper(helper))
+        Self::new(name, since, FeatureProbe::Helper(helper))
     }
 }
 
 /// All that is needed. That XDP programs can be loaded at all comes first: nothing else can be asked without.
 #[rustfmt::skip]
 pub const NEEDED: [Feature; 19] = [
-    Feature::new("XDP", "4.8", Probe::XdpProgram),
+    Feature::new("XDP", "4.8", FeatureProbe::XdpProgram),
     Feature::helper("bpf_map_lookup_elem", "3.19", BpfHelper::BPF_FUNC_map_lookup_elem),
     Feature::helper("bpf_ktime_get_ns", "4.1", BpfHelper::BPF_FUNC_ktime_get_ns),
     Feature::helper("bpf_get_prandom_u32", "4.1", BpfHelper::BPF_FUNC_get_prandom_u32),
     Feature::helper("bpf_get_smp_processor_id", "4.1", BpfHelper::BPF_FUNC_get_smp_processor_id),
     Feature::helper("bpf_fib_lookup", "4.18", BpfHelper::BPF_FUNC_fib_lookup),
-    Feature::new("arrays that can be mapped (BPF_F_MMAPABLE)", "5.5", Probe::MappableArray),
-    Feature::new("ring buffers", "5.8", Probe::Map(MapType::RingBuf)),
+    Feature::new("arrays that can be mapped (BPF_F_MMAPABLE)", "5.5", FeatureProbe::MappableArray),
+    Feature::new("ring buffers", "5.8", FeatureProbe::Map(MapType::RingBuf)),
     Feature::helper("bpf_ringbuf_reserve", "5.8", BpfHelper::BPF_FUNC_ringbuf_reserve),
     Feature::helper("bpf_ringbuf_submit", "5.8", BpfHelper::BPF_FUNC_ringbuf_submit),
     Feature::helper("bpf_ringbuf_discard", "5.8", BpfHelper::BPF_FUNC_ringbuf_discard),
-    Feature::new("links of XDP programs (BPF_LINK_UPDATE)", "5.9", Probe::LinkCommand(raw::LINK_UPDATE)),
-    Feature::new("links that can be detached (BPF_LINK_DETACH)", "5.9", Probe::LinkCommand(raw::LINK_DETACH)),
-    Feature::new("atomic instructions of BPF", "5.12", Probe::Program(&EXCHANGE, 0)),
+    Feature::new("links of XDP programs (BPF_LINK_UPDATE)", "5.9", FeatureProbe::LinkCommand(raw::LINK_UPDATE)),
+    Feature::new("links that can be detached (BPF_LINK_DETACH)", "5.9", FeatureProbe::LinkCommand(raw::LINK_DETACH)),
+    Feature::new("atomic instructions of BPF", "5.12", FeatureProbe::Program(&EXCHANGE, 0)),
     Feature::helper("bpf_check_mtu", "5.12", BpfHelper::BPF_FUNC_check_mtu),
     Feature::helper("bpf_loop", "5.17", BpfHelper::BPF_FUNC_loop),
-    Feature::new("multi-buffer XDP (BPF_F_XDP_HAS_FRAGS)", "5.18", Probe::Program(&PASS, XDP_HAS_FRAGS)),
+    Feature::new("multi-buffer XDP (BPF_F_XDP_HAS_FRAGS)", "5.18", FeatureProbe::Program(&PASS, XDP_HAS_FRAGS)),
     Feature::helper("bpf_xdp_get_buff_len", "5.18", BpfHelper::BPF_FUNC_xdp_get_buff_len),
     Feature::helper("bpf_xdp_load_bytes", "5.18", BpfHelper::BPF_FUNC_xdp_load_bytes),
 ];
@@ -129,7 +129,7 @@ fn missing(features: &[Feature], has: impl Fn(&Feature) -> io::Result<bool>) -> 
     for feature in features {
         if !has(feature)? {
             missing.push(*feature);
-            if matches!(feature.probe, Probe::XdpProgram) {
+            if matches!(feature.probe, FeatureProbe::XdpProgram) {
                 break;
             }
         }
@@ -138,14 +138,14 @@ fn missing(features: &[Feature], has: impl Fn(&Feature) -> io::Result<bool>) -> 
 }
 
 /// Asks the kernel.
-fn ask(probe: Probe) -> io::Result<bool> {
+fn ask(probe: FeatureProbe) -> io::Result<bool> {
     match probe {
-        Probe::XdpProgram => is_program_supported(ProgramType::Xdp).map_err(io_error),
-        Probe::Helper(helper) => is_helper_supported(ProgramType::Xdp, helper).map_err(io_error),
-        Probe::Map(kind) => is_map_supported(kind).map_err(|error| error.io_error),
-        Probe::Program(instructions, flags) => is_known(raw::load_xdp(instructions, flags)),
-        Probe::MappableArray => is_known(raw::make_array(raw::MMAPABLE)),
-        Probe::LinkCommand(command) => match raw::ask_about_no_link(command) {
+        FeatureProbe::XdpProgram => is_program_supported(ProgramType::Xdp).map_err(io_error),
+        FeatureProbe::Helper(helper) => is_helper_supported(ProgramType::Xdp, helper).map_err(io_error),
+        FeatureProbe::Map(kind) => is_map_supported(kind).map_err(|error| error.io_error),
+        FeatureProbe::Program(instructions, flags) => is_known(raw::load_xdp(instructions, flags)),
+        FeatureProbe::MappableArray => is_known(raw::make_array(raw::MMAPABLE)),
+        FeatureProbe::LinkCommand(command) => match raw::ask_about_no_link(command) {
             Err(error) if error.raw_os_error() == Some(EBADF) => Ok(true),
             answer => is_known(answer),
         },
@@ -227,7 +227,7 @@ mod tests {
             }
         }
         let asked = NEEDED.iter().filter_map(|feature| match feature.probe {
-            Probe::Helper(helper) => Some(helper as u32),
+            FeatureProbe::Helper(helper) => Some(helper as u32),
             _ => None,
         });
         assert_eq!(asked.collect::<BTreeSet<_>>(), called);

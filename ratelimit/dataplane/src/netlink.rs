@@ -107,7 +107,7 @@ fn dump() -> Result<Option<Vec<HostInterface>>, Error> {
     socket.bind_auto().map_err(failed)?;
     socket.connect(&SocketAddr::new(0, 0)).map_err(failed)?;
     socket.send(&request(), 0).map_err(failed)?;
-    let mut found = Found::default();
+    let mut found = LinkList::default();
     loop {
         let (datagram, _) = socket.recv_from_full().map_err(failed)?;
         if read(&datagram, &mut found)? {
@@ -127,13 +127,13 @@ fn request() -> Vec<u8> {
 
 /// What has been read of a list.
 #[derive(Default)]
-struct Found {
+struct LinkList {
     interfaces: Vec<HostInterface>,
     is_interrupted: bool,
 }
 
 /// Adds the interfaces of one datagram, and says whether it was the last.
-fn read(mut bytes: &[u8], found: &mut Found) -> Result<bool, Error> {
+fn read(mut bytes: &[u8], found: &mut LinkList) -> Result<bool, Error> {
     while !bytes.is_empty() {
         let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes)
             .map_err(|error| Error::Netlink(error.to_string()))?;

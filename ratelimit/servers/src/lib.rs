@@ -128,8 +128,8 @@ pub struct Servers {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     phase: watch::Sender<Phase>,
-    rooms: [Arc<ConnectionLimit>; 2],
-    state: Arc<ServeContext>,
+    connection_limits: [Arc<ConnectionLimit>; 2],
+    context: Arc<ServeContext>,
     running: Vec<JoinHandle<()>>,
     certificates: Vec<Arc<Certificates>>,
     addresses: ListenAddresses,
@@ -155,7 +155,7 @@ pub struct BoundServers {
     questions: Vec<(Protocol, Listener)>,
     proxies: Vec<Listener>,
     proxy: Arc<Proxy>,
-    room: limits::Capacity,
+    capacity: limits::Capacity,
 }
 
 impl BoundServers {
@@ -165,8 +165,8 @@ impl BoundServers {
     /// One can't be bound; then none is.
     pub fn bind(application: &Application) -> Result<Self, ServerError> {
         let (listen, proxies) = (&application.listen, &application.proxy);
-        let room = limits::room(!proxies.is_empty());
-        let proxy = Proxy::new(proxies, room.requests)?;
+        let capacity = limits::capacity(!proxies.is_empty());
+        let proxy = Proxy::new(proxies, capacity.requests)?;
         let grpc = listen.grpc.iter().map(|listener| (Protocol::Grpc, listener));
         let http = listen.http.iter().map(|listener| (Protocol::Http, listener));
         let questions =
@@ -177,7 +177,7 @@ impl BoundServers {
             Ok(bind(&listener.listener, proxy::ALPN)?.with_announcers(announcers))
         };
         let proxies = proxies.iter().map(at).collect::<Result<_, ServerError>>()?;
-        Ok(Self { questions, proxies, proxy, room })
+        Ok(Self { questions, proxies, proxy, capacity })
     }
 }
 
@@ -234,12 +234,12 @@ impl Servers {
         let mut servers = Self {
             runtime: Some(runtime),
             phase: sender,
-            rooms: [
-                ConnectionLimit::new(bound.room.questions, Overload::Evict),
-                ConnectionLimit::new(bound.room.clients, Overload::Evict),
+            connection_limits: [
+                ConnectionLimit::new(bound.capacity.questions, Overload::Evict),
+                ConnectionLimit::new(bound.capacity.clients, Overload::Evict),
             ],
             proxy: Arc::clone(&bound.proxy),
-            state: Arc::new(ServeContext::new(service, Arc::clone(&stats), phase.clone())),
+            context: Arc::new(ServeContext::new(service, Arc::clone(&stats), phase.clone())),
             running: Vec::new(),
             certificates: Vec::new(),
             addresses: ListenAddresses::default(),
@@ -250,20 +250,15 @@ impl Servers {
         servers
     }
 
-    fn open(
-        &mut self,
-        BoundServers { questions, proxies, .. }: BoundServers,
-        phase: &watch::Receiver<Phase>,
-    ) {
+    fn open(&mut self, bound: BoundServers, phase: &watch::Receiver<Phase>) {
         let Some(runtime) = self.runtime.as_ref().map(|runtime| runtime.handle().clone()) else { return };
         let _inside = runtime.enter();
-        let grpc = RateLimitHandler::Grpc(Arc::clone(&self.state), grpc::router(&self.state));
-        let http = RateLimitHandler::Http(Arc::clone(&self.state));
-        let budget = Budget::new(limits::HELD);
-        if questions.is_empty() && proxies.is_empty() {
+        let grpc = RateLimitHandler::Grpc(Arc::clone(&self.context), grpc::router(&self.context));
+        let (http, budget) = (RateLimitHandler::Http(Arc::clone(&self.context)), Budget::new(limits::HELD));
+        if bound.questions.is_empty() && bound.proxies.is_empty() {
             warn!("no `application.listen`: nobody can ask about requests");
         }
-        for (protocol, listener) in questions {
+        for (protocol, listener) in bound.questions {
             self.note(protocol.name(), &listener);
             let handler = match protocol {
                 Protocol::Grpc => grpc.clone(),
@@ -273,18 +268,18 @@ impl Servers {
             let exchange = Bounded { handler, budget: Arc::clone(&budget), time: bounds.times.request };
             self.run(listener, 0, Endpoint { exchange, bounds, phase: phase.clone() }, &runtime);
         }
-        for (place, listener) in proxies.into_iter().enumerate() {
+        for (place, listener) in bound.proxies.into_iter().enumerate() {
             self.note("proxy", &listener);
-            let exchange = ProxyHandler::new(Arc::clone(&self.state), Arc::clone(&self.proxy), place);
+            let exchange = ProxyHandler::new(Arc::clone(&self.context), Arc::clone(&self.proxy), place);
             let endpoint = Endpoint { exchange, bounds: proxy::BOUNDS, phase: phase.clone() };
             self.run(listener, 1, endpoint, &runtime);
         }
         runtime.spawn(Proxy::sweep(Arc::downgrade(&self.proxy)));
     }
 
-    fn run<E: Exchange>(&mut self, listener: Listener, room: usize, endpoint: Endpoint<E>, runtime: &Handle) {
-        let Some(room) = self.rooms.get(room) else { return };
-        let (address, run) = (listener.address().clone(), listener.run(Arc::clone(room), endpoint));
+    fn run<E: Exchange>(&mut self, listener: Listener, kind: usize, endpoint: Endpoint<E>, runtime: &Handle) {
+        let Some(limit) = self.connection_limits.get(kind).map(Arc::clone) else { return };
+        let (address, run) = (listener.address().clone(), listener.run(limit, endpoint));
         self.running.push(runtime.spawn(async move {
             if let Err(error) = run.await {
                 warn!(%address, "can't take connections: {error}");
@@ -321,7 +316,7 @@ impl Servers {
     /// Who goes on exceeding limits.
     #[must_use]
     pub fn offenders(&self) -> &Arc<Offenders> {
-        self.state.offenders()
+        self.context.offenders()
     }
 
     /// What they count.
@@ -376,8 +371,8 @@ impl Servers {
     }
 
     async fn all_are_gone(&self) {
-        for room in &self.rooms {
-            room.all_are_gone().await;
+        for limit in &self.connection_limits {
+            limit.all_are_gone().await;
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct Capacity {
 }
 
 /// How much there is room for, with a proxy or without. It lets this process have as many files as it may.
-pub fn room(has_proxy: bool) -> Capacity {
+pub fn capacity(has_proxy: bool) -> Capacity {
     let parts = if has_proxy { [CONNECTIONS, CONNECTIONS, REQUESTS_PASSED_ON] } else { [CONNECTIONS, 0, 0] };
     let wanted: usize = parts.iter().sum();
     let free = files(wanted as u64 + OTHER_FILES).saturating_sub(OTHER_FILES);

@@ -20,9 +20,9 @@ use self::{
 };
 use super::{
     InstanceArgs, answer_with,
-    failure::Failure,
+    failure::CommandFailure,
     output::{Output, complain},
-    table::Table,
+    table::TextTable,
 };
 use crate::{
     config::parse_ban_length,
@@ -63,11 +63,11 @@ impl Ban {
     ///
     /// # Errors
     /// The instance is not attached, or a prefix can't be banned.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let Self { prefixes, file, length, reason, replace, instance } = self;
         let prefixes = prefixes.into_iter().map(|prefix| prefix.prefix(output)).collect();
         let named = Named::new(prefixes, file.as_deref())?;
-        let bans = Bans::open(&instance.instance).map_err(Failure::failed)?;
+        let bans = Bans::open(&instance.instance).map_err(CommandFailure::failed)?;
         // All or none of what is wrong in itself.
         named.check(|prefix| bans.check(*prefix, length))?;
         let prefixes = named.prefixes();
@@ -78,7 +78,7 @@ impl Ban {
         if bans.replaced() > 0 {
             text += &format!("the table of bans is full: {} that end sooner gave way\n", bans.replaced());
         }
-        let made = BanStatus::of_made(&made, &bans.allow_list().map_err(Failure::failed)?);
+        let made = BanStatus::of_made(&made, &bans.allow_list().map_err(CommandFailure::failed)?);
         if output == Output::Text {
             warnings(&made).for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
         }
@@ -115,8 +115,11 @@ fn said_of_made(made: &[Banned], length: BanLength) -> String {
 }
 
 /// Bans as outputs have them.
-fn statuses(bans: &Bans, shown: impl IntoIterator<Item = BanInForce>) -> Result<Vec<BanStatus>, Failure> {
-    Ok(BanStatus::all(shown, &bans.allow_list().map_err(Failure::failed)?))
+fn statuses(
+    bans: &Bans,
+    shown: impl IntoIterator<Item = BanInForce>,
+) -> Result<Vec<BanStatus>, CommandFailure> {
+    Ok(BanStatus::all(shown, &bans.allow_list().map_err(CommandFailure::failed)?))
 }
 
 /// Lines about single bans at most: nobody reads more.
@@ -166,11 +169,11 @@ impl Unban {
     ///
     /// # Errors
     /// The instance is not attached; or one was not banned, if that is to be told apart.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let prefixes = self.prefixes.into_iter().map(|prefix| prefix.prefix(output)).collect();
         let named = Named::new(prefixes, self.file.as_deref())?;
-        let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
-        let all = bans.list().map_err(Failure::failed)?;
+        let bans = Bans::open(&self.instance.instance).map_err(CommandFailure::failed)?;
+        let all = bans.list().map_err(CommandFailure::failed)?;
         let is_wanted = |ban: &&BanInForce| self.by.as_ref().is_none_or(|rule| ban.maker.is_rule(rule));
         let prefixes: Vec<Prefix> = if self.all || self.by.is_some() {
             all.iter().filter(is_wanted).map(|ban| ban.prefix).collect()
@@ -192,7 +195,7 @@ impl Unban {
             if done.is_empty() && !missing.is_empty() { String::new() } else { said("unbanned", &done, "") };
         if self.strict && !missing.is_empty() {
             missing.extend(text.lines().map(str::to_owned));
-            return Err(Failure::failed(missing.join("; ")));
+            return Err(CommandFailure::failed(missing.join("; ")));
         }
         let missing: String = missing.iter().map(|line| format!("{line}\n")).collect();
         answer_with(output, &(missing + &text), &json!(statuses(&bans, ended)?))
@@ -227,9 +230,9 @@ impl List {
     ///
     /// # Errors
     /// The instance is not attached.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
-        let bans = Bans::open(&self.instance.instance).map_err(Failure::failed)?;
-        let mut all = bans.list().map_err(Failure::failed)?;
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
+        let bans = Bans::open(&self.instance.instance).map_err(CommandFailure::failed)?;
+        let mut all = bans.list().map_err(CommandFailure::failed)?;
         let mut nobody = "nobody is banned\n".to_owned();
         if let Some(asked) = self.prefix.map(|prefix| prefix.prefix(output)) {
             all.retain(|ban| ban.prefix.contains(&asked) || asked.contains(&ban.prefix));
@@ -238,7 +241,7 @@ impl List {
         if all.is_empty() {
             return answer_with(output, &nobody, &json!([]));
         }
-        let mut table = Table::new(["PREFIX", "LEFT", "UNTIL", "MADE", "BY", "REASON"]);
+        let mut table = TextTable::new(["PREFIX", "LEFT", "UNTIL", "MADE", "BY", "REASON"]);
         for ban in &all {
             let left = match ban.left {
                 BanLength::For(left) => Time(left).to_string(),
@@ -272,11 +275,11 @@ impl Confirm {
     ///
     /// # Errors
     /// The instance is not attached, or it is too late.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
-        match dataplane::confirm(&self.instance.instance).map_err(Failure::failed)? {
-            TrialState::Failed => {
-                Err(Failure::failed(format_args!("too late: everything passes already; {TRIED_AGAIN}")))
-            }
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
+        match dataplane::confirm(&self.instance.instance).map_err(CommandFailure::failed)? {
+            TrialState::Failed => Err(CommandFailure::failed(format_args!(
+                "too late: everything passes already; {TRIED_AGAIN}"
+            ))),
             TrialState::None => {
                 answer_with(output, &"nothing is on trial; the rules stay\n", &json!({"confirmed": false}))
             }

@@ -9,8 +9,8 @@ use ratelimit_common::time::Nanos;
 use serde_json::json;
 
 use super::{
-    answer_with, bans::Lasting, check::Descriptor, client::ClientArgs, failure::Failure, output::Output,
-    table::Table,
+    answer_with, bans::Lasting, check::DescriptorArg, client::ClientArgs, failure::CommandFailure,
+    output::Output, table::TextTable,
 };
 use crate::{
     control::{AnsweredBuckets, AnsweredRequestBuckets, AskedBuckets, AskedRequestBuckets, PATIENCE},
@@ -33,7 +33,7 @@ pub struct Bucket {
     domain: Option<String>,
     /// A descriptor, as its entries in order; may be repeated.
     #[arg(long, requires = "domain", value_name = "KEY=VALUE,...")]
-    descriptor: Vec<Descriptor>,
+    descriptor: Vec<DescriptorArg>,
     /// Make the buckets as good as new.
     #[arg(long)]
     reset: bool,
@@ -46,27 +46,29 @@ impl Bucket {
     ///
     /// # Errors
     /// There is no such rule, or nobody answers.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let Self { address, rule, domain, descriptor, reset, daemon } = self;
-        let no_answer = |error| Failure::failed(format_args!("the daemon's answer: {error}"));
+        let no_answer = |error| CommandFailure::failed(format_args!("the daemon's answer: {error}"));
         if let Some(domain) = domain {
-            let descriptors = descriptor.into_iter().map(|Descriptor(entries)| entries).collect();
+            let descriptors = descriptor.into_iter().map(|DescriptorArg(entries)| entries).collect();
             let asked = AskedRequestBuckets { domain, descriptors, reset };
             let answer = daemon.ask("requests/buckets", &json!(asked), PATIENCE)?;
             let shown: AnsweredRequestBuckets = serde_json::from_value(answer.clone()).map_err(no_answer)?;
-            return answer_with(output, &requests::Shown(&shown), &answer);
+            return answer_with(output, &requests::RequestBucketText(&shown), &answer);
         }
-        let Some(address) = address else { return Err(Failure::wrong_usage("name a source, or a domain")) };
+        let Some(address) = address else {
+            return Err(CommandFailure::wrong_usage("name a source, or a domain"));
+        };
         let asked = AskedBuckets { address, rule, reset };
         let answer = daemon.ask("buckets", &json!(asked), PATIENCE)?;
         let shown: AnsweredBuckets = serde_json::from_value(answer.clone()).map_err(no_answer)?;
-        answer_with(output, &Shown(&shown), &answer)
+        answer_with(output, &BucketText(&shown), &answer)
     }
 }
 
-struct Shown<'b>(&'b AnsweredBuckets);
+struct BucketText<'b>(&'b AnsweredBuckets);
 
-impl Shown<'_> {
+impl BucketText<'_> {
     /// What comes before all rules, the first that holds first.
     fn before_rules(&self) -> Vec<String> {
         let AnsweredBuckets { address, allowed, denied, banned, .. } = self.0;
@@ -84,7 +86,7 @@ impl Shown<'_> {
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for BucketText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = self.before_rules();
         lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
@@ -95,7 +97,7 @@ impl fmt::Display for Shown<'_> {
             return writeln!(f, "no rule has a bucket for a source alone");
         }
         let mut table =
-            Table::new(["RULE", "KEY", "REMAINING", "LIMIT", "UNIT", "RETRY_AFTER", "RESET_AFTER"]);
+            TextTable::new(["RULE", "KEY", "REMAINING", "LIMIT", "UNIT", "RETRY_AFTER", "RESET_AFTER"]);
         for bucket in &self.0.buckets {
             table.row([
                 bucket.rule.clone(),
@@ -132,7 +134,7 @@ mod tests {
             let [allowed, denied] = [allowed, denied].map(|prefix| prefix.map(str::to_owned));
             let address = "192.0.2.7".parse().unwrap();
             let banned = banned.cloned();
-            Shown(&AnsweredBuckets { address, reset: false, allowed, denied, banned, buckets: vec![] })
+            BucketText(&AnsweredBuckets { address, reset: false, allowed, denied, banned, buckets: vec![] })
                 .to_string()
         };
         let (list, end) = ("192.0.2.0/25", "\nno rule has a bucket for a source alone\n");

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use self::{
     ask::Caller,
-    endpoint::{Endpoint, EndpointError},
-    tls::Identity,
+    endpoint::{CheckEndpoint, EndpointError},
+    tls::ClientIdentity,
 };
-use super::{answer_with, failure::Failure, output::Output};
+use super::{answer_with, failure::CommandFailure, output::Output};
 use crate::text::Shown;
 
 /// Exit status: the request is denied.
@@ -33,7 +33,7 @@ pub struct Check {
     domain: String,
     /// A descriptor, as its entries in order; may be repeated.
     #[arg(long, required = true, value_name = "KEY=VALUE,...")]
-    descriptor: Vec<Descriptor>,
+    descriptor: Vec<DescriptorArg>,
     /// What the request takes; 0 only asks.
     #[arg(long, value_name = "N", default_value_t = 1)]
     hits: u32,
@@ -44,7 +44,7 @@ pub struct Check {
     /// Where the daemon answers: http://, https://, grpc:// or grpcs:// with host and port, unix:PATH or
     /// grpc+unix:PATH.
     #[arg(long, value_name = "URL", conflicts_with = "config")]
-    url: Option<Endpoint>,
+    url: Option<CheckEndpoint>,
     /// The daemon's configuration, which says where it answers; without it and `--url`, http://127.0.0.1:8080.
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -66,9 +66,9 @@ pub struct Check {
 
 /// Entries of a descriptor, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Descriptor(pub(super) Vec<(String, String)>);
+pub struct DescriptorArg(pub(super) Vec<(String, String)>);
 
-impl FromStr for Descriptor {
+impl FromStr for DescriptorArg {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -86,35 +86,35 @@ impl Check {
     ///
     /// # Errors
     /// Nobody answers, or what was asked makes no sense.
-    pub fn run(self, output: Output) -> Result<ExitCode, Failure> {
+    pub fn run(self, output: Output) -> Result<ExitCode, CommandFailure> {
         let endpoint = self.endpoint()?;
-        let own = self.cert.clone().zip(self.key.clone()).map(|(cert, key)| Identity { cert, key });
+        let own = self.cert.clone().zip(self.key.clone()).map(|(cert, key)| ClientIdentity { cert, key });
         if own.is_some() && endpoint.ca.is_none() {
             let message =
                 "`--cert` is shown over TLS alone: ask an https:// or grpcs:// address, or leave it out";
-            return Err(Failure::wrong_usage(message));
+            return Err(CommandFailure::wrong_usage(message));
         }
         if self.report && endpoint.is_grpc {
             let message =
                 "`--report` is understood over HTTP alone: ask an http://, https:// or unix: address";
-            return Err(Failure::wrong_usage(message));
+            return Err(CommandFailure::wrong_usage(message));
         }
         let caller = Caller { endpoint: &endpoint, own: own.as_ref() };
-        let answer = ask::ask(&caller, &self.question()).map_err(Failure::failed)?;
-        answer_with(output, &Text { answer: &answer, reports: self.report }, &answer)?;
+        let answer = ask::ask(&caller, &self.question()).map_err(CommandFailure::failed)?;
+        answer_with(output, &CheckText { answer: &answer, reports: self.report }, &answer)?;
         let allowed = answer["allowed"].as_bool().unwrap_or_default();
         Ok(if allowed { ExitCode::SUCCESS } else { ExitCode::from(DENIED) })
     }
 
-    fn endpoint(&self) -> Result<Endpoint, Failure> {
+    fn endpoint(&self) -> Result<CheckEndpoint, CommandFailure> {
         let endpoint = match (&self.url, &self.config) {
             (Some(url), _) => url.clone(),
-            (None, None) => Endpoint::default(),
+            (None, None) => CheckEndpoint::default(),
             (None, Some(file)) => {
                 let policy = crate::config::check(file)?.policy;
                 let listen = policy.application.map(|application| application.listen).unwrap_or_default();
-                Endpoint::of(&listen)
-                    .ok_or_else(|| Failure::wrong_usage(EndpointError::Nowhere(file.clone())))?
+                CheckEndpoint::of(&listen)
+                    .ok_or_else(|| CommandFailure::wrong_usage(EndpointError::Nowhere(file.clone())))?
             }
         };
         Ok(endpoint.trusting(self.ca.clone()))
@@ -123,7 +123,7 @@ impl Check {
     /// As `/v1/check` takes it. Hits stand in each descriptor, because there 0 is 0.
     fn question(&self) -> Value {
         let entry = |(key, value): &(String, String)| json!({"key": key, "value": value});
-        let descriptor = |Descriptor(entries): &Descriptor| json!({"entries": entries.iter().map(entry).collect::<Vec<_>>(), "hits_addend": self.hits});
+        let descriptor = |DescriptorArg(entries): &DescriptorArg| json!({"entries": entries.iter().map(entry).collect::<Vec<_>>(), "hits_addend": self.hits});
         let descriptors: Vec<Value> = self.descriptor.iter().map(descriptor).collect();
         let mut question = json!({"domain": self.domain, "descriptors": descriptors});
         if self.report {
@@ -134,12 +134,12 @@ impl Check {
 }
 
 /// An answer for people: what was decided, then each descriptor in a line.
-struct Text<'a> {
+struct CheckText<'a> {
     answer: &'a Value,
     reports: bool,
 }
 
-impl Display for Text<'_> {
+impl Display for CheckText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is = |value: &Value, name: &str| value[name].as_bool().unwrap_or_default();
         let decided = |value: &Value| match is(value, "allowed") {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn descriptors_are_read_in_order() {
-        let read = |text: &str| text.parse::<Descriptor>().map(|Descriptor(entries)| entries);
+        let read = |text: &str| text.parse::<DescriptorArg>().map(|DescriptorArg(entries)| entries);
         let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(read("b=1,a=x=y,c="), Ok(vec![entry("b", "1"), entry("a", "x=y"), entry("c", "")]));
         for wrong in ["", "a", "a=1,", "=1"] {
@@ -194,6 +194,6 @@ mod tests {
         ]});
         let expected = "denied\n  allowed  no limit\n  allowed  rule=a\\nb\\u{1b}  limit=5\n  \
                         denied  rule=user  limit=5  remaining=0  reset_after=1.5  retry_after=1.5  never\n";
-        assert_eq!(Text { answer: &answer, reports: false }.to_string(), expected);
+        assert_eq!(CheckText { answer: &answer, reports: false }.to_string(), expected);
     }
 }

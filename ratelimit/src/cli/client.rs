@@ -6,7 +6,9 @@ use clap::{Args, ValueEnum};
 use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 
-use super::{InstanceArgs, answer_with, bans::Time, failure::Failure, output::Output, validate::counted};
+use super::{
+    InstanceArgs, answer_with, bans::Time, failure::CommandFailure, output::Output, validate::counted,
+};
 use crate::{
     config::parse_time,
     control::{self, ControlError},
@@ -27,16 +29,18 @@ const LOADING: Duration = Duration::from_secs(60);
 
 impl ClientArgs {
     /// Asks it to do something.
-    pub(super) fn ask(&self, what: &str, asked: &Value, patience: Duration) -> Result<Value, Failure> {
+    pub(super) fn ask(&self, what: &str, asked: &Value, patience: Duration) -> Result<Value, CommandFailure> {
         let instance = &self.instance.instance;
-        let path = self.path(instance).map_err(Failure::failed)?;
+        let path = self.path(instance).map_err(CommandFailure::failed)?;
         control::ask(&path, instance, what, asked, patience).map_err(|error| match error {
-            ControlError::Refused(why) => Failure::failed(why),
-            ControlError::Nobody { .. } if is_without_daemon(instance) => Failure::failed(format_args!(
-                "no daemon serves instance `{instance}`, whose limits are in force without one: {}",
-                instead_of(what)
-            )),
-            other => Failure::failed(other),
+            ControlError::Refused(why) => CommandFailure::failed(why),
+            ControlError::Nobody { .. } if is_without_daemon(instance) => {
+                CommandFailure::failed(format_args!(
+                    "no daemon serves instance `{instance}`, whose limits are in force without one: {}",
+                    instead_of(what)
+                ))
+            }
+            other => CommandFailure::failed(other),
         })
     }
 
@@ -96,7 +100,7 @@ impl Reload {
     ///
     /// # Errors
     /// The configuration is wrong, or nobody answers.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let asked = match self.revert_after {
             Some(time) => json!({"revert_after_seconds": time.0 / Nanos::SECOND.0}),
             None => json!({}),
@@ -151,7 +155,7 @@ impl Observe {
     ///
     /// # Errors
     /// The kernel refuses, or nobody answers.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let on = self.switch == Switch::On;
         let answer = self.daemon.ask("observe", &json!({"on": on}), LOADING)?;
         let text = if on { "all rules only observe now\n" } else { "the rules drop again\n" };

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{
     InstanceArgs, answer_with,
-    failure::Failure,
+    failure::CommandFailure,
     output::{Output, complain},
 };
 use crate::{
@@ -35,7 +35,7 @@ impl Detach {
     ///
     /// # Errors
     /// The instance is not attached, or can't be detached.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let instance = &self.instance.instance;
         let stuck = self.detach(instance)?;
         if let Some(process) = stuck {
@@ -49,7 +49,7 @@ impl Detach {
     }
 
     /// Returns the daemon's process if that did not do its part.
-    fn detach(&self, instance: &InstanceName) -> Result<Option<u32>, Failure> {
+    fn detach(&self, instance: &InstanceName) -> Result<Option<u32>, CommandFailure> {
         // If the notes can't be read, detaching says why.
         let noted = dataplane::daemon(instance).ok().and_then(|(noted, _)| noted);
         let process = noted.as_ref().map(|daemon| daemon.process);
@@ -66,7 +66,7 @@ impl Detach {
                     return Ok(None);
                 }
             }
-            let path = path.as_ref().map_err(Failure::failed)?;
+            let path = path.as_ref().map_err(CommandFailure::failed)?;
             match control::ask(path, instance, "detach", &json!({}), PATIENCE) {
                 Ok(_) => return Ok(None),
                 Err(ControlError::Stuck(_)) => return detach_by_force(instance, path, process),
@@ -74,7 +74,7 @@ impl Detach {
                     has_asked |= matches!(error, ControlError::Broken(_));
                     thread::sleep(Duration::from_millis(20));
                 }
-                Err(error) => return Err(Failure::failed(explain(&error, process))),
+                Err(error) => return Err(CommandFailure::failed(explain(&error, process))),
             }
         }
     }
@@ -91,11 +91,11 @@ fn stop_without_network(
     path: Result<PathBuf, ControlError>,
     instance: &InstanceName,
     reason: Error,
-) -> Result<Option<u32>, Failure> {
+) -> Result<Option<u32>, CommandFailure> {
     match path.map(|path| control::ask(&path, instance, "detach", &json!({}), PATIENCE)) {
         Ok(Ok(_)) => Ok(None),
-        Ok(Err(error @ ControlError::Stuck(_))) => Err(Failure::failed(error)),
-        _ => Err(Failure::failed(reason)),
+        Ok(Err(error @ ControlError::Stuck(_))) => Err(CommandFailure::failed(error)),
+        _ => Err(CommandFailure::failed(reason)),
     }
 }
 
@@ -103,8 +103,8 @@ fn detach_by_force(
     instance: &InstanceName,
     path: &Path,
     process: Option<u32>,
-) -> Result<Option<u32>, Failure> {
-    dataplane::detach_by_force(instance).map_err(Failure::failed)?;
+) -> Result<Option<u32>, CommandFailure> {
+    dataplane::detach_by_force(instance).map_err(CommandFailure::failed)?;
     control::remove_left_over(path, process);
     Ok(process)
 }

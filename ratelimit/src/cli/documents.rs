@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     Cli, answer_with,
-    failure::Failure,
+    failure::CommandFailure,
     output::{Output, write},
 };
 use crate::config::schema;
@@ -36,7 +36,7 @@ impl Schema {
     ///
     /// # Errors
     /// It can't be written.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let schema = match self.kind {
             SchemaKind::Configuration => schema::configuration(),
             SchemaKind::Rules => schema::rule_file(),
@@ -65,7 +65,7 @@ impl Completions {
     ///
     /// # Errors
     /// They can't be written.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let shell = match self.shell {
             Shell::Bash => clap_complete::Shell::Bash,
             Shell::Fish => clap_complete::Shell::Fish,
@@ -90,7 +90,7 @@ impl Man {
     ///
     /// # Errors
     /// They can't be written.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let written = self.write().map_err(|error| failed(&self.directory.display().to_string(), &error))?;
         let text = format!("{} pages in {}\n", written.len(), self.directory.display());
         answer_with(output, &text, &json!(written))
@@ -109,6 +109,6 @@ impl Man {
     }
 }
 
-fn failed(what: &str, error: &io::Error) -> Failure {
-    Failure::failed(format_args!("{what}: {error}"))
+fn failed(what: &str, error: &io::Error) -> CommandFailure {
+    CommandFailure::failed(format_args!("{what}: {error}"))
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{
     InstanceArgs,
-    failure::Failure,
+    failure::CommandFailure,
     output::{self, Output, complain},
 };
 use crate::{
@@ -40,7 +40,7 @@ pub struct Events {
 /// What the daemon sends.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Line {
+enum EventLine {
     Event(Box<Description>),
     /// This client was too slow for so many.
     Missed {
@@ -59,14 +59,14 @@ impl Events {
     ///
     /// # Errors
     /// There is no daemon to ask, or no such rule.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let instance = &self.instance.instance;
         if let Some(rule) = &self.rule {
             check_rule(instance, rule)?;
         }
         let path = self.path(instance)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(Failure::failed)?;
+        let runtime = runtime.map_err(CommandFailure::failed)?;
         runtime.block_on(async {
             tokio::select! {
                 done = self.show(&path, instance, output) => done,
@@ -75,31 +75,33 @@ impl Events {
         })
     }
 
-    async fn show(&self, path: &Path, instance: &InstanceName, output: Output) -> Result<(), Failure> {
+    async fn show(&self, path: &Path, instance: &InstanceName, output: Output) -> Result<(), CommandFailure> {
         let mut left = self.count;
         let ended = control::listen(path, instance, |line| self.show_line(line, output, &mut left)).await;
-        match ended.map_err(Failure::failed)? {
+        match ended.map_err(CommandFailure::failed)? {
             Some(End::Enough) => Ok(()),
-            Some(End::Unwritable(error)) => Err(Failure::failed(format_args!("writing an event: {error}"))),
-            None => Err(Failure::failed("the daemon has ended")),
+            Some(End::Unwritable(error)) => {
+                Err(CommandFailure::failed(format_args!("writing an event: {error}")))
+            }
+            None => Err(CommandFailure::failed("the daemon has ended")),
         }
     }
 
     fn show_line(&self, line: &[u8], output: Output, left: &mut Option<u64>) -> ControlFlow<End> {
         let written = match serde_json::from_slice(line) {
-            Ok(Line::Event(event)) if self.is_wanted(&event) => {
+            Ok(EventLine::Event(event)) if self.is_wanted(&event) => {
                 *left = left.map(|left| left - 1);
                 match output {
                     Output::Text => write(&Shown(&event)),
                     Output::Json => write(&Shown(String::from_utf8_lossy(line))),
                 }
             }
-            Ok(Line::Missed { missed }) => {
+            Ok(EventLine::Missed { missed }) => {
                 complain(&format_args!("ratelimit: too slow for {missed} events, which are not shown"));
                 Ok(true)
             }
             // Another rule's; or a newer daemon's, of a kind that is not known here.
-            Ok(Line::Event(_)) | Err(_) => Ok(true),
+            Ok(EventLine::Event(_)) | Err(_) => Ok(true),
         };
         match written {
             Err(error) => ControlFlow::Break(End::Unwritable(error)),
@@ -113,14 +115,14 @@ impl Events {
     }
 
     /// Where the daemon is asked.
-    fn path(&self, instance: &InstanceName) -> Result<PathBuf, Failure> {
+    fn path(&self, instance: &InstanceName) -> Result<PathBuf, CommandFailure> {
         if let Some(path) = &self.instance.control {
             return Ok(path.clone());
         }
-        match dataplane::daemon(instance).map_err(Failure::failed)? {
+        match dataplane::daemon(instance).map_err(CommandFailure::failed)? {
             (Some(daemon), true) => Ok(daemon.control),
-            (_, true) => control::default_path(instance).map_err(Failure::failed),
-            (_, false) => Err(Failure::failed(format_args!(
+            (_, true) => control::default_path(instance).map_err(CommandFailure::failed),
+            (_, false) => Err(CommandFailure::failed(format_args!(
                 "no daemon serves instance `{instance}`, and events come through it: {ADVICE}"
             ))),
         }
@@ -132,12 +134,12 @@ fn write(line: &dyn Display) -> io::Result<bool> {
 }
 
 /// Whether there is such a rule: one would wait long for events of another.
-fn check_rule(instance: &InstanceName, rule: &RuleName) -> Result<(), Failure> {
-    let status = dataplane::status(instance).map_err(Failure::failed)?;
+fn check_rule(instance: &InstanceName, rule: &RuleName) -> Result<(), CommandFailure> {
+    let status = dataplane::status(instance).map_err(CommandFailure::failed)?;
     let names: Vec<&str> = status.rules.iter().map(|rule| rule.rule.name.as_str()).collect();
     if names.contains(&rule.as_str()) {
         return Ok(());
     }
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    Err(Failure::failed(format_args!("no rule `{rule}` is in force; there are: {known}")))
+    Err(CommandFailure::failed(format_args!("no rule `{rule}` is in force; there are: {known}")))
 }

@@ -14,14 +14,14 @@ const WRONG_USAGE: u8 = 2;
 
 /// Why a command did not do what it should.
 #[derive(Debug)]
-pub struct Failure {
+pub struct CommandFailure {
     status: u8,
     message: String,
     /// Whether each line begins with the place in a file that it is about, as compilers have it.
     has_places: bool,
 }
 
-impl Failure {
+impl CommandFailure {
     /// It could not be done.
     pub fn failed(error: impl Display) -> Self {
         Self { status: FAILED, message: Shown(error).to_string(), has_places: false }
@@ -62,7 +62,7 @@ impl Failure {
     }
 }
 
-impl From<ConfigErrors> for Failure {
+impl From<ConfigErrors> for CommandFailure {
     fn from(errors: ConfigErrors) -> Self {
         Self::wrong_lines(errors)
     }

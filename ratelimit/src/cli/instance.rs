@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, io, path::PathBuf};
 
 use clap::Args;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use crate::{
     control::{self, ControlError},
     dataplane,
@@ -44,7 +44,7 @@ impl InstanceArgs {
     ///
     /// # Errors
     /// Nobody answers at the socket that is named, or another instance than the one that is named.
-    pub fn find(&mut self, what: Use) -> Result<(), Failure> {
+    pub fn find(&mut self, what: Use) -> Result<(), CommandFailure> {
         self.instance = self.named.clone().unwrap_or_default();
         let Some(path) = &self.control else { return Ok(()) };
         let is_enough = what != Use::Remove;
@@ -56,17 +56,19 @@ impl InstanceArgs {
             }
             // Whoever is to be taken off is looked for first.
             Ok(_) if !is_enough && self.named.is_some() => Ok(()),
-            Ok(served) => Err(Failure::failed(control::of_another(path, &served))),
-            Err(error @ (ControlError::Refused(_) | ControlError::Broken(_))) => Err(Failure::failed(error)),
+            Ok(served) => Err(CommandFailure::failed(control::of_another(path, &served))),
+            Err(error @ (ControlError::Refused(_) | ControlError::Broken(_))) => {
+                Err(CommandFailure::failed(error))
+            }
             // The command goes on without, or says so itself.
             Err(_) if self.named.is_some() || what == Use::Remove => Ok(()),
             Err(_) if what == Use::Show && is_there(&self.instance) => Ok(()),
-            Err(error) => Err(Failure::failed(error)),
+            Err(error) => Err(CommandFailure::failed(error)),
         }
     }
 
     /// Adds to why a command has failed which instances there are, if this is none of them.
-    pub fn advise(&self, failure: Failure) -> Failure {
+    pub fn advise(&self, failure: CommandFailure) -> CommandFailure {
         let Ok(known) = known() else { return failure };
         if known.is_empty() || known.contains(self.instance.as_str()) {
             return failure;

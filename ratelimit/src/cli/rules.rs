@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::{
     answer_with,
     client::ClientArgs,
-    failure::Failure,
+    failure::CommandFailure,
     output::Output,
     status::{RequestRules, has_no_network},
-    table::Table,
+    table::TextTable,
 };
 use crate::{
     application::ServiceStatus,
@@ -45,14 +45,14 @@ impl Rules {
     ///
     /// # Errors
     /// The instance has no rules in force, or can't be looked at.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let requests = self.daemon.requests(MOST_RULES);
         let packets = match (dataplane::status(self.daemon.instance()), &requests) {
             (Ok(status), _) => Some(Packets { rules: status.rules, observes: status.observes }),
             (Err(error), Ok(Some(_))) if has_no_network(&error) => None,
-            (Err(error), _) => return Err(Failure::failed(error)),
+            (Err(error), _) => return Err(CommandFailure::failed(error)),
         };
-        let requests = requests.map_err(Failure::failed)?.map(|layer| layer.service);
+        let requests = requests.map_err(CommandFailure::failed)?.map(|layer| layer.service);
         let answer = RulesAnswer { packets, requests };
         answer_with(output, &answer, &answer.json())
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Packets {
         if self.rules.is_empty() {
             return writeln!(f, "no rules on packets: every packet passes");
         }
-        let mut table = Table::new([
+        let mut table = TextTable::new([
             "RULE",
             "ACTION",
             "PASSED",

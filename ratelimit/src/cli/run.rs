@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ratelimit_common::time::Nanos;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use crate::{
     config::parse_time,
     daemon::{self, ConfigSource, SourceError},
@@ -33,20 +33,20 @@ impl Run {
     ///
     /// # Errors
     /// The configuration is wrong, or can't be put in force.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let source = ConfigSource { config: self.config, interfaces: self.interface };
         let checked = source.read()?;
         if checked.policy.network.is_none() && (self.revert_after.is_some() || !source.interfaces.is_empty())
         {
             let why = "`--interface` and `--revert-after` are about packets, but the file has no `network`";
-            return Err(Failure::wrong_usage(why));
+            return Err(CommandFailure::wrong_usage(why));
         }
         daemon::run(source, checked, self.revert_after)
-            .map_err(|error| Failure::failed(in_one_line(error.as_ref())))
+            .map_err(|error| CommandFailure::failed(in_one_line(error.as_ref())))
     }
 }
 
-impl From<SourceError> for Failure {
+impl From<SourceError> for CommandFailure {
     fn from(error: SourceError) -> Self {
         match error {
             SourceError::Config(errors) => errors.into(),

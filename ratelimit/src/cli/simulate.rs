@@ -11,7 +11,7 @@ use clap::{ArgGroup, Args};
 use ratelimit_common::limit::{LimitSpec, StateStorage};
 
 use self::capture::EngineName;
-use super::{failure::Failure, output::Output};
+use super::{failure::CommandFailure, output::Output};
 use crate::config::limit::parse_limit;
 
 /// What goes together.
@@ -61,7 +61,7 @@ impl Simulate {
     ///
     /// # Errors
     /// Something is wrong with it, or can't be read or written.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let file = self.file.as_deref().filter(|file| *file != Path::new("-"));
         match (&self.config, &self.access_log) {
             (Some(configuration), Some(log)) => access_log::run(configuration, log, output),

@@ -12,7 +12,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{InstanceArgs, answer_with, failure::Failure, output::Output, rules::share, table::Table};
+use super::{
+    InstanceArgs, answer_with, failure::CommandFailure, output::Output, rules::share, table::TextTable,
+};
 use crate::{
     control::{self, ControlError},
     dataplane::{self, Error, InstanceStatus, ReasonStatus, TRIED_AGAIN, TrialStatus},
@@ -68,20 +70,20 @@ impl Show {
     ///
     /// # Errors
     /// The instance is not attached, or can't be looked at.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let error = match self.answer() {
             Ok(answer) => return answer_with(output, &answer, &json!(answer)),
             Err(error) => error,
         };
         if !has_no_network(&error) {
-            return Err(Failure::failed(error));
+            return Err(CommandFailure::failed(error));
         }
         // A daemon that does not answer is another matter than none.
-        let found = self.daemon_without_network().map_err(Failure::failed)?;
-        let Some((daemon, path)) = found else { return Err(Failure::failed(error)) };
+        let found = self.daemon_without_network().map_err(CommandFailure::failed)?;
+        let Some((daemon, path)) = found else { return Err(CommandFailure::failed(error)) };
         let instance = self.instance.instance.to_string();
         let application = control::requests(&path, &self.instance.instance, MOST_RULES);
-        let application = application.map_err(Failure::failed)?;
+        let application = application.map_err(CommandFailure::failed)?;
         let answer = Requests { daemon, instance, network: false, application };
         answer_with(output, &answer, &json!(answer))
     }
@@ -216,8 +218,8 @@ fn age(since: u64) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(now.as_secs().saturating_sub(since)))
 }
 
-fn packets(status: &InstanceStatus) -> Table {
-    let mut table = Table::new(["PACKETS", "VERDICT", "COUNT", "SHARE", "BYTES"]);
+fn packets(status: &InstanceStatus) -> TextTable {
+    let mut table = TextTable::new(["PACKETS", "VERDICT", "COUNT", "SHARE", "BYTES"]);
     let all: u64 = status.reasons.iter().map(|reason| reason.count.packets).sum();
     // There are many reasons, of which few ever happen; these two are what one looks for.
     let is_shown = |reason: &&ReasonStatus| {
@@ -235,8 +237,8 @@ fn packets(status: &InstanceStatus) -> Table {
     table
 }
 
-fn rules(status: &InstanceStatus) -> Table {
-    let mut table = Table::new(["RULE", "LIMIT", "KEY", "ACTION", "PASSED", "DROPPED"]);
+fn rules(status: &InstanceStatus) -> TextTable {
+    let mut table = TextTable::new(["RULE", "LIMIT", "KEY", "ACTION", "PASSED", "DROPPED"]);
     for rule in &status.rules {
         let observes = if status.observes || rule.rule.action == "observe" { " (observed)" } else { "" };
         table.row([

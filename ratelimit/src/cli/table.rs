@@ -4,11 +4,11 @@ use std::fmt;
 
 /// Rows under a heading.
 #[derive(Debug)]
-pub struct Table {
+pub struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// With these headings.
     #[must_use]
     pub fn new<const N: usize>(headings: [&str; N]) -> Self {
@@ -38,7 +38,7 @@ struct Column {
     is_number: bool,
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.rows.first().map_or(0, Vec::len);
         let columns: Vec<Column> = (0..count).map(|column| self.column(column)).collect();
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(["RULE", "PASSED"]);
+        let mut table = TextTable::new(["RULE", "PASSED"]);
         table.row(["every-source".to_owned(), "7".to_owned()]);
         table.row(["syn".to_owned(), "1234567".to_owned()]);
         assert_eq!(
@@ -73,7 +73,7 @@ mod tests {
     /// As many as there can be bans: if the cost of a row grew with the rows, this would take hours.
     #[test]
     fn a_table_may_be_long() {
-        let mut table = Table::new(["PREFIX", "LEFT"]);
+        let mut table = TextTable::new(["PREFIX", "LEFT"]);
         for index in 0..131_072_u32 {
             table.row([format!("{}/32", std::net::Ipv4Addr::from(index)), format!("{index}")]);
         }

@@ -12,17 +12,17 @@ use clap::Args;
 use ratelimit_common::time::Nanos;
 use serde_json::json;
 
-use self::windows::Windows;
+use self::windows::SketchWindows;
 use super::{
     InstanceArgs,
-    failure::Failure,
+    failure::CommandFailure,
     output::{self, Output},
-    table::Table,
+    table::TextTable,
 };
 use crate::{
     config::parse_time,
     text::Thousands,
-    top::{By, Estimate, Ipv6By, Top as Heaviest, TopSource, of},
+    top::{By, Estimate, Ipv6By, TopSource, TopSources as Heaviest, of},
 };
 
 /// A table is about so many seconds at most.
@@ -58,8 +58,9 @@ impl Top {
     ///
     /// # Errors
     /// The instance is not attached, or can't be looked at.
-    pub fn run(self, output: Output) -> Result<(), Failure> {
-        let mut windows = Windows::open(&self.instance.instance, self.interval).map_err(Failure::failed)?;
+    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
+        let mut windows =
+            SketchWindows::open(&self.instance.instance, self.interval).map_err(CommandFailure::failed)?;
         let count = match self.count {
             _ if self.once => 1,
             Some(count) => count,
@@ -69,16 +70,18 @@ impl Top {
             None => 1,
         };
         for turn in 0..count {
-            let sums = windows.next().map_err(Failure::failed)?;
+            let sums = windows.next().map_err(CommandFailure::failed)?;
             let top = sums.top(self.by, self.ipv6(), self.rows.into());
             let separator = if turn == 0 { "" } else { "\n" };
             let written = match output {
                 Output::Text => {
-                    output::write_on(&format_args!("{separator}{}", Shown { top: &top, by: self.by }))
+                    output::write_on(&format_args!("{separator}{}", TopText { top: &top, by: self.by }))
                 }
                 Output::Json => output::write_on(&format_args!("{}\n", json!(top))),
             };
-            if !written.map_err(|error| Failure::failed(format_args!("writing the answer: {error}")))? {
+            if !written
+                .map_err(|error| CommandFailure::failed(format_args!("writing the answer: {error}")))?
+            {
                 break;
             }
         }
@@ -99,7 +102,7 @@ fn interval(text: &str) -> Result<u64, String> {
 }
 
 /// The heaviest sources as text.
-struct Shown<'t> {
+struct TopText<'t> {
     top: &'t Heaviest,
     by: By,
 }
@@ -137,10 +140,10 @@ fn total(top: &Heaviest) -> String {
     format!("all sources, {seconds}: about {packets} packets/s, {bytes} bytes/s, {drops} drops/s")
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for TopText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", total(self.top))?;
-        let mut table = Table::new(HEADINGS);
+        let mut table = TextTable::new(HEADINGS);
         self.top.sources.iter().for_each(|source| table.row(cells(source, self.by)));
         write!(f, "{table}")
     }
@@ -186,7 +189,7 @@ mod tests {
             ],
         };
         assert_eq!(
-            Shown { top: &top, by: By::Packets }.to_string(),
+            TopText { top: &top, by: By::Packets }.to_string(),
             "all sources, 1 second: about 2,000 packets/s, 12,800 bytes/s, 0 drops/s\n\n\
              SOURCE       PACKETS/S  BYTES/S  DROPS/S   SHARE  95 % SURE\n\
              192.0.2.1        1,234    6,400        0  61.7 %  1,100 to 1,401\n\

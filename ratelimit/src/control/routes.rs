@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Answer, AskedBuckets, AskedRequestBuckets, Command, ControlSocket, buckets};
+use super::{AskedBuckets, AskedRequestBuckets, Command, CommandReply, ControlSocket, buckets};
 use crate::{
     application::InspectError,
     dataplane::{BanError, BanInForce, BanReasonError, BanStatus, Bans, NewBan, around},
@@ -128,7 +128,7 @@ fn refused(status: StatusCode, error: impl std::fmt::Display) -> Response {
 }
 
 /// Asks the daemon's loop.
-async fn ask(daemon: &ControlContext, command: impl FnOnce(Answer) -> Command) -> Response {
+async fn ask(daemon: &ControlContext, command: impl FnOnce(CommandReply) -> Command) -> Response {
     let (answer, answered) = oneshot::channel();
     let done = match daemon.commands.send(command(answer)).await {
         Ok(()) => answered.await.unwrap_or_else(|_| Err("the daemon stopped".to_owned())),
@@ -171,7 +171,7 @@ async fn listen(State(daemon): State<ControlContext>) -> Response {
     }
 }
 
-type Asked<T> = Result<Json<T>, JsonRejection>;
+type RequestBody<T> = Result<Json<T>, JsonRejection>;
 
 async fn detach(State(daemon): State<ControlContext>) -> Response {
     ask(&daemon, Command::Detach).await
@@ -202,14 +202,14 @@ struct AskedObserve {
     on: bool,
 }
 
-async fn observe(State(daemon): State<ControlContext>, asked: Asked<AskedObserve>) -> Response {
+async fn observe(State(daemon): State<ControlContext>, asked: RequestBody<AskedObserve>) -> Response {
     match asked {
         Ok(Json(asked)) => ask(&daemon, |answer| Command::Observe(asked.on, answer)).await,
         Err(error) => refused(error.status(), error),
     }
 }
 
-async fn source_buckets(State(daemon): State<ControlContext>, asked: Asked<AskedBuckets>) -> Response {
+async fn source_buckets(State(daemon): State<ControlContext>, asked: RequestBody<AskedBuckets>) -> Response {
     match asked {
         Ok(Json(asked)) => ask(&daemon, |answer| Command::Buckets(asked, answer)).await,
         Err(error) => refused(error.status(), error),
@@ -234,7 +234,7 @@ async fn requests(
 /// Buckets of rules on requests, in whichever store. A reload does not hold it up.
 async fn request_buckets(
     State(daemon): State<ControlContext>,
-    asked: Asked<AskedRequestBuckets>,
+    asked: RequestBody<AskedRequestBuckets>,
 ) -> Response {
     let asked = match asked {
         Ok(Json(asked)) => asked,
@@ -277,7 +277,7 @@ enum AskedWord {
     Forever,
 }
 
-async fn ban(State(daemon): State<ControlContext>, asked: Asked<AskedBan>) -> Response {
+async fn ban(State(daemon): State<ControlContext>, asked: RequestBody<AskedBan>) -> Response {
     let asked = match asked {
         Ok(Json(asked)) => asked,
         Err(error) => return refused(error.status(), error),
@@ -296,7 +296,7 @@ async fn ban(State(daemon): State<ControlContext>, asked: Asked<AskedBan>) -> Re
     }))
 }
 
-async fn unban(State(daemon): State<ControlContext>, asked: Asked<AskedBan>) -> Response {
+async fn unban(State(daemon): State<ControlContext>, asked: RequestBody<AskedBan>) -> Response {
     let asked = match asked {
         Ok(Json(asked)) => asked,
         Err(error) => return refused(error.status(), error),

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::{Checked, LastLists},
-    control::Answer,
+    control::CommandReply,
 };
 
 /// Reloads that may wait for others. One that finds no room is not needed: those that wait are read later than now.
@@ -29,7 +29,7 @@ pub struct ReloadRequest {
     /// How long it is to be on trial, if at all.
     pub trial: Option<Nanos>,
     /// Where the answer goes, if somebody waits for one.
-    pub answer: Option<Answer>,
+    pub answer: Option<CommandReply>,
 }
 
 /// What was read.

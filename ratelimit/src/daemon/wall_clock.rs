@@ -20,7 +20,7 @@ use tracing::warn;
 const NEVER: Duration = Duration::from_secs(7_258_118_400);
 
 /// A timer that the kernel cancels when the clock is set.
-pub struct WallClock(Option<AsyncFd<Timer>>);
+pub struct ClockWatch(Option<AsyncFd<Timer>>);
 
 struct Timer(TimerFd);
 
@@ -30,7 +30,7 @@ impl AsRawFd for Timer {
     }
 }
 
-impl WallClock {
+impl ClockWatch {
     /// Begins. If the system has no such timer, it says so once, and nothing is ever noticed here.
     #[must_use]
     pub fn watch() -> Self {
@@ -88,7 +88,7 @@ mod tests {
     /// It can't be set here, since that is everybody's clock.
     #[tokio::test]
     async fn a_clock_that_goes_on_is_no_news() {
-        let mut clock = WallClock(Some(WallClock::try_watch().unwrap()));
+        let mut clock = ClockWatch(Some(ClockWatch::try_watch().unwrap()));
         let told = tokio::time::timeout(Duration::ZERO, clock.was_set()).await;
         assert!(told.is_err() && clock.0.is_some());
     }

@@ -87,7 +87,8 @@ impl fmt::Display for Description {
             None => {}
         }
         if let (Some(source), Some(destination)) = (self.source, self.destination) {
-            let (from, to) = (End(source, self.source_port), End(destination, self.destination_port));
+            let (from, to) =
+                (AddressPort(source, self.source_port), AddressPort(destination, self.destination_port));
             write!(f, " {from} > {to}")?;
         }
         write!(f, ", {} bytes: ", self.length)?;
@@ -99,9 +100,9 @@ impl fmt::Display for Description {
 }
 
 /// An address and its port.
-struct End(IpAddr, Option<u16>);
+struct AddressPort(IpAddr, Option<u16>);
 
-impl fmt::Display for End {
+impl fmt::Display for AddressPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0, self.1) {
             (address, None) => write!(f, "{address}"),

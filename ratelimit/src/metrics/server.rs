@@ -54,7 +54,7 @@ pub struct Server(Listener);
 
 /// What the handlers share.
 #[derive(Clone)]
-struct Shared {
+struct MetricsContext {
     instance: InstanceName,
     limits_packets: bool,
     registry: Arc<Registry>,
@@ -114,7 +114,7 @@ impl Server {
     /// # Errors
     /// The runtime has no place for it.
     pub async fn serve(self, metrics: Metrics, instance: InstanceName) -> io::Result<()> {
-        let routes = routes(Shared {
+        let routes = routes(MetricsContext {
             instance,
             limits_packets: metrics.limits_packets,
             registry: Arc::new(metrics.registry),
@@ -125,14 +125,14 @@ impl Server {
     }
 }
 
-fn routes(shared: Shared) -> Router {
+fn routes(shared: MetricsContext) -> Router {
     Router::new()
         .route("/metrics", routing::get(metrics))
         .route("/healthz", routing::get(health))
         .with_state(shared)
 }
 
-async fn metrics(State(shared): State<Shared>) -> Response {
+async fn metrics(State(shared): State<MetricsContext>) -> Response {
     let registry = Arc::clone(&shared.registry);
     let encode = move || {
         let mut text = String::new();
@@ -145,7 +145,7 @@ async fn metrics(State(shared): State<Shared>) -> Response {
 }
 
 /// Whether limits are in force.
-async fn health(State(shared): State<Shared>) -> Response {
+async fn health(State(shared): State<MetricsContext>) -> Response {
     if !shared.limits_packets {
         return "ok\n".into_response();
     }

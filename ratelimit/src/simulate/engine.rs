@@ -36,7 +36,7 @@ pub struct FrameVerdict {
 }
 
 /// Something that judges frames.
-pub trait Engine {
+pub trait FrameEngine {
     /// Judges a frame that comes at `time` after the first one.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ const LEAST_BYTES: usize = 14;
 /// Nor much more than twice that; nothing behind it is ever read.
 const MOST_BYTES: usize = 1 << 15;
 
-impl Engine for KernelEngine {
+impl FrameEngine for KernelEngine {
     fn judge(
         &mut self,
         frame: &[u8],

@@ -10,7 +10,7 @@ use std::{fs, num::NonZeroU64, path::Path};
 
 use ratelimit::{
     policy::{LimitUnit, Match, Network, PacketLimit, PacketRule, TcpFlags},
-    simulate::{Engine as _, FrameVerdict, HostEngine, KernelEngine, compile_for},
+    simulate::{FrameEngine as _, FrameVerdict, HostEngine, KernelEngine, compile_for},
 };
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate},

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::installer::{Installed, Installer};
-use super::probe::{self, Verdict, Version};
+use super::probe::{self, ProbeResult, Version};
 use crate::command;
 use crate::toolchain::{Toolchain, linkers};
 
@@ -45,13 +45,13 @@ fn working_pair(installer: &Installer) -> Result<bool> {
         let version = Version::of(&toolchain)?;
         for linker in linkers() {
             match probe::probe(&toolchain, &version, &linker)? {
-                Verdict::Works => {
+                ProbeResult::Works => {
                     let compiler = format!("{}, {}", toolchain.name, version.summary());
                     installer.found("compiler of the BPF object", &compiler);
                     installer.found("linker of the BPF object", &linker.display().to_string());
                     return Ok(true);
                 }
-                Verdict::Fails(why) => {
+                ProbeResult::Fails(why) => {
                     let pair = format!("{} with {}", linker.display(), toolchain.name);
                     installer.doing(&format!("{pair} does not work: {why}"));
                 }

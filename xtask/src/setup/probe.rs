@@ -52,7 +52,7 @@ impl Version {
 }
 
 /// What came of trying a compiler and a linker together.
-pub enum Verdict {
+pub enum ProbeResult {
     /// They work.
     Works,
     /// They do not; this is what the one that failed says.
@@ -60,17 +60,17 @@ pub enum Verdict {
 }
 
 /// Tries the two together, unless they are the pair that worked the last time.
-pub fn probe(toolchain: &Toolchain, version: &Version, linker: &Path) -> Result<Verdict> {
+pub fn probe(toolchain: &Toolchain, version: &Version, linker: &Path) -> Result<ProbeResult> {
     let stamp = stamp(toolchain, version, linker)?;
     let path = stamp_path(&command::target_dir()?);
     // The linker loads LLVM when it starts, which may have been removed since.
     let still_starts =
         || Command::new(linker).arg("--version").output().is_ok_and(|output| output.status.success());
     if fs::read_to_string(&path).is_ok_and(|remembered| remembered == stamp) && still_starts() {
-        return Ok(Verdict::Works);
+        return Ok(ProbeResult::Works);
     }
     let verdict = link(toolchain, linker)?;
-    if matches!(verdict, Verdict::Works) {
+    if matches!(verdict, ProbeResult::Works) {
         fs::write(&path, stamp).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(verdict)
@@ -83,7 +83,7 @@ fn stamp(toolchain: &Toolchain, version: &Version, linker: &Path) -> Result<Stri
     Ok(format!("{}\n{}\n{modified}\n{}", toolchain.name, linker.display(), version.0))
 }
 
-fn link(toolchain: &Toolchain, linker: &Path) -> Result<Verdict> {
+fn link(toolchain: &Toolchain, linker: &Path) -> Result<ProbeResult> {
     let directory = command::target_dir()?.join("bpf-probe");
     fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
     let [source, bitcode, object] = ["probe.rs", "probe.bc", "probe.o"].map(|name| directory.join(name));
@@ -105,12 +105,12 @@ fn link(toolchain: &Toolchain, linker: &Path) -> Result<Verdict> {
         let output = program.output().with_context(|| format!("starting {}", command::render(program)))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Ok(Verdict::Fails(said.lines().next().unwrap_or_default().to_owned()));
+            return Ok(ProbeResult::Fails(said.lines().next().unwrap_or_default().to_owned()));
         }
     }
     let elf = fs::read(&object).with_context(|| format!("reading {}", object.display()))?;
     let is_bpf = elf.starts_with(b"\x7fELF") && elf.get(18) == Some(&EM_BPF);
-    Ok(if is_bpf { Verdict::Works } else { Verdict::Fails("it made no BPF object".to_owned()) })
+    Ok(if is_bpf { ProbeResult::Works } else { ProbeResult::Fails("it made no BPF object".to_owned()) })
 }
 
 #[cfg(test)]

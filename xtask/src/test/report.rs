@@ -3,14 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::tier::{Counts, Outcome};
+use super::tier::{Counts, TierOutcome};
 
 /// How one tier went.
 pub struct Report {
     /// The tier's name.
     pub tier: &'static str,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: TierOutcome,
     /// How long it took.
     pub took: Duration,
 }
@@ -39,8 +39,8 @@ impl Summary {
         for Report { outcome, .. } in &self.reports {
             total += outcome.counts();
             match outcome {
-                Outcome::NotRun(..) if self.is_ci => total.failed += 1,
-                Outcome::NotRun(..) => total.ignored += 1,
+                TierOutcome::NotRun(..) if self.is_ci => total.failed += 1,
+                TierOutcome::NotRun(..) => total.ignored += 1,
                 _ => {}
             }
         }
@@ -55,7 +55,7 @@ impl fmt::Display for Summary {
             writeln!(f, "{tier:<18}{:>7.1}  {outcome}", took.as_secs_f64())?;
         }
         for Report { tier, outcome, .. } in &self.reports {
-            if let Outcome::NotRun(reason, _) = outcome {
+            if let TierOutcome::NotRun(reason, _) = outcome {
                 let consequence = if self.is_ci { " (a failure, since CI is set)" } else { "" };
                 writeln!(f, "NOT RUN: {tier}: {reason}{consequence}")?;
             }
@@ -69,7 +69,7 @@ impl fmt::Display for Summary {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for TierOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Passed(counts) => write!(f, "passed{}", details(counts)),
@@ -95,8 +95,8 @@ mod tests {
 
     use super::*;
 
-    fn summary(outcomes: &[Outcome], is_ci: bool) -> Summary {
-        let report = |outcome: &Outcome| Report {
+    fn summary(outcomes: &[TierOutcome], is_ci: bool) -> Summary {
+        let report = |outcome: &TierOutcome| Report {
             tier: "tier",
             outcome: outcome.clone(),
             took: Duration::from_millis(1234),
@@ -111,12 +111,20 @@ mod tests {
     #[test]
     fn succeeds_if_nothing_failed_and_something_ran() {
         let cases = [
-            (vec![Outcome::Passed(None), Outcome::Passed(counts(5, 0))], true, "checks: 6 passed, 0 failed"),
-            (vec![Outcome::Passed(None), Outcome::Failed(None)], false, "checks: 1 passed, 1 failed"),
-            (vec![Outcome::Failed(counts(5, 2))], false, "checks: 5 passed, 2 failed"),
+            (
+                vec![TierOutcome::Passed(None), TierOutcome::Passed(counts(5, 0))],
+                true,
+                "checks: 6 passed, 0 failed",
+            ),
+            (vec![TierOutcome::Passed(None), TierOutcome::Failed(None)], false, "checks: 1 passed, 1 failed"),
+            (vec![TierOutcome::Failed(counts(5, 2))], false, "checks: 5 passed, 2 failed"),
             // As when the second test program does not compile.
-            (vec![Outcome::Failed(counts(5, 0))], false, "checks: 5 passed, 1 failed"),
-            (vec![Outcome::LeftOut, Outcome::Passed(counts(0, 0))], false, "checks: 0 passed, 0 failed"),
+            (vec![TierOutcome::Failed(counts(5, 0))], false, "checks: 5 passed, 1 failed"),
+            (
+                vec![TierOutcome::LeftOut, TierOutcome::Passed(counts(0, 0))],
+                false,
+                "checks: 0 passed, 0 failed",
+            ),
         ];
         for (outcomes, is_success, last_line) in cases {
             let summary = summary(&outcomes, false);
@@ -127,11 +135,11 @@ mod tests {
 
     #[test]
     fn what_cannot_run_is_listed_and_fails_in_ci() {
-        let in_part = counts(4, 0).map(|counts| Outcome::NotRun("needs fail2ban".to_owned(), counts));
+        let in_part = counts(4, 0).map(|counts| TierOutcome::NotRun("needs fail2ban".to_owned(), counts));
         for (outcome, reason, ran) in
-            [(Outcome::not_run("needs root"), "needs root", 0), (in_part.unwrap(), "needs fail2ban", 4)]
+            [(TierOutcome::not_run("needs root"), "needs root", 0), (in_part.unwrap(), "needs fail2ban", 4)]
         {
-            let (outcomes, passed) = ([Outcome::Passed(None), outcome], 1 + ran);
+            let (outcomes, passed) = ([TierOutcome::Passed(None), outcome], 1 + ran);
             let at_home = summary(&outcomes, false);
             assert!(at_home.is_success());
             assert!(at_home.to_string().contains(&format!("NOT RUN: tier: {reason}\n")), "{at_home}");
@@ -146,7 +154,8 @@ mod tests {
 
     #[test]
     fn what_failed_fails_beside_what_cannot_run() {
-        let summary = summary(&[Outcome::NotRun("needs fail2ban".to_owned(), counts(4, 2).unwrap())], false);
+        let summary =
+            summary(&[TierOutcome::NotRun("needs fail2ban".to_owned(), counts(4, 2).unwrap())], false);
         assert!(!summary.is_success());
         assert!(summary.to_string().contains("NOT ALL RUN: 4 tests, 2 failed\n"), "{summary}");
     }

@@ -15,12 +15,12 @@ pub struct Tier {
     /// What the summary calls it.
     pub name: &'static str,
     /// Runs it, all of it or what the filter chooses.
-    pub check: fn(Option<&str>) -> Result<Outcome>,
+    pub check: fn(Option<&str>) -> Result<TierOutcome>,
 }
 
 /// How a tier ended. A tier without tests to count has no counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TierOutcome {
     /// Everything passed.
     Passed(Option<Counts>),
     /// Something failed.
@@ -50,7 +50,7 @@ impl AddAssign for Counts {
     }
 }
 
-impl Outcome {
+impl TierOutcome {
     /// Nothing of it can run on this machine.
     pub fn not_run(reason: impl Into<String>) -> Self {
         Self::NotRun(reason.into(), Counts::default())
@@ -85,13 +85,13 @@ impl Outcome {
 }
 
 /// Runs a command that only succeeds or fails.
-pub fn run_command(command: &mut Command) -> Result<Outcome> {
+pub fn run_command(command: &mut Command) -> Result<TierOutcome> {
     command::run(command)?;
-    Ok(Outcome::Passed(None))
+    Ok(TierOutcome::Passed(None))
 }
 
 /// Runs a command that runs tests, passes its output on and counts them.
-pub fn run_tests(command: &mut Command) -> Result<Outcome> {
+pub fn run_tests(command: &mut Command) -> Result<TierOutcome> {
     command::announce(command);
     command.stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("starting {}", command::render(command)))?;
@@ -105,7 +105,7 @@ pub fn run_tests(command: &mut Command) -> Result<Outcome> {
     let status = child.wait().context("waiting for the tests")?;
     print!("{heard}");
     let counts = Some(heard.counts);
-    Ok(if status.success() { Outcome::Passed(counts) } else { Outcome::Failed(counts) })
+    Ok(if status.success() { TierOutcome::Passed(counts) } else { TierOutcome::Failed(counts) })
 }
 
 /// Makes a test program say how long each test took. The option is not stable, and the compiler in use may be, so it
@@ -185,25 +185,25 @@ mod tests {
     #[test]
     fn a_tier_of_two_parts_has_failed_if_one_has() {
         let counts = |passed, failed| Some(Counts { passed, failed, ignored: 0 });
-        let (good, bad) = (Outcome::Passed(counts(2, 0)), Outcome::Failed(counts(3, 1)));
-        assert_eq!(good.clone().and(good.clone()), Outcome::Passed(counts(4, 0)));
-        assert_eq!(good.clone().and(bad.clone()), Outcome::Failed(counts(5, 1)));
-        assert_eq!(bad.clone().and(good.clone()), Outcome::Failed(counts(5, 1)));
-        assert_eq!(good.clone().and(Outcome::LeftOut), good);
-        let not_compiled = Outcome::Failed(Some(Counts::default()));
-        assert_eq!(good.and(not_compiled), Outcome::Failed(counts(2, 1)));
+        let (good, bad) = (TierOutcome::Passed(counts(2, 0)), TierOutcome::Failed(counts(3, 1)));
+        assert_eq!(good.clone().and(good.clone()), TierOutcome::Passed(counts(4, 0)));
+        assert_eq!(good.clone().and(bad.clone()), TierOutcome::Failed(counts(5, 1)));
+        assert_eq!(bad.clone().and(good.clone()), TierOutcome::Failed(counts(5, 1)));
+        assert_eq!(good.clone().and(TierOutcome::LeftOut), good);
+        let not_compiled = TierOutcome::Failed(Some(Counts::default()));
+        assert_eq!(good.and(not_compiled), TierOutcome::Failed(counts(2, 1)));
     }
 
     #[test]
     fn what_cannot_run_hides_nothing_of_what_does() {
         let counts = Counts { passed: 3, failed: 1, ignored: 0 };
-        let (not_run, bad) = (Outcome::not_run("needs root"), Outcome::Failed(Some(counts)));
-        let both = Outcome::NotRun("needs root".to_owned(), counts);
+        let (not_run, bad) = (TierOutcome::not_run("needs root"), TierOutcome::Failed(Some(counts)));
+        let both = TierOutcome::NotRun("needs root".to_owned(), counts);
         assert_eq!(bad.clone().and(not_run.clone()), both);
         assert_eq!(not_run.clone().and(bad), both);
-        assert_eq!(Outcome::LeftOut.and(not_run.clone()), not_run);
-        let more = both.and(Outcome::not_run("needs envoy"));
-        assert_eq!(more, Outcome::NotRun("needs root; needs envoy".to_owned(), counts));
+        assert_eq!(TierOutcome::LeftOut.and(not_run.clone()), not_run);
+        let more = both.and(TierOutcome::not_run("needs envoy"));
+        assert_eq!(more, TierOutcome::NotRun("needs root; needs envoy".to_owned(), counts));
     }
 
     #[test]
@@ -221,8 +221,8 @@ mod tests {
         let script = "for n in 2 3; do \
             echo \"test result: ok. $n passed; 0 failed; 0 ignored; 0 measured\"; done; exit $0";
         let counts = Some(Counts { passed: 5, ..Counts::default() });
-        assert_eq!(run_tests(Command::new("sh").args(["-c", script, "0"]))?, Outcome::Passed(counts));
-        assert_eq!(run_tests(Command::new("sh").args(["-c", script, "7"]))?, Outcome::Failed(counts));
+        assert_eq!(run_tests(Command::new("sh").args(["-c", script, "0"]))?, TierOutcome::Passed(counts));
+        assert_eq!(run_tests(Command::new("sh").args(["-c", script, "7"]))?, TierOutcome::Failed(counts));
         Ok(())
     }
 }

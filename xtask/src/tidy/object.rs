@@ -16,17 +16,17 @@ mod back_edges;
 mod code;
 mod stack;
 
-use code::Program;
+use code::ObjectProgram;
 
 /// Builds the object as the daemon embeds it, if it is not built yet, and checks it.
 pub fn check() -> Result<Vec<Finding>> {
     let path = built()?;
     let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    let program = Program::read(&bytes).with_context(|| format!("reading {}", path.display()))?;
+    let program = ObjectProgram::read(&bytes).with_context(|| format!("reading {}", path.display()))?;
     findings(&program)
 }
 
-fn findings(program: &Program) -> Result<Vec<Finding>> {
+fn findings(program: &ObjectProgram) -> Result<Vec<Finding>> {
     let mut findings: Vec<Finding> = program.functions.iter().flat_map(back_edges::check).collect();
     let deepest = stack::deepest(program)?;
     println!("tidy: the XDP program's largest stack: {deepest}");

@@ -19,9 +19,18 @@ const GOLDEN_VECTORS: &str = "ratelimit-common/tests/vectors.yaml";
 
 /// Checks that need all paths at once.
 pub fn check_paths(paths: &[String]) -> Vec<Finding> {
-    let is_copy = |path: &&String| path.ends_with("vectors.yaml") && *path != GOLDEN_VECTORS;
-    let rule = format!("the golden vectors are in {GOLDEN_VECTORS} only");
-    paths.iter().filter(is_copy).map(|path| finding(path, 1, &rule)).collect()
+    let rule = |path: &str| match path {
+        GOLDEN_VECTORS => None,
+        _ if path.ends_with("vectors.yaml") => {
+            Some(format!("the golden vectors are in {GOLDEN_VECTORS} only"))
+        }
+        // In `tests`, a file beside the folder would be a test of its own.
+        _ if path.contains("/src/") && path.ends_with("/mod.rs") => Some(
+            "the file of a module is called by its name, and lies beside its folder: no `mod.rs`".to_owned(),
+        ),
+        _ => None,
+    };
+    paths.iter().filter_map(|path| Some(finding(path, 1, &rule(path)?))).collect()
 }
 
 /// Checks one file.
@@ -225,5 +234,13 @@ mod tests {
         let findings = paths(&[GOLDEN_VECTORS, "ratelimit/tests/vectors.yaml"]);
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].path, "ratelimit/tests/vectors.yaml");
+    }
+
+    #[test]
+    fn modules_are_called_by_their_names() {
+        let cases = [("a/src/b.rs", 0), ("a/src/b/mod.rs", 1), ("a/tests/b/mod.rs", 0), ("a/src/mod.rs", 1)];
+        for (path, count) in cases {
+            assert_eq!(check_paths(&[path.to_owned()]).len(), count, "{path}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 
 use super::image::STATUS;
 use crate::command;
-use crate::test::tier::{Heard, Outcome};
+use crate::test::tier::{Heard, TierOutcome};
 
 /// A guest that takes longer hangs: all kernel tests take an hour or two on a busy machine.
 const LIMIT: Duration = Duration::from_secs(3 * 3600);
@@ -44,7 +44,7 @@ impl Guest {
     }
 
     /// Waits for its tests, and returns how they ended.
-    pub fn wait(mut self) -> Result<Outcome> {
+    pub fn wait(mut self) -> Result<TierOutcome> {
         let Ended { status, heard } = listen(&self.lines);
         // It has switched itself off, or is to be.
         let _ = self.child.kill();
@@ -54,7 +54,7 @@ impl Guest {
             show_end_of(&self.console);
         }
         let counts = Some(heard.counts);
-        Ok(if status == Some(0) { Outcome::Passed(counts) } else { Outcome::Failed(counts) })
+        Ok(if status == Some(0) { TierOutcome::Passed(counts) } else { TierOutcome::Failed(counts) })
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     request::{Descriptor, MOST_DESCRIPTORS, MOST_HITS, Request},
     response::{Code, Response, Status, Statuses, UNLIMITED},
     rule_tree::{DescriptorKey, DomainRules, RequestRule, RuleStep, ValueKey},
-    wait::{Longest, Wait},
+    wait::{LongestWait, Wait},
 };
 use crate::{
     clock::Clock,
@@ -272,7 +272,7 @@ pub(super) fn statuses(
 fn denied(evaluated: &Evaluated<'_, '_>, statuses: Statuses) -> Response {
     let checks = evaluated.checks;
     let longest = evaluated.longest();
-    let whole = longest.and_then(|Longest { check, wait }| {
+    let whole = longest.and_then(|LongestWait { check, wait }| {
         let verdict = evaluated.outcomes[check].verdict;
         let is_said = verdict.over && verdict.wait == wait;
         (!is_said).then(|| Box::new(whole(&statuses[checks[check].descriptor], &checks[check], wait)))

@@ -28,12 +28,12 @@ use crate::{
     warnings,
 };
 
-type Table<V> = HashMap<Box<str>, V, FixedState>;
+type StringMap<V> = HashMap<Box<str>, V, FixedState>;
 
 /// All rules.
 #[derive(Debug, Default)]
 pub(super) struct RuleTree {
-    pub(super) domains: Table<DomainRules>,
+    pub(super) domains: StringMap<DomainRules>,
 }
 
 /// The rules of a domain.
@@ -51,13 +51,13 @@ pub(super) struct DomainRules {
 /// What a descriptor's next entry may be. Numbers are of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Level {
-    keys: Table<Values>,
+    keys: StringMap<Values>,
     patterns: Vec<(Pattern, Option<Pattern>, usize)>,
 }
 
 #[derive(Debug, Default)]
 struct Values {
-    exact: Table<usize>,
+    exact: StringMap<usize>,
     networks: NetworkTable,
     any: Option<usize>,
 }

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     store::{
         Zero,
-        remote::{Act, BucketKey, Question, Reading, RemoteError, RemoteHealth, RemoteStore, Shared},
+        remote::{Act, BucketKey, ErasedStore, Question, Reading, RemoteError, RemoteHealth, RemoteStore},
     },
     transaction::{Decided, Over, Snapshot, decide},
 };
@@ -45,7 +45,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// A store that several processes share, and what is known of it.
 #[derive(Debug)]
 pub(super) struct SharedStore {
-    store: Shared,
+    store: ErasedStore,
     exhausted: Exhausted,
     counts: Counts,
 }
@@ -63,7 +63,7 @@ struct States {
 
 impl SharedStore {
     pub(super) fn new(store: impl RemoteStore, exhausted_keys: usize) -> Self {
-        let store = Shared::new(store);
+        let store = ErasedStore::new(store);
         Self { store, exhausted: Exhausted::new(exhausted_keys), counts: Counts::default() }
     }
 

@@ -41,7 +41,7 @@ type Openings = SmallVec<[Opening; MOST_INLINE]>;
 
 /// The limit that a request waits for longest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Longest {
+pub(super) struct LongestWait {
     /// Its index among those that were asked.
     pub(super) check: usize,
     /// `None` if no waiting helps.
@@ -88,10 +88,10 @@ impl Opening {
 
 impl Evaluated<'_, '_> {
     /// The limit that a denied request waits for longest, after all were asked; `None` if there are none.
-    pub(super) fn longest(&self) -> Option<Longest> {
+    pub(super) fn longest(&self) -> Option<LongestWait> {
         // One alone has said it.
         if let [outcome] = &*self.outcomes {
-            return Some(Longest { check: 0, wait: outcome.verdict.wait });
+            return Some(LongestWait { check: 0, wait: outcome.verdict.wait });
         }
         let openings = self.openings();
         let latest = |least| latest(self.checks, &self.outcomes, &openings, least);
@@ -107,7 +107,7 @@ impl Evaluated<'_, '_> {
             Some(found)
         };
         let (check, _) = settled(Nanos(0))?;
-        Some(Longest { check, wait: Wait::of(|least| settled(least)?.1) })
+        Some(LongestWait { check, wait: Wait::of(|least| settled(least)?.1) })
     }
 
     fn openings(&self) -> Openings {

@@ -29,7 +29,7 @@ use ratelimit_common::{
         realign::{realign, settle as settle_window},
     },
     limit::StateKind,
-    table::{self, Attempt, BucketRequest, SLOTS, Secret, Seen},
+    table::{self, Attempt, BucketRequest, SLOTS, Secret, SeenBucket},
     time::Now,
 };
 
@@ -69,7 +69,7 @@ pub struct MemoryStore {
 
 /// Where a bucket lay in a [`MemoryStore`]; nowhere if it is fresh, or beside the table.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MemorySpot<'s>(Option<Seen<MemorySlot<'s>>>);
+pub struct MemorySpot<'s>(Option<SeenBucket<MemorySlot<'s>>>);
 
 /// A [`MemoryStore`] while others wait.
 #[derive(Debug)]

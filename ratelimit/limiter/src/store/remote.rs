@@ -14,7 +14,7 @@ use ratelimit_common::{
 };
 use smallvec::SmallVec;
 
-pub(crate) use self::erased::Shared;
+pub(crate) use self::erased::ErasedStore;
 pub use self::outcomes::Outcomes;
 use super::{State, Zero};
 pub use crate::{

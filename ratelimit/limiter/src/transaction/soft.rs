@@ -18,12 +18,12 @@ const SHARDS: usize = 64;
 /// Keys that are above their soft limits.
 #[derive(Debug)]
 pub(crate) struct Crossings {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<CrossingShard>>,
     most_in_shard: usize,
 }
 
 #[derive(Debug, Default)]
-struct Shard {
+struct CrossingShard {
     crossings: HashMap<u64, Crossing, FixedState>,
     /// New ones since those that are over were removed.
     since_cleaning: usize,
@@ -85,7 +85,7 @@ impl Crossings {
         }
     }
 
-    fn shard(&self, key: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: u64) -> MutexGuard<'_, CrossingShard> {
         // The map uses other bits.
         let index = (key >> 40) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)

@@ -25,12 +25,12 @@ pub struct BanOrder {
 /// Bans that wait, one for each prefix. Whoever adds one never waits.
 #[derive(Debug, Default)]
 pub struct BanQueue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingBans>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingBans {
     orders: HashMap<Prefix, BanOrder>,
     /// Whether somebody takes them.
     is_open: bool,
@@ -44,7 +44,7 @@ impl BanQueue {
 
     /// Nobody does any more: who waits for some is told.
     pub fn close(&self) {
-        self.with(|waiting| *waiting = Waiting::default());
+        self.with(|waiting| *waiting = WaitingBans::default());
         self.changed.notify_all();
     }
 
@@ -68,12 +68,12 @@ impl BanQueue {
     /// All that wait, when there are some; `None` when it is closed.
     pub fn take(&self) -> Option<Vec<BanOrder>> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_idle = |waiting: &mut Waiting| waiting.is_open && waiting.orders.is_empty();
+        let is_idle = |waiting: &mut WaitingBans| waiting.is_open && waiting.orders.is_empty();
         let mut waiting = self.changed.wait_while(waiting, is_idle).unwrap_or_else(PoisonError::into_inner);
         waiting.is_open.then(|| mem::take(&mut waiting.orders).into_values().collect())
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut WaitingBans) -> T) -> T {
         change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -49,7 +49,7 @@ struct Question {
 #[serde(deny_unknown_fields, expecting = "a descriptor: an object with entries")]
 struct Item {
     entries: Vec<JsonObject<Entry>>,
-    limit: Option<JsonObject<Limit>>,
+    limit: Option<JsonObject<OwnLimit>>,
     hits_addend: Option<Cost>,
     #[serde(default)]
     is_negative_hits: bool,
@@ -65,7 +65,7 @@ struct Entry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a limit: an object with requests_per_unit and unit")]
-struct Limit {
+struct OwnLimit {
     requests_per_unit: u32,
     unit: String,
 }
@@ -242,7 +242,7 @@ impl From<Question> for Request {
 
 impl From<Item> for Descriptor {
     fn from(item: Item) -> Self {
-        let limit = |JsonObject(limit): JsonObject<Limit>| LimitOverride {
+        let limit = |JsonObject(limit): JsonObject<OwnLimit>| LimitOverride {
             requests_per_unit: limit.requests_per_unit,
             unit: limit.unit.parse().ok(),
         };

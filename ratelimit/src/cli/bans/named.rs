@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::Path};
 
 use crate::{
-    cli::{failure::Failure, output::complain},
+    cli::{failure::CommandFailure, output::complain},
     config::read_list,
     dataplane::BanError,
     policy::Prefix,
@@ -17,10 +17,10 @@ pub struct Named<'f> {
 
 impl<'f> Named<'f> {
     /// Those given, and those of the file.
-    pub fn new(given: Vec<Prefix>, file: Option<&'f Path>) -> Result<Self, Failure> {
+    pub fn new(given: Vec<Prefix>, file: Option<&'f Path>) -> Result<Self, CommandFailure> {
         let mut prefixes: Vec<_> = given.into_iter().map(|prefix| (None, prefix)).collect();
         if let Some(file) = file {
-            let list = read_list(file).map_err(Failure::wrong_lines)?;
+            let list = read_list(file).map_err(CommandFailure::wrong_lines)?;
             list.warnings.iter().for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
             prefixes.extend(list.prefixes.into_iter().map(|(line, prefix)| (Some(line), prefix)));
         }
@@ -28,7 +28,7 @@ impl<'f> Named<'f> {
     }
 
     /// Looks at each before anything is done; all that are wrong in the file are told at once, with their lines.
-    pub fn check(&self, check: impl Fn(&Prefix) -> Result<(), BanError>) -> Result<(), Failure> {
+    pub fn check(&self, check: impl Fn(&Prefix) -> Result<(), BanError>) -> Result<(), CommandFailure> {
         let mut lines = Vec::new();
         for (line, prefix) in &self.prefixes {
             match (check(prefix), self.file.zip(*line)) {
@@ -38,7 +38,7 @@ impl<'f> Named<'f> {
                 (checked, _) => checked.map_err(failure)?,
             }
         }
-        if lines.is_empty() { Ok(()) } else { Err(Failure::wrong_lines(lines)) }
+        if lines.is_empty() { Ok(()) } else { Err(CommandFailure::wrong_lines(lines)) }
     }
 
     /// Each once.
@@ -49,9 +49,9 @@ impl<'f> Named<'f> {
 }
 
 /// What can't be banned is wrong usage.
-pub fn failure(error: BanError) -> Failure {
+pub fn failure(error: BanError) -> CommandFailure {
     match error {
-        BanError::Everybody(_) | BanError::Length => Failure::wrong_usage(error),
-        BanError::Busy | BanError::Dataplane(_) => Failure::failed(error),
+        BanError::Everybody(_) | BanError::Length => CommandFailure::wrong_usage(error),
+        BanError::Busy | BanError::Dataplane(_) => CommandFailure::failed(error),
     }
 }

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use super::super::table::Table;
+use super::super::table::TextTable;
 use crate::{
     control::{AnsweredRequestBuckets, RequestBucket},
     text,
 };
 
 /// What is shown.
-pub struct Shown<'b>(pub &'b AnsweredRequestBuckets);
+pub struct RequestBucketText<'b>(pub &'b AnsweredRequestBuckets);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for RequestBucketText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table =
-            Table::new(["DESCRIPTOR", "RULE", "REMAINING", "LIMIT", "RETRY_AFTER", "RESET_AFTER"]);
+            TextTable::new(["DESCRIPTOR", "RULE", "REMAINING", "LIMIT", "RETRY_AFTER", "RESET_AFTER"]);
         for bucket in &self.0.buckets {
             let RequestBucket { descriptor, rule, limit, remaining, retry_after, reset_after } = bucket;
             let none = || "-".to_owned();
@@ -54,7 +54,7 @@ mod tests {
         let buckets = vec![bucket("user=x", Some(5), Some(0.25)), bucket("user=\u{1b}", None, None)];
         let answered = AnsweredRequestBuckets { domain: "edge".to_owned(), reset: true, buckets };
         assert_eq!(
-            Shown(&answered).to_string(),
+            RequestBucketText(&answered).to_string(),
             "DESCRIPTOR   RULE              REMAINING  LIMIT  RETRY_AFTER  RESET_AFTER\n\
              user=x       per-user          4          5      0.250s       1.500s\n\
              user=\\u{1b}  no limit applies  -          -      -            -\n\n\

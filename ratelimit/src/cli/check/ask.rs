@@ -19,8 +19,8 @@ use tonic::{
 };
 
 use super::{
-    endpoint::{Endpoint, EndpointAddress},
-    tls::{self, HandshakeError, Identity, Refusal},
+    endpoint::{CheckEndpoint, EndpointAddress},
+    tls::{self, ClientIdentity, HandshakeError, TlsRefusal},
 };
 use crate::server::proto::envoy::{
     extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
@@ -68,15 +68,15 @@ pub enum AskError {
 /// Who asks, and where.
 pub struct Caller<'c> {
     /// Where.
-    pub endpoint: &'c Endpoint,
+    pub endpoint: &'c CheckEndpoint,
     /// What to show there, if it asks for something.
-    pub own: Option<&'c Identity>,
+    pub own: Option<&'c ClientIdentity>,
 }
 
 /// Asks what `/v1/check` takes, and answers as it does.
 pub fn ask(caller: &Caller<'_>, question: &Value) -> Result<Value, AskError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
-    let refusal = Refusal::default();
+    let refusal = TlsRefusal::default();
     let asked = async {
         let stream = connect(caller, &refusal).await?;
         if caller.endpoint.is_grpc {
@@ -97,7 +97,7 @@ fn broken(error: impl std::fmt::Display) -> AskError {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-async fn connect(caller: &Caller<'_>, refusal: &Refusal) -> Result<TokioIo<Box<dyn Stream>>, AskError> {
+async fn connect(caller: &Caller<'_>, refusal: &TlsRefusal) -> Result<TokioIo<Box<dyn Stream>>, AskError> {
     let endpoint = caller.endpoint;
     let protocol = if endpoint.is_grpc { "h2" } else { "http/1.1" };
     // Before anything is sent: a file that is wrong is so wherever the daemon is.

@@ -12,7 +12,7 @@ use crate::policy::application::{Listen, ListenAddress, ListenerSettings};
 
 /// Where, and how it is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct CheckEndpoint {
     /// Whether it speaks gRPC, not HTTP.
     pub is_grpc: bool,
     /// Where to connect.
@@ -49,14 +49,14 @@ pub enum EndpointError {
     Nowhere(PathBuf),
 }
 
-impl Default for Endpoint {
+impl Default for CheckEndpoint {
     fn default() -> Self {
         let place = EndpointAddress::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port: 8080 };
         Self { is_grpc: false, place, ca: None }
     }
 }
 
-impl Endpoint {
+impl CheckEndpoint {
     /// The first HTTP listener, else the first for gRPC.
     pub fn of(listen: &Listen) -> Option<Self> {
         let listener = listen.http.first().or(listen.grpc.first())?;
@@ -86,7 +86,7 @@ const fn reachable(address: SocketAddr) -> IpAddr {
     }
 }
 
-impl FromStr for Endpoint {
+impl FromStr for CheckEndpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
@@ -135,7 +135,7 @@ mod tests {
             ("grpc+unix:/run/rl.sock", true, EndpointAddress::Unix("/run/rl.sock".into()), false),
         ] {
             let ca = tls.then(PathBuf::new);
-            assert_eq!(text.parse(), Ok(Endpoint { is_grpc, place, ca }), "{text}");
+            assert_eq!(text.parse(), Ok(CheckEndpoint { is_grpc, place, ca }), "{text}");
         }
         for wrong in [
             "",
@@ -148,7 +148,7 @@ mod tests {
             "http://",
             "http://a/b",
         ] {
-            assert_eq!(wrong.parse::<Endpoint>(), Err(EndpointError::Url), "{wrong}");
+            assert_eq!(wrong.parse::<CheckEndpoint>(), Err(EndpointError::Url), "{wrong}");
         }
     }
 
@@ -160,9 +160,9 @@ mod tests {
         };
         let listen = Listen { grpc: vec![at("[::]:8081")], http: Vec::new() };
         let place = EndpointAddress::Tcp { host: "::1".to_owned(), port: 8081 };
-        assert_eq!(Endpoint::of(&listen), Some(Endpoint { is_grpc: true, place, ca: None }));
+        assert_eq!(CheckEndpoint::of(&listen), Some(CheckEndpoint { is_grpc: true, place, ca: None }));
         let listen = Listen { http: vec![at("0.0.0.0:8080")], ..listen };
-        assert_eq!(Endpoint::of(&listen), Some(Endpoint::default()));
-        assert_eq!(Endpoint::of(&Listen::default()), None);
+        assert_eq!(CheckEndpoint::of(&listen), Some(CheckEndpoint::default()));
+        assert_eq!(CheckEndpoint::of(&Listen::default()), None);
     }
 }

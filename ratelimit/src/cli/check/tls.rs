@@ -22,7 +22,7 @@ use crate::server::{TlsError, certificates, own_certificates, private_key, shown
 
 /// What a client shows of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ClientIdentity {
     /// Its certificate, and those that lead from it to who vouches for it.
     pub cert: PathBuf,
     /// The certificate's private key.
@@ -102,9 +102,9 @@ pub enum HandshakeError {
 /// What the daemon had against the client's certificate, if anything. With TLS 1.3 it says so only after the handshake,
 /// and the protocols above hide it.
 #[derive(Clone, Debug, Default)]
-pub struct Refusal(Arc<OnceLock<AlertDescription>>);
+pub struct TlsRefusal(Arc<OnceLock<AlertDescription>>);
 
-impl Refusal {
+impl TlsRefusal {
     fn note(&self, error: &io::Error) {
         if let Some(rustls::Error::AlertReceived(alert)) = tls_error(error)
             && is_about_certificates(*alert)
@@ -115,7 +115,7 @@ impl Refusal {
     }
 
     /// As an error, for a client that shows this.
-    pub fn error(&self, own: Option<&Identity>) -> Option<HandshakeError> {
+    pub fn error(&self, own: Option<&ClientIdentity>) -> Option<HandshakeError> {
         let alert = *self.0.get()?;
         Some(if own.is_some() { HandshakeError::Refused(alert) } else { HandshakeError::Unknown })
     }
@@ -142,7 +142,7 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     host: &str,
     config: ClientConfig,
-    refusal: &Refusal,
+    refusal: &TlsRefusal,
 ) -> Result<Watched<tokio_rustls::client::TlsStream<S>>, HandshakeError> {
     let name = ServerName::try_from(host.to_owned())?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
@@ -185,7 +185,11 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
 }
 
 /// What to speak with.
-pub fn config(ca: &Path, own: Option<&Identity>, protocol: &str) -> Result<ClientConfig, HandshakeError> {
+pub fn config(
+    ca: &Path,
+    own: Option<&ClientIdentity>,
+    protocol: &str,
+) -> Result<ClientConfig, HandshakeError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates(ca).map_err(HandshakeError::Ca)?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -193,7 +197,7 @@ pub fn config(ca: &Path, own: Option<&Identity>, protocol: &str) -> Result<Clien
     let builder = builder.with_root_certificates(roots);
     let mut config = match own {
         None => builder.with_no_client_auth(),
-        Some(Identity { cert, key }) => {
+        Some(ClientIdentity { cert, key }) => {
             let chain = own_certificates(cert).map_err(HandshakeError::Cert)?;
             let key = private_key(key).map_err(HandshakeError::Key)?;
             let mismatch = |source| HandshakeError::Mismatch { cert: cert.clone(), source };
@@ -207,7 +211,7 @@ pub fn config(ca: &Path, own: Option<&Identity>, protocol: &str) -> Result<Clien
 /// A stream that notes why it broke.
 pub struct Watched<S> {
     stream: S,
-    refusal: Refusal,
+    refusal: TlsRefusal,
 }
 
 impl<S: AsyncRead + Unpin> Watched<S> {

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::{
     cli::{
-        failure::Failure,
+        failure::CommandFailure,
         output::{Output, complain},
-        table::Table,
+        table::TextTable,
     },
     config,
     simulate::{AccessLog, Disorder, LogLine, NotedLines, RequestTrial, TimedLog},
@@ -24,7 +24,7 @@ const TOP: usize = 10;
 
 /// How a log was read.
 #[derive(Default)]
-struct Reading {
+struct LogReading {
     unread: NotedLines,
     disorder: Disorder,
 }
@@ -33,20 +33,21 @@ struct Reading {
 ///
 /// # Errors
 /// The configuration is wrong or does not say what requests are asked about, or something can't be read or written.
-pub fn run(configuration: &Path, log: &Path, output: Output) -> Result<(), Failure> {
+pub fn run(configuration: &Path, log: &Path, output: Output) -> Result<(), CommandFailure> {
     let policy = config::load(configuration)?;
-    let trial = policy.application.as_ref().map(RequestTrial::new).transpose().map_err(Failure::failed)?;
+    let trial =
+        policy.application.as_ref().map(RequestTrial::new).transpose().map_err(CommandFailure::failed)?;
     let Some(mut trial) = trial.flatten() else {
         let file = configuration.display();
         let message = "no `application.auth`: add it, to say what a request is asked about";
-        return Err(Failure::wrong_usage(format_args!("{file}: {message}")));
+        return Err(CommandFailure::wrong_usage(format_args!("{file}: {message}")));
     };
     let name = log.display();
     let reader: Box<dyn BufRead> = match log {
         path if path == Path::new("-") => Box::new(io::stdin().lock()),
         path => match File::open(path) {
             Ok(file) => Box::new(BufReader::new(file)),
-            Err(error) => return Err(Failure::failed(format_args!("{name}: {error}"))),
+            Err(error) => return Err(CommandFailure::failed(format_args!("{name}: {error}"))),
         },
     };
     let mut out = BufWriter::new(io::stdout().lock());
@@ -56,10 +57,10 @@ pub fn run(configuration: &Path, log: &Path, output: Output) -> Result<(), Failu
         Ok(reading) => reading,
         // Whoever closed the output early, as `head` does, has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-        Err(error) => return Err(Failure::failed(format_args!("{name}: {error}"))),
+        Err(error) => return Err(CommandFailure::failed(format_args!("{name}: {error}"))),
     };
     match reading.unread.first {
-        Some(line) if trial.summary().is_empty() => Err(Failure::wrong_file(format_args!(
+        Some(line) if trial.summary().is_empty() => Err(CommandFailure::wrong_file(format_args!(
             "{name}:{line}: no line is one of the combined format of nginx or Apache"
         ))),
         _ => {
@@ -70,8 +71,8 @@ pub fn run(configuration: &Path, log: &Path, output: Output) -> Result<(), Failu
 }
 
 /// Says what the summary can't be trusted in.
-fn warn(log: &Path, reading: &Reading) {
-    let Reading { unread, disorder: Disorder { very_late, ahead, .. } } = reading;
+fn warn(log: &Path, reading: &LogReading) {
+    let LogReading { unread, disorder: Disorder { very_late, ahead, .. } } = reading;
     for (noted, what) in [
         (unread, "not a line of the combined format; such lines were passed over"),
         (
@@ -97,8 +98,8 @@ fn play(
     trial: &mut RequestTrial,
     output: Output,
     out: &mut impl Write,
-) -> io::Result<Reading> {
-    let (mut log, mut reading) = (TimedLog::new(log), Reading::default());
+) -> io::Result<LogReading> {
+    let (mut log, mut reading) = (TimedLog::new(log), LogReading::default());
     while let Some((number, line)) = log.next_line()? {
         let LogLine::Request(request) = line else {
             reading.unread.note(number);
@@ -118,9 +119,9 @@ fn play(
     Ok(reading)
 }
 
-fn write_summary(trial: &RequestTrial, reading: &Reading, out: &mut impl Write) -> io::Result<()> {
+fn write_summary(trial: &RequestTrial, reading: &LogReading, out: &mut impl Write) -> io::Result<()> {
     let summary = trial.summary();
-    let mut table = Table::new(["REQUESTS", "COUNT"]);
+    let mut table = TextTable::new(["REQUESTS", "COUNT"]);
     let rows = [
         ("allowed", summary.allowed),
         ("  above a soft limit", summary.soft),
@@ -136,7 +137,7 @@ fn write_summary(trial: &RequestTrial, reading: &Reading, out: &mut impl Write) 
         table.row([name.to_owned(), count.to_string()]);
     }
     writeln!(out, "{table}")?;
-    let mut table = Table::new(["RULE", "HITS", "WITHIN", "NEAR", "OVER", "OBSERVED"]);
+    let mut table = TextTable::new(["RULE", "HITS", "WITHIN", "NEAR", "OVER", "OBSERVED"]);
     for (label, counts) in trial.rules().into_iter().filter(|(_, counts)| counts.total_hits > 0) {
         let numbers = [
             counts.total_hits,
@@ -151,7 +152,7 @@ fn write_summary(trial: &RequestTrial, reading: &Reading, out: &mut impl Write) 
     write!(out, "{table}")?;
     let denied = summary.denied_most(TOP);
     if !denied.is_empty() {
-        let mut table = Table::new(["DENIED MOST", "COUNT"]);
+        let mut table = TextTable::new(["DENIED MOST", "COUNT"]);
         for (name, count) in denied {
             table.row([Shown(name).to_string(), count.to_string()]);
         }
@@ -160,7 +161,7 @@ fn write_summary(trial: &RequestTrial, reading: &Reading, out: &mut impl Write) 
     Ok(())
 }
 
-fn write_json_summary(trial: &RequestTrial, reading: &Reading, out: &mut impl Write) -> io::Result<()> {
+fn write_json_summary(trial: &RequestTrial, reading: &LogReading, out: &mut impl Write) -> io::Result<()> {
     let summary = trial.summary();
     let rules: Vec<_> = trial
         .rules()

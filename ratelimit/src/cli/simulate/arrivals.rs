@@ -9,9 +9,9 @@ use std::{
 use ratelimit_common::limit::LimitSpec;
 
 use crate::cli::{
-    failure::Failure,
+    failure::CommandFailure,
     output::{Output, complain},
-    table::Table,
+    table::TextTable,
 };
 use crate::{
     config::limit::format_limit,
@@ -34,7 +34,7 @@ enum SimulateError {
 ///
 /// # Errors
 /// A line is wrong, or something can't be read or written.
-pub fn run(limits: Vec<LimitSpec>, file: Option<&Path>, output: Output) -> Result<(), Failure> {
+pub fn run(limits: Vec<LimitSpec>, file: Option<&Path>, output: Output) -> Result<(), CommandFailure> {
     let mut trials: Vec<LimitTrial> = limits.into_iter().map(LimitTrial::new).collect();
     let mut out = BufWriter::new(io::stdout().lock());
     let done = match file {
@@ -43,7 +43,7 @@ pub fn run(limits: Vec<LimitSpec>, file: Option<&Path>, output: Output) -> Resul
             Ok(file) => {
                 play(Arrivals::new(BufReader::new(file), path.display()), &mut trials, output, &mut out)
             }
-            Err(error) => return Err(Failure::failed(format_args!("{}: {error}", path.display()))),
+            Err(error) => return Err(CommandFailure::failed(format_args!("{}: {error}", path.display()))),
         },
     };
     // What was decided before a wrong line is printed before the message.
@@ -82,7 +82,7 @@ fn play(
 }
 
 fn write_summaries(out: &mut impl Write, trials: &[LimitTrial], is_after_lines: bool) -> io::Result<()> {
-    let mut table = Table::new(["LIMIT", "ALLOWED", "DENIED", "LONGEST_WAIT", "LARGEST_BURST"]);
+    let mut table = TextTable::new(["LIMIT", "ALLOWED", "DENIED", "LONGEST_WAIT", "LARGEST_BURST"]);
     for trial in trials {
         let summary = trial.summary();
         let wait = Seconds(summary.longest_wait).to_string();
@@ -106,11 +106,11 @@ fn note_forgotten(trials: &[LimitTrial]) {
     }
 }
 
-fn failure(error: SimulateError) -> Result<(), Failure> {
+fn failure(error: SimulateError) -> Result<(), CommandFailure> {
     match error {
         // Whoever closed the output early, as `head` does, has seen enough.
         SimulateError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        SimulateError::Arrivals(error @ ArrivalError::Line { .. }) => Err(Failure::wrong_file(error)),
-        error => Err(Failure::failed(error)),
+        SimulateError::Arrivals(error @ ArrivalError::Line { .. }) => Err(CommandFailure::wrong_file(error)),
+        error => Err(CommandFailure::failed(error)),
     }
 }

@@ -9,12 +9,12 @@ use std::{
 use clap::ValueEnum;
 
 use crate::{
-    cli::{failure::Failure, output::Output, table::Table},
+    cli::{failure::CommandFailure, output::Output, table::TextTable},
     config, dataplane,
     policy::Network,
     simulate::{
-        Capture, CaptureError, CaptureSummary, CapturedFrame, Engine, FrameCount, FrameTally, HostEngine,
-        KernelEngine, compile_for, report,
+        Capture, CaptureError, CaptureSummary, CapturedFrame, FrameCount, FrameEngine, FrameTally,
+        HostEngine, KernelEngine, compile_for, report,
     },
     text::Shown,
 };
@@ -53,18 +53,18 @@ pub fn run(
     file: Option<&Path>,
     engine: EngineName,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let policy = config::load(configuration)?;
     let Some(network) = policy.network else {
         let file = configuration.display();
-        return Err(Failure::failed(format_args!("{file}: no `network`: nothing to judge frames by")));
+        return Err(CommandFailure::failed(format_args!("{file}: no `network`: nothing to judge frames by")));
     };
     let name = file.map_or("-".to_owned(), |file| file.display().to_string());
     let opened = match file {
         None => Capture::new(io::stdin()),
         Some(path) => match File::open(path) {
             Ok(file) => Capture::new(file),
-            Err(error) => return Err(Failure::failed(format_args!("{name}: {error}"))),
+            Err(error) => return Err(CommandFailure::failed(format_args!("{name}: {error}"))),
         },
     };
     let mut out = BufWriter::new(io::stdout().lock());
@@ -75,8 +75,10 @@ pub fn run(
     match done.and(flushed) {
         // Whoever closed the output early, as `head` does, has seen enough.
         Err(CaptureRunError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error @ CaptureRunError::Capture(_)) => Err(Failure::failed(format_args!("{name}: {error}"))),
-        Err(error) => Err(Failure::failed(error)),
+        Err(error @ CaptureRunError::Capture(_)) => {
+            Err(CommandFailure::failed(format_args!("{name}: {error}")))
+        }
+        Err(error) => Err(CommandFailure::failed(error)),
         Ok(()) => Ok(()),
     }
 }
@@ -92,7 +94,7 @@ fn play(
     let first = capture.next_frame()?;
     let start = first.as_ref().map_or(Nanos(0), |frame| frame.time);
     let compiled = compile_for(network, start);
-    let mut engine: Box<dyn Engine> = match engine {
+    let mut engine: Box<dyn FrameEngine> = match engine {
         EngineName::User => Box::new(HostEngine::new(compiled)),
         EngineName::Kernel => Box::new(KernelEngine::load(&compiled)?),
     };
@@ -115,7 +117,7 @@ fn play(
 fn judge(
     frame: &CapturedFrame,
     start: Nanos,
-    engine: &mut dyn Engine,
+    engine: &mut dyn FrameEngine,
     network: &Network,
     summary: &mut CaptureSummary,
     output: Output,
@@ -135,7 +137,7 @@ fn judge(
 }
 
 fn write_summary(summary: &CaptureSummary, network: &Network, out: &mut impl Write) -> io::Result<()> {
-    let mut table = Table::new(["REASON", "FRAMES", "BYTES", "VERDICT"]);
+    let mut table = TextTable::new(["REASON", "FRAMES", "BYTES", "VERDICT"]);
     for (reason, FrameTally { passed, dropped }) in summary.reasons() {
         let (frames, verdict) = if dropped.count > 0 { (dropped, "drop") } else { (passed, "pass") };
         table.row([
@@ -148,7 +150,8 @@ fn write_summary(summary: &CaptureSummary, network: &Network, out: &mut impl Wri
     write!(out, "{table}")?;
     for rule in summary.rules(&network.rules, TOP) {
         writeln!(out)?;
-        let mut table = Table::new(["RULE, SOURCE", "PASSED", "DROPPED", "PASSED_BYTES", "DROPPED_BYTES"]);
+        let mut table =
+            TextTable::new(["RULE, SOURCE", "PASSED", "DROPPED", "PASSED_BYTES", "DROPPED_BYTES"]);
         table.row(cells(Shown(rule.name).to_string(), &rule.all));
         for (source, tally) in &rule.top {
             table.row(cells(format!("  {source}"), tally));

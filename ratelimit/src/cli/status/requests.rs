@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::{rules::share, table::Table};
+use super::super::{rules::share, table::TextTable};
 use super::age;
 use crate::{
     application::{
@@ -204,8 +204,8 @@ fn left_out(
     writeln!(f, "({shown} of {all} {what}; {elsewhere})")
 }
 
-fn domains(service: &ServiceStatus) -> Table {
-    let mut table = Table::new(["DOMAIN", "ALLOWED", "DENIED", "SHARE", "SHADOWED"]);
+fn domains(service: &ServiceStatus) -> TextTable {
+    let mut table = TextTable::new(["DOMAIN", "ALLOWED", "DENIED", "SHARE", "SHADOWED"]);
     let mut row = |domain: String, counts: &DomainCounts| {
         let DomainCounts { allowed, denied, shadowed } = *counts;
         table.row([
@@ -225,9 +225,9 @@ fn domains(service: &ServiceStatus) -> Table {
     table
 }
 
-fn rules(service: &ServiceStatus) -> Table {
+fn rules(service: &ServiceStatus) -> TextTable {
     let mut table =
-        Table::new(["DOMAIN", "RULE", "LIMIT", "ACTION", "ALLOWED", "DENIED", "SHADOWED", "SOFT"]);
+        TextTable::new(["DOMAIN", "RULE", "LIMIT", "ACTION", "ALLOWED", "DENIED", "SHADOWED", "SOFT"]);
     for rule in &service.rules {
         table.row([
             rule.domain.clone(),
@@ -243,8 +243,8 @@ fn rules(service: &ServiceStatus) -> Table {
     table
 }
 
-fn all_of_rules(service: &ServiceStatus) -> Table {
-    let mut table = Table::new([
+fn all_of_rules(service: &ServiceStatus) -> TextTable {
+    let mut table = TextTable::new([
         "DOMAIN", "RULE", "ACTION", "ALLOWED", "DENIED", "SHARE", "SHADOWED", "SOFT", "NEAR", "CUT",
         "LABELS", "LIMIT",
     ]);

@@ -17,12 +17,12 @@ use ratatui::{
 };
 use ratelimit_common::time::Nanos;
 
-use super::{HEADINGS, Top, cells, total, windows::Windows};
+use super::{HEADINGS, Top, cells, total, windows::SketchWindows};
 use crate::{
-    cli::{bans::Lasting, failure::Failure},
+    cli::{bans::Lasting, failure::CommandFailure},
     dataplane::{BanStatus, Bans, Error, NewBan},
     policy::{BanLength, InstanceName, Prefix},
-    top::{By, Ipv6By, Sums, Top as Heaviest},
+    top::{By, Ipv6By, Sums, TopSources as Heaviest},
 };
 
 /// More sources than any screen has lines are not kept.
@@ -32,10 +32,10 @@ const MOST_ROWS: usize = 200;
 const BAN_FOR: BanLength = BanLength::For(Nanos(600 * Nanos::SECOND.0));
 
 /// Shows the screen until the user or a signal ends it.
-pub fn run(args: &Top, windows: Windows) -> Result<(), Failure> {
+pub fn run(args: &Top, windows: SketchWindows) -> Result<(), CommandFailure> {
     let drawing = Arc::new(Mutex::new(()));
-    signals::restore_first(&drawing).map_err(Failure::failed)?;
-    let mut terminal = ratatui::try_init().map_err(Failure::failed)?;
+    signals::restore_first(&drawing).map_err(CommandFailure::failed)?;
+    let mut terminal = ratatui::try_init().map_err(CommandFailure::failed)?;
     let done = show(args, windows, &mut terminal, &drawing);
     signals::restore();
     done
@@ -43,25 +43,25 @@ pub fn run(args: &Top, windows: Windows) -> Result<(), Failure> {
 
 fn show(
     args: &Top,
-    mut windows: Windows,
+    mut windows: SketchWindows,
     terminal: &mut DefaultTerminal,
     drawing: &Mutex<()>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut screen = Screen::new(args.by, args.ipv6());
     let mut next = Instant::now();
     loop {
         if Instant::now() >= next {
             screen.take(windows.poll())?;
-            next = windows.next_at().map_err(Failure::failed)?;
+            next = windows.next_at().map_err(CommandFailure::failed)?;
         }
         {
             let _drawing = drawing.lock();
-            terminal.draw(|frame| screen.draw(frame)).map_err(Failure::failed)?;
+            terminal.draw(|frame| screen.draw(frame)).map_err(CommandFailure::failed)?;
         }
-        if !event::poll(next.saturating_duration_since(Instant::now())).map_err(Failure::failed)? {
+        if !event::poll(next.saturating_duration_since(Instant::now())).map_err(CommandFailure::failed)? {
             continue;
         }
-        let Event::Key(key) = event::read().map_err(Failure::failed)? else { continue };
+        let Event::Key(key) = event::read().map_err(CommandFailure::failed)? else { continue };
         match screen.press(key) {
             Wish::Quit => return Ok(()),
             Wish::Ban(source) => screen.message = ban(&args.instance.instance, &source),
@@ -101,7 +101,7 @@ impl Screen {
     }
 
     /// Takes what the program has seen. An instance that is taken off may come back.
-    fn take(&mut self, polled: Result<Option<Sums>, Error>) -> Result<(), Failure> {
+    fn take(&mut self, polled: Result<Option<Sums>, Error>) -> Result<(), CommandFailure> {
         match polled {
             Ok(sums) => {
                 self.gone = None;
@@ -114,7 +114,7 @@ impl Screen {
                 self.gone = Some(format!("waiting for the instance  q quit  ({error})"));
                 self.update(Sums::default());
             }
-            Err(error) => return Err(Failure::failed(error)),
+            Err(error) => return Err(CommandFailure::failed(error)),
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::{
 const SETTLING: Duration = Duration::from_millis(5);
 
 /// The windows of an instance.
-pub struct Windows {
+pub struct SketchWindows {
     instance: InstanceName,
     sketch: Sketch,
     /// How many are taken together.
@@ -26,7 +26,7 @@ pub struct Windows {
     read: VecDeque<Vec<SeenSet>>,
 }
 
-impl Windows {
+impl SketchWindows {
     /// Those of an instance. The first one is over already.
     pub fn open(instance: &InstanceName, together: u64) -> Result<Self, Error> {
         let sketch = Sketch::open(instance)?;

@@ -21,7 +21,7 @@ use ratelimit_common::{
 };
 
 use super::{
-    Engine, FrameVerdict,
+    FrameEngine, FrameVerdict,
     bans::SimulatedBans,
     table::{FixedSet, FixedTable},
 };
@@ -36,7 +36,7 @@ pub struct HostEngine {
     compiled: Compiled,
     table: FixedTable,
     bans: SimulatedBans,
-    addresses: [Longest<[u64; 2]>; 2],
+    addresses: [LongestPrefixes<[u64; 2]>; 2],
     /// The time of the packet that is being judged.
     now: Cell<Now>,
     /// The bits of the rules that have denied it.
@@ -59,10 +59,10 @@ impl HostEngine {
     }
 }
 
-fn conditions(prefixes: &AddressConditions) -> Longest<[u64; 2]> {
+fn conditions(prefixes: &AddressConditions) -> LongestPrefixes<[u64; 2]> {
     let sets_v4 = prefixes.v4.iter().map(|&(address, length, set)| (v4(address), length, set));
     let sets_v6 = prefixes.v6.iter().map(|&(address, length, set)| (v6(address), length, set));
-    Longest::new(sets_v4, sets_v6)
+    LongestPrefixes::new(sets_v4, sets_v6)
 }
 
 fn v4(address: [u8; 4]) -> u128 {
@@ -75,9 +75,9 @@ fn v6(address: [u8; 16]) -> u128 {
 
 /// Values of the longest prefixes, for each family.
 #[derive(Debug)]
-struct Longest<V>([BTreeMap<Reverse<u8>, HashMap<u128, V>>; 2]);
+struct LongestPrefixes<V>([BTreeMap<Reverse<u8>, HashMap<u128, V>>; 2]);
 
-impl<V: Copy> Longest<V> {
+impl<V: Copy> LongestPrefixes<V> {
     fn new(v4: impl Iterator<Item = (u128, u8, V)>, v6: impl Iterator<Item = (u128, u8, V)>) -> Self {
         let mut lengths = [BTreeMap::new(), BTreeMap::new()];
         let [lengths_v4, lengths_v6] = &mut lengths;
@@ -224,7 +224,7 @@ impl<'t> Hooks for &'t HostEngine {
     }
 }
 
-impl Engine for HostEngine {
+impl FrameEngine for HostEngine {
     fn judge(
         &mut self,
         frame: &[u8],

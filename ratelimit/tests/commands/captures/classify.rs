@@ -1,6 +1,6 @@
 //! The compiled tables give the same set of rules as a plain loop over them.
 
-use ratelimit::simulate::{Engine as _, HostEngine, compile_for};
+use ratelimit::simulate::{FrameEngine as _, HostEngine, compile_for};
 use ratelimit_common::time::Nanos;
 
 use super::traffic::{Random, plain_loop, random_frame, random_network};

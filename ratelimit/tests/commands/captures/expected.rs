@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use ratelimit::simulate::{CapturedFrame, Engine as _, FrameVerdict, HostEngine, compile_for};
+use ratelimit::simulate::{CapturedFrame, FrameEngine as _, FrameVerdict, HostEngine, compile_for};
 use ratelimit_common::{packet, time::Nanos};
 
 use super::{recorded, traffic};

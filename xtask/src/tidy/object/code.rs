@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use object::{File, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SymbolKind};
 
 /// All functions of an object.
-pub struct Program {
+pub struct ObjectProgram {
     pub functions: Vec<Function>,
 }
 
@@ -74,7 +74,7 @@ impl Instruction {
 /// Where a function begins: the index of its section, and the byte there.
 type Place = (usize, u64);
 
-impl Program {
+impl ObjectProgram {
     /// Reads an ELF object.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let file = File::parse(bytes)?;
@@ -190,6 +190,6 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_an_error() {
-        assert!(Program::read(b"#!/bin/sh").is_err());
+        assert!(ObjectProgram::read(b"#!/bin/sh").is_err());
     }
 }

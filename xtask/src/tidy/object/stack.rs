@@ -6,7 +6,7 @@ use std::fmt;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::code::{ADD_CONSTANT, COPY, FRAME, Instruction, LOAD, Program, STORE, STORE_CONSTANT};
+use super::code::{ADD_CONSTANT, COPY, FRAME, Instruction, LOAD, ObjectProgram, STORE, STORE_CONSTANT};
 use super::{Finding, finding};
 
 /// Less than the kernel's, so that there is room for what comes.
@@ -41,7 +41,7 @@ impl Chain {
 }
 
 /// The chain that takes the most, from the programs on.
-pub fn deepest(program: &Program) -> Result<Chain> {
+pub fn deepest(program: &ObjectProgram) -> Result<Chain> {
     let mut known = HashMap::new();
     for (index, _) in program.functions.iter().enumerate().filter(|(_, function)| function.is_entry) {
         measure(program, index, &mut known)?;
@@ -67,7 +67,11 @@ struct Measured {
 }
 
 /// Fills `known` with the function and all that it calls; `None` while it is being measured.
-fn measure(program: &Program, index: usize, known: &mut HashMap<usize, Option<Measured>>) -> Result<u64> {
+fn measure(
+    program: &ObjectProgram,
+    index: usize,
+    known: &mut HashMap<usize, Option<Measured>>,
+) -> Result<u64> {
     let function = &program.functions[index];
     match known.get(&index) {
         Some(Some(measured)) => return Ok(measured.bytes),
@@ -141,7 +145,7 @@ mod tests {
     }
 
     fn chain(functions: Vec<Function>) -> Chain {
-        deepest(&Program { functions }).unwrap()
+        deepest(&ObjectProgram { functions }).unwrap()
     }
 
     #[test]
@@ -187,7 +191,8 @@ mod tests {
 
     #[test]
     fn a_function_that_calls_itself_is_an_error() {
-        let program = Program { functions: vec![function("entry", 8, &[1]), function("again", 8, &[1])] };
+        let program =
+            ObjectProgram { functions: vec![function("entry", 8, &[1]), function("again", 8, &[1])] };
         assert!(deepest(&program).is_err());
     }
 }

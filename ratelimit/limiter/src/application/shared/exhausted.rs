@@ -26,7 +26,7 @@ use super::{
         decide::{DecisionContext, LimitChecks},
         evaluator::{parts, terms},
     },
-    Act, Decided, Keys, Question, Shared, Snapshot, States, Zero, align, decide,
+    Act, Decided, ErasedStore, Keys, Question, Snapshot, States, Zero, align, decide,
 };
 use crate::store::{
     Account, KeyHash, State, WideRecord,
@@ -49,14 +49,14 @@ const SHARDS: usize = 16;
 /// What is known of exhausted keys.
 #[derive(Debug)]
 pub(super) struct Exhausted {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<ExhaustedShard>>,
     most_in_shard: usize,
     /// When charges were last sent.
     sent_at: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Shard {
+struct ExhaustedShard {
     keys: HashMap<u64, ExhaustedBucket, FixedState>,
     charges: HashMap<u64, Charges, FixedState>,
     /// New ones that found no room since old ones were removed.
@@ -102,7 +102,7 @@ impl Exhausted {
         }
     }
 
-    fn shard(&self, key: u64) -> Option<MutexGuard<'_, Shard>> {
+    fn shard(&self, key: u64) -> Option<MutexGuard<'_, ExhaustedShard>> {
         // The map uses other bits.
         let shard = self.shards.get((key >> 40) as usize % SHARDS)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
@@ -111,7 +111,7 @@ impl Exhausted {
     /// The states of a request that is denied by them, its windows aligned to them; `None` if the store is to be asked.
     pub(super) fn recall(
         &self,
-        store: &Shared,
+        store: &ErasedStore,
         context: &DecisionContext<'_>,
         checks: &mut LimitChecks<'_>,
     ) -> Option<States> {
@@ -187,7 +187,7 @@ impl Exhausted {
         parts: &[Part<'_>],
         decided: &Decided<'_>,
         keys: &Keys<'_>,
-        store: &Shared,
+        store: &ErasedStore,
     ) {
         let buckets = keys.buckets();
         for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.act == Act::Charge) {
@@ -226,7 +226,7 @@ impl Exhausted {
     }
 
     /// Sends the charges of these buckets, before the store is asked about them.
-    fn send_charges(&self, parts: &[Part<'_>], store: &Shared) {
+    fn send_charges(&self, parts: &[Part<'_>], store: &ErasedStore) {
         for part in parts.iter().filter(|part| part.act == Act::Charge || part.gives_back()) {
             let charges = self.shard(part.key()).and_then(|mut shard| shard.charges.remove(&part.key()));
             if let Some(charges) = charges {
@@ -236,7 +236,7 @@ impl Exhausted {
     }
 
     /// Sends all charges, if it is time.
-    pub(super) fn flush_if_due(&self, store: &Shared, present: Nanos) {
+    pub(super) fn flush_if_due(&self, store: &ErasedStore, present: Nanos) {
         let sent_at = self.sent_at.load(Relaxed);
         let is_due = present.0.abs_diff(sent_at) >= BATCH.0;
         if is_due && self.sent_at.compare_exchange(sent_at, present.0, Relaxed, Relaxed).is_ok() {
@@ -244,7 +244,7 @@ impl Exhausted {
         }
     }
 
-    pub(super) fn flush(&self, store: &Shared) {
+    pub(super) fn flush(&self, store: &ErasedStore) {
         for shard in &self.shards {
             let charges = std::mem::take(&mut shard.lock().unwrap_or_else(PoisonError::into_inner).charges);
             charges.into_values().for_each(|charges| charges.send(store));
@@ -275,7 +275,7 @@ fn length(bucket: &BucketKey<'_>) -> usize {
     bucket.domain.len() + bucket.account.len() + entries
 }
 
-impl Shard {
+impl ExhaustedShard {
     fn insert(&mut self, key: u64, known: ExhaustedBucket, most: usize) {
         if self.keys.len() >= most && !self.keys.contains_key(&key) {
             // Those pay for looking at all of them.
@@ -308,7 +308,7 @@ impl Charges {
         }
     }
 
-    fn send(&self, store: &Shared) {
+    fn send(&self, store: &ErasedStore) {
         let entries: Vec<(&str, &str)> = self.entries.iter().map(|(key, value)| (&**key, &**value)).collect();
         let (account, hash, over) = self.part;
         let part = Part {

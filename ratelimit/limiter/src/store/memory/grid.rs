@@ -39,7 +39,7 @@ const FEW_IDLE: u64 = 3;
 pub struct Grid {
     reserve: Reserve,
     control: AtomicU64,
-    tally: Tally,
+    tally: GridCounters,
 }
 
 /// A bucket where it lies: the slot's number over all sets, and its words.
@@ -56,7 +56,7 @@ pub struct SavedBucket {
 /// What is written now and then, away from what everybody reads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Tally {
+struct GridCounters {
     /// Held while the table grows.
     growing: Mutex<()>,
     live_evictions: AtomicU64,
@@ -67,7 +67,7 @@ impl Grid {
     pub fn new(most_sets: u64) -> Option<Self> {
         let most_sets = Some(most_sets.max(LEAST_SETS)).filter(|&sets| sets <= Control::MOST_SETS)?;
         let control = AtomicU64::new(Control::of(LEAST_SETS).0);
-        Some(Self { reserve: Reserve::new(most_sets)?, control, tally: Tally::default() })
+        Some(Self { reserve: Reserve::new(most_sets)?, control, tally: GridCounters::default() })
     }
 
     /// A table with what another one held, which had so many sets; `None` if there is no room for so many, or if a bucket can't

@@ -18,7 +18,7 @@ use ratelimit_common::{
     time::{Nanos, Now},
 };
 
-use self::{bucket::WideBucket, shard::Shard};
+use self::{bucket::WideBucket, shard::WideShard};
 use crate::store::{Charge, WideRecord};
 
 /// With far fewer buckets in each, what is nearest to fresh in one would say little about all.
@@ -38,7 +38,7 @@ const REMOVALS: usize = 2;
 /// All buckets whose state is not a word.
 #[derive(Debug)]
 pub struct Wide {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<WideShard>>,
     most: Size,
     /// What all shards hold. Each adds and subtracts while it is locked.
     buckets: AtomicUsize,
@@ -106,7 +106,7 @@ impl Wide {
 
     /// How many buckets are in use.
     pub fn in_use(&self, now: Now) -> u64 {
-        let count = |shard: &Mutex<Shard>| {
+        let count = |shard: &Mutex<WideShard>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.iter().filter(|(_, bucket)| bucket.idle_at > now.0).count() as u64
         };
@@ -198,7 +198,7 @@ impl Wide {
     }
 
     /// Makes a counter of what a word has counted, for a limit that has grown beyond words.
-    fn go_on_with(&self, shard: &mut Shard, charge: &Charge<'_>, word: impl FnOnce() -> u64) {
+    fn go_on_with(&self, shard: &mut WideShard, charge: &Charge<'_>, word: impl FnOnce() -> u64) {
         let (identity, now) = (charge.bucket().identity, charge.now);
         if charge.limit.kind() != StateKind::WideSlidingCounter || shard.is_in_use(identity, now) {
             return;
@@ -213,13 +213,13 @@ impl Wide {
         }
     }
 
-    fn shard(&self, identity: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, identity: u64) -> MutexGuard<'_, WideShard> {
         // The map uses other bits.
         let index = (identity >> 40) as usize % self.shards.len();
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn insert(&self, shard: &mut Shard, identity: u64, bucket: WideBucket) {
+    fn insert(&self, shard: &mut WideShard, identity: u64, bucket: WideBucket) {
         self.buckets.fetch_add(1, Relaxed);
         self.note_entries(0, bucket.entries());
         self.note_counter(&bucket);
@@ -245,7 +245,7 @@ impl Wide {
 
     /// Removes buckets until there are no more than there may be. The one of `spared` does not go, so there can be one too
     /// many for each shard.
-    fn make_room(&self, shard: &mut Shard, spared: u64, now: Now) {
+    fn make_room(&self, shard: &mut WideShard, spared: u64, now: Now) {
         if !self.is_too_full() {
             return;
         }
@@ -267,7 +267,7 @@ impl Wide {
     }
 
     /// Removes up to `most` idle buckets of a shard, and says how many.
-    fn remove_idle(&self, shard: &mut Shard, most: usize, spared: u64, now: Now) -> usize {
+    fn remove_idle(&self, shard: &mut WideShard, most: usize, spared: u64, now: Now) -> usize {
         let gone = std::iter::from_fn(|| shard.remove_idle(spared, now)).take(most);
         gone.inspect(|gone| self.forget(gone)).count()
     }

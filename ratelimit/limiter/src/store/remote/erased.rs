@@ -8,7 +8,7 @@ type Boxed<'q, T> = Pin<Box<dyn Future<Output = Result<T, RemoteError>> + Send +
 
 /// A remote store.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<dyn Erased>);
+pub(crate) struct ErasedStore(Arc<dyn Erased>);
 
 trait Erased: Send + Sync {
     fn decide<'q>(&'q self, question: Question<'q>) -> Boxed<'q, Reading>;
@@ -40,7 +40,7 @@ impl<R: RemoteStore> Erased for R {
     }
 }
 
-impl Shared {
+impl ErasedStore {
     pub(crate) fn new(store: impl RemoteStore) -> Self {
         Self(Arc::new(store))
     }
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ErasedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Shared").field(&self.health().name).finish()
     }

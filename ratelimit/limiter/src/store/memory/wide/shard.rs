@@ -26,7 +26,7 @@ pub(super) const BYTES_A_BUCKET: usize =
 
 /// Some of the buckets.
 #[derive(Debug, Default)]
-pub(super) struct Shard {
+pub(super) struct WideShard {
     buckets: HashMap<u64, HeapBucket, FixedState>,
     /// Each bucket by a time before which it is not idle.
     ends: BinaryHeap<Reverse<(Nanos, u64)>>,
@@ -42,7 +42,7 @@ struct HeapBucket {
     rank: Rank,
 }
 
-impl Shard {
+impl WideShard {
     pub(super) fn get(&self, identity: u64) -> Option<&WideBucket> {
         self.buckets.get(&identity).map(|held| &held.bucket)
     }
