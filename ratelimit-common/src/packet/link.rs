@@ -108,11 +108,11 @@ fn vlan_id(tag: &[u8; VlanHdr::LEN]) -> u64 {
     u64::from(be16::<0, _>(tag)) & 0xfff
 }
 
-/// How many bytes lie before the packet that are not counted as its own: those of an outer tunnel.
+/// How many bytes lie before the packet that are not counted as its own: those of an outer tunnel, all if it is cut off there.
 #[inline(always)]
 pub fn outer_length<F: Frame + ?Sized>(frame: &F) -> u64 {
     match frame.link() {
-        LinkLayer::OuterGre => gre(frame) as u64,
+        LinkLayer::OuterGre => (gre(frame) as u64).min(frame.length()),
         LinkLayer::Ethernet | LinkLayer::RawIp => 0,
     }
 }

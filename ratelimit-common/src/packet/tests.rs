@@ -319,6 +319,7 @@ fn the_outer_headers_of_a_gre_tunnel_are_stepped_over() {
         for length in outer.len() + 4..bytes.len() {
             let cut = linked(LinkLayer::OuterGre, &bytes[..length]);
             assert!(cut.is_err_and(|not_ip| not_ip.hides == 0), "{length}");
+            assert!(outer_length(&Linked(LinkLayer::OuterGre, &bytes[..length])) <= length as u64);
         }
     }
 }
