@@ -42,7 +42,7 @@ pub(crate) struct DecidedRequest {
     pub(crate) now: Micros,
     pub(crate) admitted: bool,
     pub(crate) states: StateTexts,
-    pub(crate) request: ShardRequest,
+    pub(crate) request: Box<ShardRequest>,
 }
 
 /// A call that has ended.
@@ -90,7 +90,8 @@ struct Waiters {
 
 #[derive(Debug)]
 struct Waiter {
-    request: ShardRequest,
+    /// It is moved often, and large.
+    request: Box<ShardRequest>,
     deadline: Instant,
     /// The time from which on it is void, if the caller says it.
     not_after: Option<Micros>,
@@ -113,6 +114,7 @@ impl<T: Transport> Queue<T> {
         not_after: Option<Micros>,
     ) -> oneshot::Receiver<QueueResult> {
         let (sender, receiver) = oneshot::channel();
+        let request = Box::new(request);
         let waiting = Waiter { request, deadline, not_after, tries: 0, answer: Some(sender) };
         let mut line = self.line();
         if line.waiting.len() >= MOST_WAITING {
@@ -127,16 +129,17 @@ impl<T: Transport> Queue<T> {
 
     /// Puts a request in line that nobody waits for, before others like it.
     pub(crate) fn tell(self: &Arc<Self>, request: ShardRequest, deadline: Instant) {
+        let waiting = Waiter::unanswered(request, deadline);
         let mut line = self.line();
         if line.waiting.len() < MOST_WAITING {
-            line.waiting.push_back(Waiter { request, deadline, not_after: None, tries: 0, answer: None });
+            line.waiting.push_back(waiting);
             self.start(line);
         }
     }
 
     /// Puts a request in line that nobody waits for; it is dropped if there are too many.
     pub(crate) fn charge_later(self: &Arc<Self>, request: ShardRequest, deadline: Instant) {
-        let waiting = Waiter { request, deadline, not_after: None, tries: 0, answer: None };
+        let waiting = Waiter::unanswered(request, deadline);
         let mut line = self.line();
         if line.later.len() < MOST_LATER {
             line.later.push_back(waiting);
@@ -193,7 +196,7 @@ impl<T: Transport> Queue<T> {
         let void = |waiting: &Waiter| {
             waiting.not_after.unwrap_or_else(|| self.clock.at(waiting.deadline)).max(Micros(1))
         };
-        let arguments = arguments(batch.iter().map(|waiting| (&waiting.request, void(waiting))), times);
+        let arguments = arguments(batch.iter().map(|waiting| (&*waiting.request, void(waiting))), times);
         let latest = batch.iter().map(|waiting| waiting.deadline).max().unwrap_or(now);
         let call = Call {
             script: &script::DECIDE,
@@ -231,7 +234,7 @@ impl<T: Transport> Queue<T> {
 
     fn answer(&self, batch: Vec<Waiter>, reply: Reply) {
         let has_foreign = reply.said.iter().any(|said| matches!(said, Said::Foreign(_)));
-        let keys = if has_foreign { keys(batch.iter().map(|waiting| &waiting.request)) } else { Vec::new() };
+        let keys = if has_foreign { keys(batch.iter().map(|waiting| &*waiting.request)) } else { Vec::new() };
         let mut again = Vec::new();
         for (mut waiting, said) in batch.into_iter().zip(reply.said) {
             match said {
@@ -283,7 +286,7 @@ impl Waiters {
                 if !waiting.is_waited_for(now) {
                     waiting.end(Err(Trouble::Late));
                 } else if let Err(waiting) = batch.add(waiting, most) {
-                    line.push_front(*waiting);
+                    line.push_front(waiting);
                     return batch.requests;
                 }
             }
@@ -300,10 +303,10 @@ struct Batch {
 
 impl Batch {
     /// Adds a request to at most so many, or gives it back if there is no room. One alone finds room whatever it has.
-    fn add(&mut self, waiting: Waiter, most: usize) -> Result<(), Box<Waiter>> {
+    fn add(&mut self, waiting: Waiter, most: usize) -> Result<(), Waiter> {
         let keys = self.keys + waiting.request.buckets.len();
         if !self.requests.is_empty() && (self.requests.len() >= most || keys > MOST_KEYS) {
-            return Err(Box::new(waiting));
+            return Err(waiting);
         }
         self.keys = keys;
         self.requests.push(waiting);
@@ -312,6 +315,11 @@ impl Batch {
 }
 
 impl Waiter {
+    /// One that nobody waits for.
+    fn unanswered(request: ShardRequest, deadline: Instant) -> Self {
+        Self { request: Box::new(request), deadline, not_after: None, tries: 0, answer: None }
+    }
+
     fn is_waited_for(&self, now: Instant) -> bool {
         now < self.deadline && self.answer.as_ref().is_none_or(|answer| !answer.is_closed())
     }

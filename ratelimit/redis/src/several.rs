@@ -85,7 +85,7 @@ impl<T: Transport> Several<'_, T> {
         for answered in answered.iter().filter(|answered| answered.decided.admitted) {
             let Some(charged) = self.charged(answered) else { continue };
             let decided = &answered.decided;
-            let mut request = decided.request.clone();
+            let mut request = ShardRequest::clone(&decided.request);
             let mut charged = charged.into_iter();
             request.parts.retain(|part| {
                 let was_charged = charged.next().unwrap_or(false);

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ratelimit_common::limit::{Limit, StateKind};
+use ratelimit_common::{
+    limit::{Limit, StateKind},
+    time::Nanos,
+};
 use ratelimit_limiter::store::remote::{
     BucketKey, Question, Reading, RemoteError, RemoteHealth, RemoteStore,
 };
@@ -161,8 +164,11 @@ impl<T: Transport> SharedBuckets<T> {
 
 impl<T: Transport> RemoteStore for SharedBuckets<T> {
     async fn decide(&self, question: Question<'_>) -> Result<Reading, RemoteError> {
-        if question.parts.iter().any(|part| !is_whole(part.limit)) {
-            return Err(RemoteError::Unavailable("a window must be whole microseconds long".to_owned()));
+        if let Some(window) = question.parts.iter().find_map(|part| broken_window(part.limit)) {
+            let (Nanos(window), whole) = (window, window.0.div_ceil(1_000).saturating_mul(1_000));
+            return Err(RemoteError::Unavailable(format!(
+                "a window of {window} ns is not whole microseconds, which a shared store counts in: make it {whole} ns"
+            )));
         }
         let deadline = Instant::now() + self.timeout;
         let secret = self.secret(deadline).await?;
@@ -208,9 +214,10 @@ impl<T: Transport> RemoteStore for SharedBuckets<T> {
     }
 }
 
-/// Whether the script can tell its windows. No configuration has other ones.
-fn is_whole(limit: &Limit) -> bool {
-    limit.kind() == StateKind::ArrivalTime || limit.period().0.is_multiple_of(1_000)
+/// A limit's window if the script can't tell it. No configuration has one.
+fn broken_window(limit: &Limit) -> Option<Nanos> {
+    let is_told = limit.kind() == StateKind::ArrivalTime || limit.period().0.is_multiple_of(1_000);
+    (!is_told).then(|| limit.period())
 }
 
 /// What the limiter is told.

@@ -160,7 +160,7 @@ async fn a_call_has_few_keys_unless_one_request_has_more() {
     let sizes = [100, 100, 100, 300, 1, 256];
     for (index, size) in sizes.into_iter().enumerate() {
         queue.line().waiting.push_back(Waiter {
-            request: request((0..size).map(|key| index * 1_000 + key)),
+            request: Box::new(request((0..size).map(|key| index * 1_000 + key))),
             deadline: later(),
             not_after: Some(Micros(1)),
             tries: 0,

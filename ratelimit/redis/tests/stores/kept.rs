@@ -38,6 +38,24 @@ const FOREIGN: [&[&str]; 8] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_the_script_can_not_tell_is_refused_with_the_next_one_that_it_can() {
+    let server = Server::start(Engine::Redis);
+    let store = store(Direct::to(&server).await, LONG);
+    for (name, limit) in each_kind(3, Duration::from_nanos(60_000_000_500)) {
+        let answer = decide(&store, &[one(name, "key", &limit)]).await;
+        if limit.kind() == StateKind::ArrivalTime {
+            assert!(answer.unwrap(), "{name}");
+        } else {
+            let Err(RemoteError::Unavailable(why)) = answer else { panic!("{name}: {answer:?}") };
+            assert!(why.contains("60000000500 ns") && why.ends_with("make it 60000001000 ns"), "{why}");
+        }
+    }
+    for (name, limit) in each_kind(3, Duration::from_nanos(60_000_001_000)) {
+        assert!(decide(&store, &[one(name, "key", &limit)]).await.unwrap(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_state_spoils_only_its_own_request() {
     let server = Server::start(Engine::Redis);
     let store = store(Direct::to(&server).await, LONG);
