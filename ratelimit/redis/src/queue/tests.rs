@@ -51,12 +51,14 @@ impl Transport for Gate {
         self.most_on_way.fetch_max(on_way, SeqCst);
         self.open.acquire().await.unwrap().forget();
         self.on_way.fetch_sub(1, SeqCst);
-        let states = match self.letter {
-            b'A' => call.keys.len().max(requests),
-            _ => 0,
+        let texts = match self.letter {
+            b'A' => b"0:".repeat(call.keys.len().max(requests)),
+            // The last key is the first request's.
+            b'F' => (1..=requests).rev().flat_map(|key| format!("1:{key}").into_bytes()).collect(),
+            _ => Vec::new(),
         };
         let letters = Value::BulkString(vec![self.letter; requests]);
-        Ok(Value::Array(vec![Value::Int(1), letters, Value::BulkString(b"0:".repeat(states))]))
+        Ok(Value::Array(vec![Value::Int(1), letters, Value::BulkString(texts)]))
     }
 
     fn health(&self) -> RemoteHealth {
@@ -65,8 +67,12 @@ impl Transport for Gate {
 }
 
 fn request(keys: impl IntoIterator<Item = usize>) -> ShardRequest {
+    request_of(Algorithm::TokenBucket, keys)
+}
+
+fn request_of(algorithm: Algorithm, keys: impl IntoIterator<Item = usize>) -> ShardRequest {
     let rate = Rate { amount: 10.try_into().unwrap(), per: Nanos::SECOND };
-    let limit = LimitSpec::new(Algorithm::TokenBucket, rate).build(StateStorage::UserSpace).unwrap();
+    let limit = LimitSpec::new(algorithm, rate).build(StateStorage::UserSpace).unwrap();
     let keys: Vec<usize> = keys.into_iter().collect();
     let bucket =
         |(reader, key): (usize, &usize)| ShardBucket { shard: 0, key: key.to_string().into_bytes(), reader };
@@ -154,6 +160,36 @@ async fn those_that_are_answered_together_go_together_again() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_full_goes_out_before_answers_are_handed_out() {
+    for (waiting, calls) in [(MOST_REQUESTS, 2), (MOST_UNSHARED - 1, 1)] {
+        let gate = Gate::new(b'A');
+        let queue = Queue::new(0, 1, Arc::clone(&gate), Handle::current());
+        let first = queue.ask(request([0]), later(), None);
+        settle().await;
+        let others: Vec<_> = (1..=waiting).map(|key| queue.ask(request([key]), later(), None)).collect();
+        gate.open.add_permits(1);
+        first.await.unwrap().unwrap();
+        assert_eq!(gate.calls.lock().unwrap().len(), calls, "{waiting} wait");
+        gate.open.add_permits(1);
+        for answer in others {
+            answer.await.unwrap().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_has_something_else_is_named() {
+    let gate = Gate::new(b'F');
+    gate.open.add_permits(1);
+    let queue = queue(&gate);
+    // Strings are in front of logs, whoever came first.
+    let log = queue.ask(request_of(Algorithm::SlidingWindowLog, [9]), later(), None);
+    let text = queue.ask(request([5]), later(), None);
+    assert!(matches!(log.await.unwrap(), Err(Trouble::Foreign(key)) if key == b"9"));
+    assert!(matches!(text.await.unwrap(), Err(Trouble::Foreign(key)) if key == b"5"));
+}
+
+#[tokio::test]
 async fn a_call_has_few_keys_unless_one_request_has_more() {
     let gate = Gate::new(b'L');
     let queue = queue(&gate);
@@ -215,6 +251,66 @@ async fn what_nobody_waits_for_is_not_sent_and_more_than_can_wait_is_refused() {
         queue.charge_later(request([key]), later());
     }
     assert!(queue.line().later.len() <= MOST_LATER);
+    for key in 0..MOST_WAITING {
+        queue.tell(request([key]), later());
+    }
+    assert!(queue.line().waiting.len() <= MOST_WAITING);
+}
+
+/// How many requests each call had.
+fn sizes(gate: &Gate) -> Vec<usize> {
+    gate.calls.lock().unwrap().iter().map(|(_, requests)| *requests).collect()
+}
+
+#[tokio::test]
+async fn two_calls_share_what_is_on_its_way_and_not_what_was() {
+    let gate = Gate::new(b'A');
+    let queue = queue(&gate);
+    gate.open.add_permits(200);
+    for key in 0..200 {
+        queue.ask(request([key]), later(), None).await.unwrap().unwrap();
+    }
+    let first = [queue.ask(request([0]), later(), None)];
+    settle().await;
+    let others: Vec<_> = (0..39).map(|key| queue.ask(request([key]), later(), None)).collect();
+    settle().await;
+    assert_eq!(sizes(&gate)[200..], [1, 20]);
+    gate.open.add_permits(10);
+    for answer in first.into_iter().chain(others) {
+        answer.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_judged_comes_first_again_in_its_order() {
+    let gate = Gate::new(b'L');
+    let queue = Queue::new(0, 1, Arc::clone(&gate), Handle::current());
+    let first = [1, 2].map(|key| queue.ask(request([key]), later(), None));
+    settle().await;
+    let last = queue.ask(request([3]), later(), None);
+    gate.open.add_permits(20);
+    for answer in first.into_iter().chain([last]) {
+        assert!(matches!(answer.await.unwrap(), Err(Trouble::Late)));
+    }
+    let keys = |call: usize| gate.calls.lock().unwrap()[call].0.concat();
+    assert_eq!((keys(0), keys(1)), (b"12".to_vec(), b"123".to_vec()));
+}
+
+#[tokio::test]
+async fn charges_that_nobody_waits_for_go_with_what_is_waited_for() {
+    let gate = Gate::new(b'A');
+    let queue = Queue::new(0, 1, Arc::clone(&gate), Handle::current());
+    let first = queue.ask(request([0]), later(), None);
+    settle().await;
+    for key in 0..MOST_REQUESTS {
+        queue.charge_later(request([key]), later());
+    }
+    let second = queue.ask(request([1]), later(), None);
+    gate.open.add_permits(3);
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    settle().await;
+    assert_eq!(sizes(&gate), [1, MOST_REQUESTS, 1]);
 }
 
 #[tokio::test]
@@ -225,6 +321,10 @@ async fn a_request_that_is_never_judged_ends() {
         let answer = queue(&gate).ask(request([0]), later(), None);
         assert!(matches!(answer.await.unwrap(), Err(Trouble::Late)));
         assert_eq!(gate.calls.lock().unwrap().len(), usize::from(MOST_TRIES) + 1);
+        // What the caller says about its end is final.
+        let answer = queue(&gate).ask(request([0]), later(), Some(Micros(5)));
+        assert!(matches!(answer.await.unwrap(), Err(Trouble::Late)));
+        assert_eq!(gate.calls.lock().unwrap().len(), usize::from(MOST_TRIES) + 2);
     }
     let gate = Gate::new(b'?');
     gate.open.add_permits(1);
