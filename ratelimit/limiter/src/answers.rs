@@ -23,7 +23,7 @@ mod limit_headers;
 mod problem;
 
 pub use self::{
-    headers::{Figures, NO_STORE, headers, name_of, of_http, of_limit, violated},
+    headers::{Figures, NO_STORE, USUAL_HEADERS, headers, name_of, of_http, of_limit, tell, violated},
     limit_headers::LimitHeaders,
     problem::{PROBLEM, QuotaExceeded, json},
 };

@@ -1,6 +1,9 @@
 //! Text that comes from outside, such as names of files and keys: what in it could deceive a reader, and how it is shown.
 
-use std::fmt::{self, Write as _};
+use std::{
+    fmt::{self, Write as _},
+    net::IpAddr,
+};
 
 /// Whether a character does something to a terminal or to the order of what is read, instead of being seen: controls, line
 /// breaks, and those that turn the direction of writing.
@@ -8,6 +11,24 @@ use std::fmt::{self, Write as _};
 pub fn is_hidden(character: char) -> bool {
     let turns = matches!(character, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     character.is_control() || turns || matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+/// An address as text. The formatter takes several times as long, and each request has such an address.
+#[must_use]
+pub fn of_address(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address else { return address.to_string() };
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for (place, octet) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            text.push('.');
+        }
+        for (unit, least) in [(100, 100), (10, 10), (1, 0)] {
+            if octet >= least {
+                text.push(char::from(b'0' + octet / unit % 10));
+            }
+        }
+    }
+    text
 }
 
 /// Shows text in one line, with what is hidden in it as escapes.
@@ -109,6 +130,15 @@ mod tests {
         }
         assert_eq!(ShownLines("a\nb\r\n").to_string(), "a\nb\\r\n");
         assert_eq!(ShownBytes(b"a\xff\x9bz").to_string(), "a\\xff\\x9bz");
+    }
+
+    #[test]
+    fn addresses_are_written_as_the_formatter_does() {
+        for octet in 0..=u8::MAX {
+            let address = IpAddr::from([octet, 255 - octet, 0, octet / 10]);
+            assert_eq!(of_address(address), address.to_string());
+        }
+        assert_eq!(of_address(IpAddr::from([0; 16])), "::");
     }
 
     #[test]

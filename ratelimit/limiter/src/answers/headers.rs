@@ -22,7 +22,7 @@ const STATE: HeaderName = HeaderName::from_static("ratelimit");
 pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Those of an answer that passes. Room for more would be twice as much.
-const USUAL_HEADERS: usize = 6;
+pub const USUAL_HEADERS: usize = 6;
 
 /// What a limit is called that a request brought along.
 const OF_REQUEST: &str = "request";
@@ -51,12 +51,19 @@ pub fn of_http(response: &Response, wanted: AnswerHeaders) -> HeaderMap {
 
 /// The headers of the answer that a request gets, besides its type: which of them is for `wanted` to say.
 pub fn headers(response: &Response, wanted: AnswerHeaders) -> HeaderMap {
-    let mut headers =
-        of_limit(response.deciding().and_then(|status| figures(response, status)).as_ref(), wanted);
-    if response.soft() {
-        headers.insert(SOFT, HeaderValue::from_static("1"));
-    }
+    let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
+    tell(response, wanted, |name, value| drop(headers.insert(name, value)));
     headers
+}
+
+/// Says each of these headers, for whoever has an answer to add them to.
+pub fn tell(response: &Response, wanted: AnswerHeaders, mut say: impl FnMut(HeaderName, HeaderValue)) {
+    if let Some(figures) = response.deciding().and_then(|status| figures(response, status)) {
+        tell_limit(&figures, wanted, &mut say);
+    }
+    if response.soft() {
+        say(SOFT, HeaderValue::from_static("1"));
+    }
 }
 
 fn figures<'r>(response: &Response, status: &'r Status) -> Option<Figures<'r>> {
@@ -81,25 +88,32 @@ fn limit_headers(status: &Status, limit: CurrentLimit) -> Cow<'_, LimitHeaders> 
 /// say.
 pub fn of_limit(figures: Option<&Figures<'_>>, wanted: AnswerHeaders) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
-    let Some(figures) = figures else { return headers };
+    if let Some(figures) = figures {
+        tell_limit(figures, wanted, &mut |name, value| drop(headers.insert(name, value)));
+    }
+    headers
+}
+
+fn tell_limit(figures: &Figures<'_>, wanted: AnswerHeaders, say: &mut impl FnMut(HeaderName, HeaderValue)) {
     if figures.denied {
-        headers.insert(header::CACHE_CONTROL, NO_STORE);
+        say(header::CACHE_CONTROL, NO_STORE);
     }
-    let wait = figures.wait.filter(|_| figures.denied);
+    let wait = figures.wait.filter(|_| figures.denied).map(number);
     if wanted.x_ratelimit {
-        headers.insert(LIMIT, figures.of_limit.limit());
-        headers.insert(REMAINING, number(figures.remaining));
-        headers.extend(wait.map(|wait| (X_RETRY_AFTER, number(wait))));
+        say(LIMIT, figures.of_limit.limit());
+        say(REMAINING, number(figures.remaining));
+        if let Some(wait) = wait.clone() {
+            say(X_RETRY_AFTER, wait);
+        }
     }
-    if wanted.retry_after {
-        headers.extend(wait.map(|wait| (header::RETRY_AFTER, number(wait))));
+    if let Some(wait) = wait.filter(|_| wanted.retry_after) {
+        say(header::RETRY_AFTER, wait);
     }
     if wanted.ietf {
         let until = if figures.denied { figures.wait } else { Some(figures.next) };
-        headers.insert(POLICY, figures.of_limit.policy());
-        headers.insert(STATE, figures.of_limit.state(figures.remaining, until));
+        say(POLICY, figures.of_limit.policy());
+        say(STATE, figures.of_limit.state(figures.remaining, until));
     }
-    headers
 }
 
 /// The name of the limit that a status is about, as far as it is shown.

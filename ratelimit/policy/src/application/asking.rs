@@ -5,7 +5,10 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use ratelimit_limiter::application::{Descriptor, Request};
+use ratelimit_limiter::{
+    application::{Descriptor, Request},
+    text,
+};
 
 use super::{
     deny_body::DenyBody,
@@ -81,7 +84,7 @@ impl ClientBits {
         };
         match Prefix::around(address, bits) {
             Some(network) if u32::from(bits) < most => network.to_string(),
-            _ => address.to_string(),
+            _ => text::of_address(address),
         }
     }
 }
@@ -134,6 +137,9 @@ struct RequestFacts<'r> {
 
 impl RequestFacts<'_> {
     fn value(&self, template: &Template) -> Option<String> {
+        if let [TemplatePart::Fact(fact, None)] = template.parts() {
+            return self.fact(fact).map(Cow::into_owned);
+        }
         let mut value = String::new();
         for part in template.parts() {
             match part {

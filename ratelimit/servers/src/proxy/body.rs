@@ -14,12 +14,7 @@ use http::{HeaderMap, header};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{
-    failure::UpstreamFailure,
-    headers,
-    pool::Lease,
-    stats::{InFlight, UpstreamStats},
-};
+use super::{failure::UpstreamFailure, headers, pool::Lease, upstream::InFlight};
 use crate::serving::{AnswerGuard, Share};
 
 /// Bytes of a piece: a frame of HTTP/2.
@@ -176,10 +171,8 @@ fn clean(trailers: &mut HeaderMap) {
 pub struct Rest {
     /// The server's connection.
     pub lease: Lease,
-    /// That it is being answered.
-    pub _in_flight: InFlight,
-    /// Where failures count.
-    pub stats: Arc<UpstreamStats>,
+    /// The server, which is answering.
+    pub in_flight: InFlight,
     /// How far the request has come.
     pub progress: Arc<Progress>,
     /// How long it may pause.
@@ -224,8 +217,10 @@ impl Download {
     }
 
     fn end(&mut self) {
-        if let Some(Rest { lease, progress, .. }) = self.rest.take() {
-            lease.give_back(progress.is_whole());
+        if let Some(Rest { lease, in_flight, progress, .. }) = self.rest.take()
+            && progress.is_whole()
+        {
+            in_flight.upstream().take_back(lease);
         }
     }
 
@@ -278,7 +273,7 @@ impl Body for Download {
             }
             Poll::Ready(Some(Err(error))) => {
                 if let Some(rest) = this.rest.take() {
-                    rest.stats.failed(UpstreamFailure::of_answer(&error));
+                    rest.in_flight.upstream().stats.failed(UpstreamFailure::of_answer(&error));
                 }
                 Poll::Ready(Some(Err(error.into())))
             }
@@ -292,7 +287,7 @@ impl Body for Download {
                     return Poll::Pending;
                 }
                 if let Some(rest) = this.rest.take() {
-                    rest.stats.failed(UpstreamFailure::Idle);
+                    rest.in_flight.upstream().stats.failed(UpstreamFailure::Idle);
                 }
                 Poll::Ready(Some(Err(UpstreamFailure::Idle.what().into())))
             }

@@ -154,7 +154,8 @@ async fn speak_http1<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: S,
 ) -> Result<Connection, UpstreamFailure> {
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(BUFFER);
+    // Requests are short: one piece of memory is sent faster than two.
+    builder.max_buf_size(BUFFER).writev(false);
     let (sender, connection) =
         builder.handshake::<_, Upload>(TokioIo::new(stream)).await.map_err(|_| UpstreamFailure::Closed)?;
     // What it ends with, the request on it hears.

@@ -1,6 +1,6 @@
 //! One request on its way: seen, judged, passed on, answered.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
@@ -19,11 +19,14 @@ use super::{
     upstream::{How, NoAnswer, Upstream},
 };
 use crate::{
-    answers, client_address,
+    answers,
+    application::Response as Decision,
+    client_address,
     context::{ServeContext, answering as settings},
     judge::{self, Judgement},
     offenders::Sender,
-    serving::{AnswerGuard, Client, Share},
+    policy::application::AnswerHeaders,
+    serving::{AnswerGuard, Client, Full, Share},
 };
 
 /// What a request is passed on with.
@@ -41,22 +44,40 @@ pub struct ProxyExchange<'p> {
 /// An answer of the proxy itself.
 type Own = Box<Response<Body>>;
 
+/// What an answer has to say about limits.
+struct Limits {
+    decision: Box<Decision>,
+    headers: AnswerHeaders,
+}
+
 /// What stays with an answer until it is over.
 struct AnswerContext {
     answering: AnswerGuard,
     place: Arc<Share>,
     upgrade: Option<OnUpgrade>,
-    /// The headers about limits.
-    limits: HeaderMap,
+    limits: Option<Limits>,
 }
 
-impl ProxyExchange<'_> {
+/// A request that may go on, as servers get it.
+struct Outgoing<'t> {
+    request: Request<Upload>,
+    routed: &'t Routed,
+    how: How,
+    held: AnswerContext,
+}
+
+impl<'p> ProxyExchange<'p> {
     /// Passes it on; an error is an answer for which nothing was read of its body.
     pub async fn pass(
         &self,
         answering: AnswerGuard,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Own> {
+        let outgoing = self.prepare(answering, request).await?;
+        Ok(self.forward(outgoing).await)
+    }
+
+    async fn prepare(&self, answering: AnswerGuard, request: Request<Incoming>) -> Result<Outgoing<'p>, Own> {
         let (mut head, body) = request.into_parts();
         let upgrade = head.extensions.remove::<OnUpgrade>();
         let asked = ProxyRequest::new(head, self.client.is_tls, self.table.path).map_err(|why| {
@@ -68,7 +89,7 @@ impl ProxyExchange<'_> {
         let limits = self.judge(&asked, client).await?;
         let routed =
             self.table.find(&asked.host, asked.path()).ok_or_else(|| self.turned(Turned::NoRoute))?;
-        let place = self.proxy.places.take_one(client).map_err(|_| self.turned(Turned::Busy))?;
+        let place = self.place(client).map_err(|_| self.turned(Turned::Busy))?;
         let origin = Origin {
             peer,
             client,
@@ -86,7 +107,16 @@ impl ProxyExchange<'_> {
         *request.headers_mut() = asked.headers;
         origin.tell(request.headers_mut());
         request.headers_mut().remove(header::CONTENT_LENGTH);
-        Ok(self.forward(request, routed, &how, held).await)
+        Ok(Outgoing { request, routed, how, held })
+    }
+
+    /// A place among the requests on their way. Whose they are is looked up once for a connection, if all on it are of one client.
+    fn place(&self, client: Option<IpAddr>) -> Result<Arc<Share>, Full> {
+        let places = &self.proxy.places;
+        match self.table.trusted_hops {
+            0 => places.take_one(self.client.holder(places)),
+            _ => places.take_one(&places.holder(client)),
+        }
     }
 
     fn turned(&self, why: Turned) -> Own {
@@ -95,11 +125,9 @@ impl ProxyExchange<'_> {
     }
 
     /// What its answer has to say about limits, if it may go on.
-    async fn judge(&self, asked: &ProxyRequest, client: Option<std::net::IpAddr>) -> Result<HeaderMap, Own> {
-        let Some(asks) = &self.table.asks else { return Ok(HeaderMap::new()) };
-        let Some(request) = asks.request(&ProxyFacts::new(asked, client)) else {
-            return Ok(HeaderMap::new());
-        };
+    async fn judge(&self, asked: &ProxyRequest, client: Option<IpAddr>) -> Result<Option<Limits>, Own> {
+        let Some(asks) = &self.table.asks else { return Ok(None) };
+        let Some(request) = asks.request(&ProxyFacts::new(asked, client)) else { return Ok(None) };
         let in_force = self.context.in_force();
         let settings = settings(&in_force);
         let judged = judge::decide(&in_force, &request).await;
@@ -107,8 +135,8 @@ impl ProxyExchange<'_> {
             self.context.offenders().note(&request, response, self.sender());
         }
         match judged {
-            Judgement::Decided(response) if response.allowed() => {
-                Ok(answers::headers(&response, settings.headers))
+            Judgement::Decided(decision) if decision.allowed() => {
+                Ok(Some(Limits { decision, headers: settings.headers }))
             }
             Judgement::Decided(response) => Err(Box::new(answer::denied(
                 &response,
@@ -116,7 +144,7 @@ impl ProxyExchange<'_> {
                 &asked.headers,
                 self.table.deny_body.as_ref(),
             ))),
-            Judgement::Failed if Judgement::passes_unjudged(settings.on_store_error) => Ok(HeaderMap::new()),
+            Judgement::Failed if Judgement::passes_unjudged(settings.on_store_error) => Ok(None),
             Judgement::Failed => Err(self.turned(Turned::Unjudged)),
         }
     }
@@ -129,39 +157,34 @@ impl ProxyExchange<'_> {
         }
     }
 
-    async fn forward(
-        &self,
-        mut request: Request<Upload>,
-        routed: &Routed,
-        how: &How,
-        held: AnswerContext,
-    ) -> Response<Body> {
+    async fn forward(&self, Outgoing { request, routed, how, held }: Outgoing<'p>) -> Response<Body> {
+        // It stays here as long as nothing of it has been sent.
+        let mut request = Some(request);
         let upstreams = routed.group.upstreams();
-        let mut last = answer::failed(UpstreamFailure::Connect, 0, upstreams.len());
+        let mut last = (UpstreamFailure::Connect, 0);
         for place in routed.group.order() {
             let Some(upstream) = upstreams.get(place) else { continue };
-            let in_flight = upstream.stats.begin();
-            let failure = match upstream.send(request, how).await {
+            let in_flight = upstream.begin();
+            let failure = match upstream.send(&mut request, &how).await {
                 Ok((response, lease)) => {
-                    let (stats, progress) = (Arc::clone(&upstream.stats), Arc::clone(&how.progress));
-                    let idle = routed.route.timeouts.idle;
-                    let rest = Rest { lease, _in_flight: in_flight, stats, progress, idle };
+                    let (progress, idle) = (Arc::clone(&how.progress), routed.route.timeouts.idle);
+                    let rest = Rest { lease, in_flight, progress, idle };
                     return self.answered(response, rest, held, how.is_upgrade).unwrap_or_else(|failure| {
                         upstream.failed(failure);
                         answer::failed(failure, place, upstreams.len())
                     });
                 }
-                Err(NoAnswer::Unsent(back, failure)) => {
+                Err(NoAnswer::Unsent(failure)) => {
                     upstream.failed(failure);
-                    last = answer::failed(failure, place, upstreams.len());
-                    request = *back;
+                    last = (failure, place);
                     continue;
                 }
                 Err(NoAnswer::Failed(failure)) => failure,
             };
             return self.failed(upstream, failure, &how.progress, (place, upstreams.len()));
         }
-        last
+        let (failure, place) = last;
+        answer::failed(failure, place, upstreams.len())
     }
 
     /// The answer where a server has failed, or its client.
@@ -202,10 +225,10 @@ impl ProxyExchange<'_> {
                 tunnel::run(client, server, idle).await;
                 drop((rest, answering, place));
             });
-            return Ok(switched(response, limits));
+            return Ok(switched(response, limits.as_ref()));
         }
         headers::remove_those_of_connection(response.headers_mut());
-        add(response.headers_mut(), limits);
+        add(response.headers_mut(), limits.as_ref());
         Ok(response.map(|body| Body::new(Download::new(body, answering, rest, place))))
     }
 }
@@ -224,7 +247,7 @@ fn how(asked: &ProxyRequest, routed: &Routed, progress: &Arc<Progress>) -> How {
 }
 
 /// The answer after which a connection is a WebSocket.
-fn switched(response: Response<Incoming>, limits: HeaderMap) -> Response<Body> {
+fn switched(response: Response<Incoming>, limits: Option<&Limits>) -> Response<Body> {
     let mut response = response.map(|_| Body::empty());
     let headers = response.headers_mut();
     headers::remove_those_of_connection(headers);
@@ -235,10 +258,11 @@ fn switched(response: Response<Incoming>, limits: HeaderMap) -> Response<Body> {
 }
 
 /// What a server says itself about limits stays.
-fn add(to: &mut HeaderMap, limits: HeaderMap) {
-    for (name, value) in limits {
-        if let Some(name) = name {
+fn add(to: &mut HeaderMap, limits: Option<&Limits>) {
+    if let Some(Limits { decision, headers }) = limits {
+        to.reserve(answers::USUAL_HEADERS);
+        answers::tell(decision, *headers, |name, value| {
             to.entry(name).or_insert(value);
-        }
+        });
     }
 }

@@ -5,20 +5,25 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use crate::text;
+
 /// What belongs to one connection, besides what `Connection` names (RFC 9110, section 7.6.1). `Proxy` belongs to nothing: some
 /// servers make `HTTP_PROXY` of it, and send what they ask others to whoever it names.
-const OF_CONNECTION: [HeaderName; 10] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("http2-settings"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
+fn is_of_connection(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy"
+            | "proxy-connection"
+            | "http2-settings"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
 
 const X_FORWARDED: &str = "x-forwarded-";
 const X_ORIGINAL: &str = "x-original-";
@@ -30,6 +35,8 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 pub fn remove_those_of_connection(headers: &mut HeaderMap) {
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
+            // What most servers say, which is taken off in any case.
+            .filter(|name| !name.eq_ignore_ascii_case(b"keep-alive"))
             .filter_map(|name| HeaderName::from_bytes(name).ok())
             .filter(|name| name != header::HOST && name != header::CONTENT_LENGTH)
             .collect();
@@ -37,7 +44,13 @@ pub fn remove_those_of_connection(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    for name in &OF_CONNECTION {
+    remove_all(headers, is_of_connection);
+}
+
+/// Most messages have none of what is taken off, so names are looked at, and not looked up one by one.
+fn remove_all(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| is_one(name)).cloned().collect();
+    for name in names {
         headers.remove(name);
     }
 }
@@ -54,12 +67,7 @@ pub fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<It
 /// Takes off headers whose names have other characters than letters, digits and hyphens: many servers take `X_User` for
 /// `X-User`, and some `X.User`, too, which a limit may be about.
 pub fn remove_ambiguous(headers: &mut HeaderMap) {
-    if headers.keys().any(is_ambiguous) {
-        let names: Vec<HeaderName> = headers.keys().filter(|name| is_ambiguous(name)).cloned().collect();
-        for name in names {
-            headers.remove(name);
-        }
-    }
+    remove_all(headers, is_ambiguous);
 }
 
 fn is_ambiguous(name: &HeaderName) -> bool {
@@ -100,7 +108,7 @@ impl Origin<'_> {
     }
 
     fn tell_addresses(&self, headers: &mut HeaderMap) {
-        let shown = |address: IpAddr| address.to_canonical().to_string();
+        let shown = |address: IpAddr| text::of_address(address.to_canonical());
         let mut hops: Vec<u8> = Vec::new();
         for hop in tokens(headers, &X_FORWARDED_FOR) {
             add(&mut hops, hop);
@@ -129,7 +137,7 @@ fn add(hops: &mut Vec<u8>, hop: &[u8]) {
 /// Takes off what only proxies may say: of whom a request comes, and for which path and host it was. Some servers take that
 /// for the request's own.
 pub fn remove_claims(headers: &mut HeaderMap) {
-    let is_claim = |name: &HeaderName| match name.as_str() {
+    remove_all(headers, |name| match name.as_str() {
         "via"
         | "x-real-ip"
         | "x-client-ip"
@@ -138,11 +146,7 @@ pub fn remove_claims(headers: &mut HeaderMap) {
         | "cf-connecting-ip" => true,
         "x-host" | "x-http-host-override" | "x-rewrite-url" => true,
         other => other.starts_with(X_FORWARDED) || other.starts_with(X_ORIGINAL),
-    };
-    let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
-    for name in claims {
-        headers.remove(name);
-    }
+    });
 }
 
 /// Puts cookies that came apart, as over HTTP/2, into one header (RFC 9113, section 8.2.3).

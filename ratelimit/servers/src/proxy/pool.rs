@@ -53,7 +53,7 @@ struct InUse {
 #[derive(Debug)]
 pub enum Lease {
     /// Over HTTP/1.
-    Alone(Arc<Pool>, Alone),
+    Alone(Alone),
     /// Over HTTP/2.
     Shared(StreamPermit),
 }
@@ -65,15 +65,6 @@ pub struct StreamPermit(Arc<AtomicUsize>);
 impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Lease {
-    /// Lets the connection be used again, if the request on it has come to its end.
-    pub fn give_back(self, is_whole: bool) {
-        if let (Self::Alone(pool, connection), true) = (self, is_whole) {
-            pool.put(connection);
-        }
     }
 }
 
@@ -99,7 +90,9 @@ impl Pool {
         None
     }
 
-    fn put(&self, connection: Alone) {
+    /// Lets the connection be used again on which a request has come to its end. One over HTTP/2 is never away.
+    pub fn take_back(&self, lease: Lease) {
+        let Lease::Alone(connection) = lease else { return };
         if connection.is_closed() {
             return;
         }
@@ -144,12 +137,6 @@ impl Pool {
         let turn = one.take();
         lock(&self.shared).push(one);
         turn
-    }
-
-    /// Connections that wait for a request.
-    #[cfg(test)]
-    pub fn idle(&self) -> usize {
-        lock(&self.idle).len()
     }
 }
 

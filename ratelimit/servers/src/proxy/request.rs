@@ -145,7 +145,8 @@ fn check_framing(headers: &HeaderMap) -> Result<(), Refusal> {
 /// The host in its one form: alone, and with a port unless it is the usual one.
 fn host(uri: &Uri, headers: &HeaderMap, is_tls: bool) -> Result<(String, HeaderValue), Refusal> {
     let mut named = headers.get_all(header::HOST).iter();
-    let in_header = named.next().map(|value| parse_host(value.as_bytes(), is_tls)).transpose()?;
+    let written = named.next();
+    let in_header = written.map(|value| parse_host(value.as_bytes(), is_tls)).transpose()?;
     if named.next().is_some() {
         return Err(Refusal::Hosts);
     }
@@ -155,9 +156,11 @@ fn host(uri: &Uri, headers: &HeaderMap, is_tls: bool) -> Result<(String, HeaderV
         (one, other) => one.or(other).ok_or(Refusal::NoHost)?,
     };
     let (host, port) = host;
-    let authority = match port {
-        None => HeaderValue::from_str(&host),
-        Some(port) => HeaderValue::from_str(&format!("{host}:{port}")),
+    let written = written.map(HeaderValue::as_bytes).or(uri.authority().map(|name| name.as_str().as_bytes()));
+    let authority = match (written, port) {
+        (Some(written), _) if is_written(written, &host, port) => HeaderValue::from_bytes(written),
+        (_, None) => HeaderValue::from_str(&host),
+        (_, Some(port)) => HeaderValue::from_str(&format!("{host}:{port}")),
     };
     Ok((host, authority.map_err(|_| Refusal::Host(AuthorityError::Host))?))
 }
@@ -166,6 +169,15 @@ fn parse_host(text: &[u8], is_tls: bool) -> Result<(String, Option<u16>), Refusa
     let authority = Authority::parse(text).map_err(Refusal::Host)?;
     let usual = if is_tls { 443 } else { 80 };
     Ok((authority.host().to_owned(), authority.port().filter(|port| *port != usual)))
+}
+
+/// Whether the text of which these came is written as they are.
+fn is_written(text: &[u8], host: &str, port: Option<u16>) -> bool {
+    match (text.strip_prefix(host.as_bytes()), port) {
+        (Some(rest), None) => rest.is_empty(),
+        (Some([b':', first, rest @ ..]), Some(_)) => *first != b'0' || rest.is_empty(),
+        _ => false,
+    }
 }
 
 /// Path and query as they are passed on, and the path as it is judged, if that is another one.

@@ -21,22 +21,16 @@ pub struct ProxyStats {
     unjudged: AtomicU64,
 }
 
-/// A request that a server has yet to answer, until this is dropped.
-#[derive(Debug)]
-pub struct InFlight(std::sync::Arc<UpstreamStats>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Relaxed);
-    }
-}
-
 impl UpstreamStats {
     /// Counts a request.
-    pub fn begin(self: &std::sync::Arc<Self>) -> InFlight {
+    pub fn begun(&self) {
         self.requests.fetch_add(1, Relaxed);
         self.in_flight.fetch_add(1, Relaxed);
-        InFlight(std::sync::Arc::clone(self))
+    }
+
+    /// One was answered, or never will be.
+    pub fn ended(&self) {
+        self.in_flight.fetch_sub(1, Relaxed);
     }
 
     /// Counts a failure.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use futures_util::future::Either;
 use http::{HeaderValue, Method, Request, Response, Uri, Version, header, uri::PathAndQuery};
 use hyper::body::{Body as _, Incoming};
 use tracing::warn;
@@ -33,13 +34,30 @@ pub struct Upstream {
     /// Where it is.
     pub url: UpstreamUrl,
     /// What is counted of it.
-    pub stats: Arc<UpstreamStats>,
+    pub stats: UpstreamStats,
     /// Where it is now.
     pub addresses: UpstreamAddresses,
     tls: ArcSwapOption<TlsTo>,
-    pool: Arc<Pool>,
+    pool: Pool,
     left_alone_until: Mutex<Option<Instant>>,
     said: Mutex<Option<Instant>>,
+}
+
+/// A request that a server has yet to answer, until this is dropped.
+#[derive(Debug)]
+pub struct InFlight(Arc<Upstream>);
+
+impl InFlight {
+    /// The server.
+    pub fn upstream(&self) -> &Upstream {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.stats.ended();
+    }
 }
 
 /// How a request is sent.
@@ -64,7 +82,7 @@ pub struct How {
 /// Why there is no answer.
 pub enum NoAnswer {
     /// Nothing was sent, so that another server can be asked.
-    Unsent(Box<Request<Upload>>, UpstreamFailure),
+    Unsent(UpstreamFailure),
     /// The request may have been carried out.
     Failed(UpstreamFailure),
 }
@@ -76,13 +94,24 @@ impl Upstream {
     pub fn new(url: UpstreamUrl) -> Self {
         Self {
             url,
-            stats: Arc::default(),
+            stats: UpstreamStats::default(),
             addresses: UpstreamAddresses::default(),
             tls: ArcSwapOption::empty(),
-            pool: Arc::default(),
+            pool: Pool::default(),
             left_alone_until: Mutex::default(),
             said: Mutex::default(),
         }
+    }
+
+    /// Counts a request.
+    pub fn begin(self: &Arc<Self>) -> InFlight {
+        self.stats.begun();
+        InFlight(Arc::clone(self))
+    }
+
+    /// Lets a connection be used again on which a request has come to its end.
+    pub fn take_back(&self, lease: Lease) {
+        self.pool.take_back(lease);
     }
 
     /// Puts in force how it is trusted.
@@ -114,22 +143,23 @@ impl Upstream {
         }
     }
 
-    /// Sends a request and waits for the beginning of its answer.
+    /// Sends a request and waits for the beginning of its answer. What was not sent stays where it is.
     ///
     /// # Errors
     /// There is none.
-    pub async fn send(&self, mut request: Request<Upload>, how: &How) -> Result<Begun, NoAnswer> {
+    pub async fn send(&self, request: &mut Option<Request<Upload>>, how: &How) -> Result<Begun, NoAnswer> {
         loop {
             let (connection, is_new) = match self.reuse(how) {
                 Some(connection) => (connection, false),
-                None => match self.connect(how).await {
+                // In a box, so that requests on connections that are there do not carry all that connecting takes.
+                None => match Box::pin(self.connect(how)).await {
                     Ok(connection) => (connection, true),
-                    Err(failure) => return Err(NoAnswer::Unsent(Box::new(request), failure)),
+                    Err(failure) => return Err(NoAnswer::Unsent(failure)),
                 },
             };
-            match connection.send(request, how, &self.pool, self.url.scheme).await {
+            match connection.send(request, how, self.url.scheme).await {
                 // One that was there may have been closed before anything was sent on it.
-                Err(NoAnswer::Unsent(back, _)) if !is_new => request = *back,
+                Err(NoAnswer::Unsent(_)) if !is_new => {}
                 done => return done,
             }
         }
@@ -179,36 +209,36 @@ enum Ready {
 
 impl Ready {
     async fn send(
-        self,
-        request: Request<Upload>,
+        mut self,
+        request: &mut Option<Request<Upload>>,
         how: &How,
-        pool: &Arc<Pool>,
         scheme: Scheme,
     ) -> Result<Begun, NoAnswer> {
-        let unsent = |request| NoAnswer::Unsent(Box::new(request), UpstreamFailure::Closed);
-        let (sent, lease) = match self {
+        const UNSENT: NoAnswer = NoAnswer::Unsent(UpstreamFailure::Closed);
+        let ready = match &mut self {
+            Self::Alone(connection) => connection.ready().await,
+            Self::Shared(connection, _) => connection.ready().await,
+        };
+        let Some(outgoing) = request.take_if(|_| ready.is_ok()) else { return Err(UNSENT) };
+        let (sending, lease) = match self {
             Self::Alone(mut connection) => {
-                if connection.ready().await.is_err() {
-                    return Err(unsent(request));
-                }
-                let request = of_http1(request, how);
-                let sent = how.progress.wait(connection.try_send_request(request), how.response).await;
-                (sent, Lease::Alone(Arc::clone(pool), connection))
+                let sending = connection.try_send_request(of_http1(outgoing, how));
+                (Either::Left(sending), Lease::Alone(connection))
             }
             Self::Shared(mut connection, turn) => {
-                if connection.ready().await.is_err() {
-                    return Err(unsent(request));
-                }
-                let request = of_http2(request, how, scheme);
-                let sent = how.progress.wait(connection.try_send_request(request), how.response).await;
-                (sent, Lease::Shared(turn))
+                let sending = connection.try_send_request(of_http2(outgoing, how, scheme));
+                (Either::Right(sending), Lease::Shared(turn))
             }
         };
+        let sent = how.progress.wait(sending, how.response).await;
         match sent {
             None => Err(NoAnswer::Failed(UpstreamFailure::ResponseTimeout)),
             Some(Ok(response)) => Ok((response, lease)),
             Some(Err(mut error)) => Err(match error.take_message() {
-                Some(request) => unsent(request),
+                Some(unsent) => {
+                    *request = Some(unsent);
+                    UNSENT
+                }
                 None => NoAnswer::Failed(UpstreamFailure::of_answer(error.error())),
             }),
         }
@@ -326,7 +356,7 @@ mod tests {
     fn the_server_with_the_fewest_requests_is_next() {
         let group = group(3, Balance::LeastRequests);
         let upstreams = group.upstreams();
-        let _busy: Vec<_> = [0, 0, 1].map(|place: usize| upstreams[place].stats.begin()).into();
+        let _busy: Vec<_> = [0, 0, 1].map(|place: usize| upstreams[place].begin()).into();
         assert_eq!([group.order(), group.order()], [[2, 1, 0]; 2]);
     }
 

@@ -99,12 +99,12 @@ impl Budget {
         holder
     }
 
-    /// One place for the client at this address. Clients that can't be told apart are one.
+    /// One place for a client. Clients that can't be told apart are one.
     ///
     /// # Errors
     /// There is none for it.
-    pub fn take_one(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Arc<Share>, Full> {
-        let share = self.share(&self.holder(address), true);
+    pub fn take_one(self: &Arc<Self>, holder: &Arc<Holder>) -> Result<Arc<Share>, Full> {
+        let share = self.share(holder, true);
         share.take(1)?;
         Ok(share)
     }
@@ -273,7 +273,7 @@ mod tests {
 
     fn places_of(places: &Arc<Budget>, client: &str) -> Vec<Arc<Share>> {
         let client = client.parse().ok();
-        std::iter::from_fn(|| places.take_one(client).ok()).collect()
+        std::iter::from_fn(|| places.take_one(&places.holder(client)).ok()).collect()
     }
 
     #[test]

@@ -42,11 +42,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// What whoever serves is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Answering.
+    /// AnswerGuard.
     Serving,
-    /// Answering those who are connected, and telling them to go.
+    /// AnswerGuard those who are connected, and telling them to go.
     Leaving,
-    /// Answering what has been asked.
+    /// AnswerGuard what has been asked.
     Ending,
 }
 
@@ -137,6 +137,11 @@ impl Client {
         Self { peer, is_tls, holder: OnceLock::new(), afterwards: Mutex::new(None) }
     }
 
+    /// What it holds of the budget of its listener, which is one and the same for all of its requests.
+    pub fn holder(&self, budget: &Budget) -> &Arc<Holder> {
+        self.holder.get_or_init(|| budget.holder(self.peer.0))
+    }
+
     /// Lets the connection go on as this when a request has upgraded it.
     pub fn becomes(&self, afterwards: impl Future<Output = ()> + Send + 'static) {
         *self.afterwards.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(afterwards));
@@ -183,9 +188,12 @@ pub(super) async fn serve<E: Exchange>(
     let versions = endpoint.bounds.versions;
     let ended = endpoint.ending();
     let (client, asked) = (Arc::new(client), Arc::clone(&activity));
-    let connected = Arc::clone(&client);
+    // What all connections share is counted once for each connection, and not for each request: processors would wait for
+    // each other.
+    let connected = Arc::new((endpoint, Arc::clone(&client)));
+    // In a box, so that connections without a request do not keep room for one, and streams are not copied on their way.
     let service =
-        service_fn(move |request| answer(endpoint.clone(), Arc::clone(&connected), asked.answer(), request));
+        service_fn(move |request| Box::pin(answer(Arc::clone(&connected), asked.answer(), request)));
     // A connection that can be upgraded speaks both versions, whatever the builder was told.
     let mut connection = pin!(match versions {
         Versions::Both => Either::Left(builder.serve_connection_with_upgrades(io, service)),
@@ -227,13 +235,13 @@ pub(super) async fn serve<E: Exchange>(
 }
 
 async fn answer<E: Exchange>(
-    Endpoint { exchange, phase, .. }: Endpoint<E>,
-    client: Arc<Client>,
+    connected: Arc<(Endpoint<E>, Arc<Client>)>,
     answering: AnswerGuard,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
+    let (Endpoint { exchange, phase, .. }, client) = &*connected;
     let is_http1 = request.version() < http::Version::HTTP_2;
-    let mut response = exchange.exchange(&client, answering, request).await;
+    let mut response = exchange.exchange(client, answering, request).await;
     let is_last = *phase.borrow() > Phase::Serving;
     if is_http1 && is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         close_after(&mut response);
@@ -271,7 +279,7 @@ impl<H: Handler> Exchange for Bounded<H> {
         let is_http1 = request.version() < http::Version::HTTP_2;
         let (head, body) = request.into_parts();
         let uri = head.uri.clone();
-        let holder = client.holder.get_or_init(|| budget.holder(client.peer.0));
+        let holder = client.holder(budget);
         let (begun, bytes) = (budget.share(holder, true), held_by(&head.headers, uri.path()));
         if begun.take(bytes).is_err() {
             let mut response = self.turn_away(begun, answering, uri.path()).await;

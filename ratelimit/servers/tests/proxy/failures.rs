@@ -2,10 +2,16 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{Shutdown, TcpListener},
+    net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener},
+    os::fd::{AsRawFd as _, OwnedFd},
     sync::atomic::Ordering::Relaxed,
     thread,
     time::Duration,
+};
+
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, connect, getpeername, getsockname, listen,
+    socket,
 };
 
 use ratelimit_servers::UpstreamFailure;
@@ -20,7 +26,7 @@ fn failures(proxy: &Proxy, failure: UpstreamFailure) -> u64 {
 }
 
 /// A port at which nobody listens.
-fn nobody() -> std::net::SocketAddr {
+fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -63,6 +69,44 @@ fn the_answer_says_how_a_server_failed_and_the_counters_which() {
     assert_eq!(failures(&proxy, UpstreamFailure::Connect), 1);
     let proxy = Proxy::new("routes: [{upstreams: 'http://no-such-host.invalid'}]");
     assert!(body(&proxy.get("/")).contains("has a name that can't be found"));
+}
+
+/// A server with no room for another client, as one that hangs: who connects hears nothing. Its clients belong to it.
+fn full() -> (OwnedFd, Vec<OwnedFd>, SocketAddr) {
+    let new = |flags| socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+    let listener = new(SockFlag::SOCK_CLOEXEC);
+    bind(listener.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    listen(&listener, Backlog::new(0).unwrap()).unwrap();
+    let address: SockaddrIn = getsockname(listener.as_raw_fd()).unwrap();
+    let mut clients = Vec::new();
+    // On this host a client is connected at once, or not as long as there is no room.
+    for _ in 0..100 {
+        let client = new(SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK);
+        let _ = connect(client.as_raw_fd(), &address);
+        let is_connected = getpeername::<SockaddrIn>(client.as_raw_fd()).is_ok();
+        clients.push(client);
+        if !is_connected {
+            return (listener, clients, SocketAddrV4::from(address).into());
+        }
+    }
+    panic!("there is room for any number of clients");
+}
+
+#[test]
+fn a_server_that_can_not_be_connected_to_in_time_is_named_as_that() {
+    let (_listener, _clients, hangs) = full();
+    let connect = "timeouts: {connect: 1s}";
+    let proxy = Proxy::new(&format!("routes: [{{{connect}, upstreams: 'http://{hangs}'}}]"));
+    let got = proxy.get("/");
+    assert_eq!(status(&got), 504, "{got}");
+    assert!(body(&got).contains("upstream 1 of 1 can't be connected to in time"), "{got}");
+    assert_eq!(failures(&proxy, UpstreamFailure::ConnectTimeout), 1);
+    let server = Recorder::answering(OK);
+    let other = server.address;
+    let proxy =
+        Proxy::new(&format!("routes: [{{{connect}, upstreams: ['http://{hangs}', 'http://{other}']}}]"));
+    assert_eq!(status(&proxy.get("/")), 200, "nothing was sent, so another server is asked");
+    assert_eq!(failures(&proxy, UpstreamFailure::ConnectTimeout), 1);
 }
 
 #[test]
