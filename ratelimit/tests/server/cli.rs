@@ -168,7 +168,7 @@ fn a_client_certificate_is_shown_where_one_is_asked_for() {
         let (status, _, errors) = ask(&["--cert", &file("own.pem"), "--key", &file("own.key")]);
         assert_eq!((status, errors.as_str()), (0, ""), "{url}");
         for (own, expected) in [
-            (&[][..], "the daemon asks for a certificate: give one by `--cert` and `--key`"),
+            (&[][..], "the daemon asks for a certificate: name one that its `client_ca` has signed"),
             (&["foreign.pem", "foreign.key"], "refuses the certificate of `--cert` ("),
             (&["none.pem", "own.key"], "`--cert`: "),
             (&["own.pem", "none.key"], "`--key`: "),
@@ -206,8 +206,8 @@ fn what_tls_breaks_off_for_is_said() {
         (format!("grpcs://localhost:{http}"), "https://"),
         (format!("https://127.0.0.1:{http}"), "ask by a name that the certificate is for"),
         (format!("grpcs://127.0.0.1:{grpc}"), "ask by a name that the certificate is for"),
-        (format!("http://127.0.0.1:{http}"), "with TLS or without, so say by `--url` which is spoken"),
-        (format!("grpc://127.0.0.1:{grpc}"), "with TLS or without, so say by `--url` which is spoken"),
+        (format!("http://127.0.0.1:{http}"), "with TLS or without, so check that `--url` names the right one"),
+        (format!("grpc://127.0.0.1:{grpc}"), "with TLS or without, so check that `--url` names the right one"),
     ] {
         let (status, _, errors) =
             asked(&["--url", &url, "--ca", &ca, "--domain", "edge", "--descriptor", "user=x"]);
@@ -221,7 +221,7 @@ fn what_is_wrong_with_the_daemons_certificate_is_said() {
     let cases: [(Change, &str); 3] = [
         (
             |params| params.not_after = rcgen::date_time_ymd(2021, 1, 1),
-            "expired on 2021-01-01T00:00:00Z: have it",
+            "expired on 2021-01-01T00:00:00Z: renew it",
         ),
         (
             |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1),
