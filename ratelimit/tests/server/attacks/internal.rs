@@ -1,7 +1,7 @@
 //! Listeners that are not for the world: the metrics, which anybody may reach all the same, and the control socket, which is its
 //! owner's.
 
-use std::thread;
+use std::{iter, thread};
 
 use super::target::{Attacker, DATA, End, PRIORITY, Target, frame};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// More than are answered at once.
-const MANY: usize = 400;
+const MANY: usize = 300;
 /// What it may take more than before, in MiB, whatever comes: parts of requests of all connections, and what is around them.
 const MOST_MORE: u64 = 40;
 
@@ -36,11 +36,14 @@ fn who_begins_requests_at_the_control_socket_and_ends_none_keeps_nobody_out() {
     let head = [&b"POST /v1/instances/default/bans HTTP/1.1\r\na: "[..], &[b'b'; 15_000]].concat();
     let json = [("content-type", "application/json")];
     let body = request("POST", "/v1/instances/default/bans", &json, &[b' '; 64 << 10]);
-    let begun: [&[u8]; 4] = [b"G", b"GET /v1/instance HTTP/1.1\r\n", &head, &body[..body.len() - 1]];
-    let begun: Vec<_> = (0..MANY)
-        .map(|number| {
+    let heads: [&[u8]; 3] = [b"G", b"GET /v1/instance HTTP/1.1\r\n", &head];
+    // Requests without the end of their bodies take all places.
+    let bodies = iter::repeat_n(&body[..body.len() - 1], MANY);
+    let begun: Vec<_> = bodies
+        .chain(heads.into_iter().cycle().take(60))
+        .map(|begun| {
             let attacker = target.deaf_at_control();
-            attacker.send([begun[number % begun.len()].to_vec()]);
+            attacker.send([begun.to_vec()]);
             attacker
         })
         .collect();
