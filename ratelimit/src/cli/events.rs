@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     control,
-    dataplane::{self, ADVICE},
+    dataplane::{self, ADVICE, Error},
     events::Description,
     policy::{InstanceName, RuleName},
     text::Shown,
@@ -122,6 +122,10 @@ impl Events {
         match dataplane::daemon(instance).map_err(CommandFailure::failed)? {
             (Some(daemon), true) => Ok(daemon.control),
             (_, true) => control::default_path(instance).map_err(CommandFailure::failed),
+            // Its daemon, if there is one, has no packets to tell of.
+            (_, false) if dataplane::instances().is_ok_and(|all| !all.contains(&instance.to_string())) => {
+                Err(CommandFailure::failed(Error::NotAttached { instance: instance.to_string() }))
+            }
             (_, false) => Err(CommandFailure::failed(format_args!(
                 "no daemon serves instance `{instance}`, and events come through it: {ADVICE}"
             ))),

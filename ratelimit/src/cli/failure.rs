@@ -51,6 +51,12 @@ impl CommandFailure {
         self
     }
 
+    /// With other advice, if it gives this.
+    pub fn with_advice(mut self, usual: &str, other: &str) -> Self {
+        self.message = self.message.replace(usual, other);
+        self
+    }
+
     /// Says so.
     pub fn report(self, output: Output) -> ExitCode {
         match output {

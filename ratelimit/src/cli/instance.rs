@@ -67,16 +67,29 @@ impl InstanceArgs {
         }
     }
 
-    /// Adds to why a command has failed which instances there are, if this is none of them.
+    /// Adds to why a command has failed which instances there are, if this is none of them; or says what its daemon lacks.
     pub fn advise(&self, failure: CommandFailure) -> CommandFailure {
         let Ok(known) = known() else { return failure };
-        if known.is_empty() || known.contains(self.instance.as_str()) {
+        if known.contains(self.instance.as_str()) {
+            let is_attached =
+                dataplane::instances().is_ok_and(|all| all.contains(&self.instance.to_string()));
+            return if is_attached {
+                failure
+            } else {
+                failure.with_advice(dataplane::ADVICE, WITHOUT_PACKETS)
+            };
+        }
+        if known.is_empty() {
             return failure;
         }
         let names: Vec<String> = known.iter().take(MOST_NAMES).map(|name| format!("`{name}`")).collect();
         failure.and(&format!("; there are: {}", names.join(", ")))
     }
 }
+
+/// What to do about a daemon that has nothing in the kernel, instead of starting one.
+const WITHOUT_PACKETS: &str = "its daemon is running, but limits no packets: give its configuration `network` (`ratelimit \
+                               status` names the file), and start it anew (`systemctl restart ratelimit`)";
 
 /// More are not listed.
 const MOST_NAMES: usize = 20;

@@ -108,13 +108,29 @@ fn an_instance_that_is_not_there_gets_the_same_advice_from_all_commands() {
 }
 
 #[test]
+fn a_daemon_without_rules_on_packets_is_told_apart_from_none() {
+    isolated(|| {
+        std::fs::write("/run/ratelimit.yaml", "application: {}\n").unwrap();
+        let mut daemon = Daemon::spawn(command(&["run", "--config"]).arg("/run/ratelimit.yaml"));
+        daemon.wait_for("nobody can ask about requests");
+        for command in
+            [&["ban", "10.9.9.9"][..], &["bans"], &["unban", "--all"], &["top", "--once"], &["events"]]
+        {
+            let said = failure(command, &[]);
+            let expected = "its daemon is running, but limits no packets: give its configuration `network`";
+            assert!(said.contains(expected) && !said.contains(ADVICE), "{command:?}: {said}");
+        }
+    });
+}
+
+#[test]
 fn what_only_a_daemon_can_do_is_told_how_to_be_done_without() {
     isolated(|| {
         let _link = Link::silent();
         Daemon::start(&config(&[], &[EVERY])).kill();
         for (command, expected) in [
             (&["observe", "on"][..], "`ratelimit detach` lets everything pass"),
-            (&["observe", "off"], "`ratelimit run --config FILE` goes on with them"),
+            (&["observe", "off"], "`ratelimit run --config FILE` takes them over"),
             (&["reload"], "`ratelimit run --config FILE` puts the file in force"),
             (&["bucket", "10.9.9.9"], "can then be asked"),
         ] {

@@ -3,6 +3,7 @@
 mod bans;
 mod crowdsec;
 mod fail2ban;
+mod flood;
 mod prometheus;
 
 use std::{
