@@ -271,7 +271,7 @@ verified_once! {
             // SAFETY: one of three words of the map's own memory.
             set_bits(unsafe { lengths.cast::<u64>().add(word as usize) }, bit);
         }
-        stats::count_table(|counters| counters.bans_made += 1);
+        stats::count_ban(rule);
         true
     } else false;
 }

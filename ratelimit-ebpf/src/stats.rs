@@ -16,6 +16,10 @@ static REASONS: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(Reason::ALL
 #[map]
 static RULE_COUNTERS: PerCpuArray<RuleCounters> = PerCpuArray::with_max_entries(RULE_NUMBERS as u32, 0);
 
+/// Bans that each rule has made.
+#[map]
+static RULE_BANS: PerCpuArray<u64> = PerCpuArray::with_max_entries(RULE_NUMBERS as u32, 0);
+
 #[map]
 static TABLE_COUNTERS: PerCpuArray<TableCounters> = PerCpuArray::with_max_entries(1, 0);
 
@@ -50,6 +54,16 @@ pub fn discount_rule(rule: &CompiledRule, size: FrameSize) {
         counters.passed.packets -= packets;
         counters.passed.bytes -= bytes;
     }
+}
+
+/// Counts a ban that a rule has made.
+#[inline(always)]
+pub fn count_ban(rule: &CompiledRule) {
+    if let Some(bans) = RULE_BANS.get_ptr_mut(rule.counters) {
+        // SAFETY: the map's own memory, which only this processor writes.
+        unsafe { *bans += 1 };
+    }
+    count_table(|counters| counters.bans_made += 1);
 }
 
 /// The counters of a rule.

@@ -1,6 +1,7 @@
 //! What a configuration may say, but probably does not mean to.
 
 mod asking;
+mod ban;
 mod except;
 
 use ratelimit_common::limit::{Algorithm, LimitSpec, Refill};
@@ -75,7 +76,7 @@ fn find_in_network(raw: &RawNetwork, network: &Network, report: &mut Report) {
         find_in_match(raw, rule, report);
         except::find(raw, rule, report);
         find_unreachable(raw, network, rule, report);
-        find_in_ban(raw, rule, report);
+        ban::find(raw, rule, report);
         find_in_limit(raw, rule, report);
         find_in_key(raw, rule, report);
         find_in_table(raw, network, rule, report);
@@ -136,18 +137,6 @@ fn find_unreachable(raw: &RawRule, network: &Network, rule: &PacketRule, report:
             &raw.at,
             "0, 43, 44 and 60 are extension headers in IPv6, where the protocol is what comes behind them: no IPv6 packet \
              has one of these as its protocol",
-        );
-    }
-}
-
-/// Any packet's source can be forged, so whoever forges enough gets others banned.
-fn find_in_ban(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
-    if let Some(ban) = raw.ban.as_ref().filter(|_| rule.matches.sources.is_none()) {
-        report.warning(
-            &ban.after.at,
-            "whoever forges a source address gets that source banned, each time for longer if bans \
-             lengthen: name in `allow` whoever must never be banned (gateways, name servers, your own \
-             networks), or in `match.source` the networks that the rule is about",
         );
     }
 }

@@ -39,6 +39,13 @@ pub(super) fn rule(map: &Map, number: u32) -> Result<(PacketCount, PacketCount),
     Ok((passed, dropped))
 }
 
+/// Bans that a rule has made.
+pub(super) fn rule_bans(map: &Map, number: u32) -> Result<u64, Error> {
+    let mut sum = 0_u64;
+    each(map, number, |bans: u64| sum = sum.wrapping_add(bans))?;
+    Ok(sum)
+}
+
 /// What happened to the table.
 pub(super) fn table(map: &Map) -> Result<TableCounters, Error> {
     let mut sum = TableCounters::default();
@@ -63,9 +70,22 @@ pub(super) fn events(map: &Map) -> Result<EventStatus, Error> {
 
 /// Starts a rule number's counters at zero.
 pub(super) fn clear_rule(map: &mut Map, number: u32) -> Result<(), Error> {
-    let mut counters: PerCpuArray<&mut MapData, Wire<RuleCounters>> = map.try_into()?;
+    clear::<RuleCounters>(map, number)
+}
+
+/// Likewise its count of bans.
+pub(super) fn clear_rule_bans(map: &mut Map, number: u32) -> Result<(), Error> {
+    clear::<u64>(map, number)
+}
+
+fn clear<T>(map: &mut Map, number: u32) -> Result<(), Error>
+where
+    T: Copy + Default + 'static,
+    Wire<T>: aya::Pod,
+{
+    let mut counters: PerCpuArray<&mut MapData, Wire<T>> = map.try_into()?;
     let processors = counters.get(&number, 0)?.len();
-    let zeros = vec![Wire(RuleCounters::default()); processors];
+    let zeros = vec![Wire(T::default()); processors];
     let zeros = aya::maps::PerCpuValues::try_from(zeros)
         .map_err(|source| Error::System { what: "the number of processors", source })?;
     Ok(counters.set(number, zeros, 0)?)

@@ -37,7 +37,7 @@ use crate::compile::Compiled;
 const OWN_MAPS: &str = "GENERATION";
 
 /// The maps that outlive a generation, and the sizes of their values.
-const SHARED_MAPS: [(&str, usize); 15] = [
+const SHARED_MAPS: [(&str, usize); 16] = [
     ("BUCKETS", size_of::<SetWords>()),
     ("BANS", size_of::<SetWords>()),
     ("BAN_PREFIXES", size_of::<[u64; SLOTS]>()),
@@ -47,6 +47,7 @@ const SHARED_MAPS: [(&str, usize); 15] = [
     ("TRIAL", size_of::<u64>()),
     ("REASONS", size_of::<Sampled>()),
     ("RULE_COUNTERS", size_of::<RuleCounters>()),
+    (RULE_BANS, size_of::<u64>()),
     ("TABLE_COUNTERS", size_of::<TableCounters>()),
     ("META", META_BYTES),
     ("EVENTS", 0),
@@ -56,7 +57,10 @@ const SHARED_MAPS: [(&str, usize); 15] = [
 ];
 
 /// Those that earlier versions of the same layout had not: whoever goes on with their maps makes them.
-const MADE_LATER: [&str; 2] = ["BAN_RECORDS", "BAN_TEXTS"];
+const MADE_LATER: [&str; 3] = ["BAN_RECORDS", "BAN_TEXTS", RULE_BANS];
+
+/// Where bans are counted by the rules that have made them.
+pub(super) const RULE_BANS: &str = "RULE_BANS";
 
 /// How many values a shared map has.
 fn entries(name: &str, sets: u32) -> Result<u32, Error> {
@@ -67,7 +71,7 @@ fn entries(name: &str, sets: u32) -> Result<u32, Error> {
         "EVENTS" => EVENT_BYTES,
         "SKETCH" => sketch_sets()?,
         "REASONS" => Reason::ALL.len() as u32,
-        "RULE_COUNTERS" => RULE_NUMBERS as u32,
+        "RULE_COUNTERS" | RULE_BANS => RULE_NUMBERS as u32,
         _ => 1,
     })
 }

@@ -15,6 +15,7 @@ pub(super) struct Wire<T>(pub T);
 /// Types without padding, of which any bytes that the kernel holds are a value.
 trait Plain: Copy + 'static {}
 
+impl Plain for u64 {}
 impl Plain for RuleCounters {}
 impl Plain for Sampled {}
 impl Plain for EventCounters {}

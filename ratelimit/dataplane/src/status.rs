@@ -1,6 +1,6 @@
 //! What is in force and what it has done, read from the pins: it needs no daemon.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use aya::maps::Map;
 use ratelimit_common::{table::SLOTS, time::Nanos, wire::Reason};
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Attachment, Bans, Error, ListSize, LoadedPolicy, PacketCount, RuleInForce, TrialState, attach, check,
-    counters, netlink, notes::read_state, offloads, pins::Pins, state::InstanceState, trial,
+    counters, generation::RULE_BANS, netlink, notes::read_state, offloads, pins::Pins, state::InstanceState,
+    trial,
 };
 use crate::policy::InstanceName;
 
@@ -118,6 +119,9 @@ pub struct RuleStatus {
     pub passed: PacketCount,
     /// Packets that it denied; a rule that observes would have dropped them.
     pub dropped: PacketCount,
+    /// Bans that it has made.
+    #[serde(default)]
+    pub bans: u64,
 }
 
 /// The bucket table.
@@ -147,7 +151,7 @@ pub fn status(instance: &InstanceName) -> Result<InstanceStatus, Error> {
     let (in_force, state) = complete(&pins, read_state(&pins)?)?;
     let attachments = attach::attachments(&pins)?;
     let missing = missing(&in_force.interfaces, &attachments);
-    let rule_counters = open(&pins, "RULE_COUNTERS")?;
+    let (rule_counters, rule_bans) = (open(&pins, "RULE_COUNTERS")?, rule_bans(&pins)?);
     Ok(InstanceStatus {
         instance: instance.to_string(),
         config: in_force.config.display().to_string(),
@@ -167,7 +171,7 @@ pub fn status(instance: &InstanceName) -> Result<InstanceStatus, Error> {
         rules: in_force
             .rules
             .into_iter()
-            .map(|rule| rule_status(&rule_counters, rule))
+            .map(|rule| rule_status(&rule_counters, rule_bans.as_ref(), rule))
             .collect::<Result<_, _>>()?,
         table: table(&pins, state.sets)?,
         events: events(&pins)?,
@@ -235,9 +239,17 @@ fn reasons(pins: &Pins) -> Result<Vec<ReasonStatus>, Error> {
     Reason::ALL.iter().map(read).collect()
 }
 
-fn rule_status(map: &Map, rule: RuleInForce) -> Result<RuleStatus, Error> {
+/// `None` while a version is in force that did not count them by rule.
+fn rule_bans(pins: &Pins) -> Result<Option<Map>, Error> {
+    let path = pins.maps().join(RULE_BANS);
+    let is_there = fs::exists(&path).map_err(|error| Error::file(&path, error))?;
+    if is_there { open(pins, RULE_BANS).map(Some) } else { Ok(None) }
+}
+
+fn rule_status(map: &Map, bans: Option<&Map>, rule: RuleInForce) -> Result<RuleStatus, Error> {
     let (passed, dropped) = counters::rule(map, rule.number)?;
-    Ok(RuleStatus { rule, passed, dropped })
+    let bans = bans.map_or(Ok(0), |bans| counters::rule_bans(bans, rule.number))?;
+    Ok(RuleStatus { rule, passed, dropped, bans })
 }
 
 fn events(pins: &Pins) -> Result<EventStatus, Error> {

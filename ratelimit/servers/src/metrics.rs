@@ -118,10 +118,16 @@ impl RequestMetrics {
             because too many waited, clients that are never banned, and clients whose address nobody \
             trusted names";
         let mut family = encoder.encode_descriptor("request_bans", help, None, MetricType::Counter)?;
-        let OffenceCounts { asked, lost, spared, nameless } = self.offenders.counts();
+        let OffenceCounts { asked, lost, spared, nameless, .. } = self.offenders.counts();
         for (outcome, count) in [("asked", asked), ("lost", lost), ("spared", spared), ("nameless", nameless)]
         {
             ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&[("outcome", outcome)])?)?;
+        }
+        let help = "Bans that a rule on requests has asked for";
+        let mut family = encoder.encode_descriptor("rule_bans_asked", help, None, MetricType::Counter)?;
+        for (label, count) in self.offenders.counts().asked_by() {
+            let labels = [("domain", label.domain.as_str()), ("rule", label.key.as_str())];
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

@@ -6,10 +6,11 @@
 mod queue;
 
 use std::{
+    collections::BTreeMap,
     net::IpAddr,
     num::NonZeroU64,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -20,7 +21,7 @@ use tracing::error;
 
 pub use self::queue::{BanOrder, BanQueue};
 use crate::{
-    application::{Code, Descriptor, Request, Response, RuleIdentity, Status},
+    application::{Code, Descriptor, Label, Request, Response, RuleIdentity, Status},
     limiter::{Algorithm, LimitSpec, Limiter, LimiterBuilder, Rate, Rule},
     policy::{
         BanTerms, Prefix, PrefixList,
@@ -30,6 +31,9 @@ use crate::{
 
 /// Clients that are counted at once.
 const MOST_CLIENTS: u64 = 100_000;
+
+/// Rules whose bans are counted apart.
+const MOST_LABELS: usize = 10_000;
 
 /// Who is known to have sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +62,33 @@ impl Sender {
 pub struct OffenceCounts {
     /// Bans that were asked for.
     pub asked: AtomicU64,
+    /// The same by their rules.
+    asked_by: Mutex<BTreeMap<Label, u64>>,
     /// Those that there was no room for.
     pub lost: AtomicU64,
     /// Denied requests of those who are never banned.
     pub spared: AtomicU64,
     /// Denied requests whose sender could not be told.
     pub nameless: AtomicU64,
+}
+
+impl OffenceCounts {
+    /// Bans that were asked for by rules that still ban or have banned.
+    #[must_use]
+    pub fn asked_by(&self) -> BTreeMap<Label, u64> {
+        self.asked_by.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn count_asked(&self, rule: &RuleIdentity) {
+        self.asked.fetch_add(1, Relaxed);
+        let mut asked_by = self.asked_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let label = Label { domain: rule.domain.clone(), key: rule.key.clone() };
+        // Reloads with rules of ever other names: counters may begin anew.
+        if asked_by.len() >= MOST_LABELS && !asked_by.contains_key(&label) {
+            asked_by.clear();
+        }
+        *asked_by.entry(label).or_default() += 1;
+    }
 }
 
 /// Counts what rules deny that ban.
@@ -138,8 +163,11 @@ impl Offenders {
             self.counts.spared.fetch_add(1, Relaxed);
         } else if self.exceeds(rule, &ban.terms, prefix) {
             let order = BanOrder { prefix, terms: ban.terms, rule: format!("{}.{}", rule.domain, rule.key) };
-            let counter = if self.queue.push(order) { &self.counts.asked } else { &self.counts.lost };
-            counter.fetch_add(1, Relaxed);
+            if self.queue.push(order) {
+                self.counts.count_asked(rule);
+            } else {
+                self.counts.lost.fetch_add(1, Relaxed);
+            }
         }
     }
 

@@ -94,11 +94,12 @@ impl fmt::Display for Packets {
             "DROPPED",
             "SHARE",
             "DROPPED BYTES",
+            "BANS",
             "LIMIT",
             "KEY",
             "MATCH",
         ]);
-        for RuleStatus { rule, passed, dropped } in &self.rules {
+        for RuleStatus { rule, passed, dropped, bans } in &self.rules {
             let action = if self.observes { "observe" } else { &rule.action };
             table.row([
                 rule.name.clone(),
@@ -107,6 +108,7 @@ impl fmt::Display for Packets {
                 Thousands(dropped.packets).to_string(),
                 share(dropped.packets, passed.packets.saturating_add(dropped.packets)),
                 Thousands(dropped.bytes).to_string(),
+                Thousands(*bans).to_string(),
                 rule.limit.clone(),
                 rule.key.clone(),
                 rule.judged(),
@@ -157,6 +159,7 @@ mod tests {
             },
             passed: count(passed),
             dropped: count(dropped),
+            bans: dropped / 500,
         }
     }
 
@@ -167,7 +170,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            "every  drop      3,000    1,000  25.0 %        100,000  rate=5/s  source v4/32 v6/64  any packet"
+            "every  drop      3,000    1,000  25.0 %        100,000     2  rate=5/s  source v4/32 v6/64  any packet"
         );
         assert!(lines[2].ends_with("  any packet, except source 192.0.2.53/32"), "{text}");
         assert_eq!(lines.last().unwrap().split(':').next(), Some("A rule that observes drops nothing"));

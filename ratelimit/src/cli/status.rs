@@ -238,7 +238,7 @@ fn packets(status: &InstanceStatus) -> TextTable {
 }
 
 fn rules(status: &InstanceStatus) -> TextTable {
-    let mut table = TextTable::new(["RULE", "LIMIT", "KEY", "ACTION", "PASSED", "DROPPED"]);
+    let mut table = TextTable::new(["RULE", "LIMIT", "KEY", "ACTION", "PASSED", "DROPPED", "BANS"]);
     for rule in &status.rules {
         let observes = if status.observes || rule.rule.action == "observe" { " (observed)" } else { "" };
         table.row([
@@ -248,6 +248,7 @@ fn rules(status: &InstanceStatus) -> TextTable {
             rule.rule.action.clone(),
             Thousands(rule.passed.packets).to_string(),
             format!("{}{observes}", Thousands(rule.dropped.packets)),
+            Thousands(rule.bans).to_string(),
         ]);
     }
     table

@@ -144,7 +144,13 @@ impl Encoder<'_> {
             })
         };
         self.counters("rule_packets", "Packets that a rule judged", labeled(|count| count.packets))?;
-        self.counters("rule_bytes", "Wire bytes of packets that a rule judged", labeled(|count| count.bytes))
+        self.counters(
+            "rule_bytes",
+            "Wire bytes of packets that a rule judged",
+            labeled(|count| count.bytes),
+        )?;
+        let bans = status.rules.iter().map(|rule| ([("rule", rule.rule.name.clone())], rule.bans));
+        self.counters("rule_bans", "Bans that a rule has made", bans)
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: impl Into<u64>) -> fmt::Result {
@@ -219,6 +225,7 @@ mod tests {
             },
             passed: count(3),
             dropped: count(4),
+            bans: 2,
         };
         let size = |list: &str, rule| ListSize {
             list: list.to_owned(),
@@ -278,6 +285,7 @@ mod tests {
             "ratelimit_rule_packets_total{rule=\"every \\\"one\\\" \\\\\",verdict=\"pass\"} 3",
             "ratelimit_rule_packets_total{rule=\"every \\\"one\\\" \\\\\",verdict=\"drop\"} 4",
             "ratelimit_rule_bytes_total{rule=\"watch\",verdict=\"observe\"} 240",
+            "ratelimit_rule_bans_total{rule=\"watch\"} 2",
             "ratelimit_rules 2",
             "ratelimit_interface{interface=\"eth0\",mode=\"native\"} 1",
             "ratelimit_interface_missing{interface=\"eth1\"} 1",

@@ -93,7 +93,9 @@ fn a_ban_of_a_rule_is_logged_and_says_which_rule_made_it() {
     isolated(|| {
         let link = Link::new(&[CLIENT]);
         let path = config(&[], &[&banning("for: forever")]);
-        let mut daemon = Daemon::start(&path);
+        let mut daemon = Daemon::spawn(command(&["run", "--config"]).arg(&path));
+        daemon.wait_for("one burst of spoofed ones bans an address for so long");
+        daemon.wait_for("limiting");
         run(&["ban", "10.9.0.0/16"]);
         send(&link.sender(CLIENT), 2);
         daemon.wait_for("banned forever by rule small");
@@ -111,7 +113,9 @@ fn a_ban_of_a_rule_is_logged_and_says_which_rule_made_it() {
 
         // The rule goes, and another gets its number; its ban stays, and says who made it.
         fs::write(&path, fs::read_to_string(&path).unwrap().replace("name: small", "name: other")).unwrap();
+        assert_eq!(status().rules[0].bans, 1);
         run(&["reload"]);
+        assert_eq!(status().rules[0].bans, 0);
         assert_eq!(
             listed().iter().find(|ban| ban.prefix == "10.1.0.2/32").unwrap().rule.as_deref(),
             Some("small")
@@ -170,9 +174,11 @@ fn reasons_are_kept_with_a_daemon_and_without_and_end_with_their_bans() {
         run(&["unban", CLIENT]);
         run(&["ban", CLIENT]);
         assert_eq!(reason(), None);
-        for (wrong, expected) in
-            [("a".repeat(65), "64 bytes"), ("a\nb".to_owned(), "one line"), (String::new(), "empty")]
-        {
+        for (wrong, expected) in [
+            ("a".repeat(65), "at most 64 are kept"),
+            ("a\nb".to_owned(), "one line"),
+            (String::new(), "empty"),
+        ] {
             let refused = output(&mut command(&["ban", "10.9.9.9", "--reason", &wrong]));
             assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
             assert!(text(&refused).1.contains(expected), "{wrong:?}: {}", text(&refused).1);
@@ -208,10 +214,11 @@ fn maps_without_records_are_gone_on_with() {
         send(&link.sender(CLIENT), 2);
         assert_eq!(judged(2).bans, 1);
         daemon.kill();
-        for map in ["BAN_RECORDS", "BAN_TEXTS"] {
+        for map in ["BAN_RECORDS", "BAN_TEXTS", "RULE_BANS"] {
             fs::remove_file(format!("{PINS}/default/v2/{map}")).unwrap();
         }
         assert_eq!((&listed()[0].by[..], listed()[0].made), ("unknown", None));
+        assert_eq!((status().table.bans_made, status().rules[0].bans), (1, 0));
         run(&["ban", "10.9.0.0/16", "--reason", "is not kept"]);
         assert_eq!(listed().len(), 2);
         assert_eq!(run(&["unban", "10.9.0.0/16"]), "unbanned 10.9.0.0/16\n");

@@ -124,8 +124,11 @@ fn sources_that_go_on_exceeding_a_rule_are_banned_by_the_kernel() {
     isolated(|| {
         let (bad, good) = (["10.1.0.2", "fd00:0:0:2::1"], ["10.1.0.3", "fd00:0:0:3::1"]);
         let link = Link::new(&[bad, good].concat());
-        let rules = ["{name: small, match: {protocol: udp, destination_port: 9000}, rate: 1/h, burst: 10, \
-             ban: {after: 20, within: 1h, for: 1h}}"];
+        let rules = [
+            "{name: small, match: {protocol: udp, destination_port: 9000}, rate: 1/h, burst: 10, \
+             ban: {after: 20, within: 1h, for: 1h}}",
+            "{name: loose, rate: 1M/s, ban: {after: 1, within: 1s, for: 1h}}",
+        ];
         let daemon = Daemon::start(&config(&[], &rules));
         daemon.kill();
         let servers = [receiver(SERVER_V4), receiver(SERVER_V6)];
@@ -144,7 +147,7 @@ fn sources_that_go_on_exceeding_a_rule_are_banned_by_the_kernel() {
         }
         let status = judged(80);
         assert_eq!((reason(&status, "banned").packets, rule(&status, "small")), (10, (30, 40)));
-        assert_eq!(status.table.bans_made, 2);
+        assert_eq!((status.table.bans_made, status.rules[0].bans, status.rules[1].bans), (2, 2, 0));
         let listed = run(&["bans"]);
         assert!(listed.contains("10.1.0.2/32") && listed.contains("fd00:0:0:2::/64"), "{listed}");
         for (server, good) in servers.iter().zip(good) {

@@ -75,12 +75,30 @@ fn mistakes_in_a_ban() {
 }
 
 #[test]
-fn a_match_whose_source_can_be_forged_is_warned_of() {
+fn bans_that_spoofed_packets_can_make_are_warned_of() {
     let warned = |lines: &[&str]| {
         let warnings = check(rule(lines)).unwrap().warnings;
-        warnings.iter().any(|warning| warning.message.contains("forges a source address"))
+        let of = |key: &str, part: &str| {
+            let is_it = |path: &str, message: &str| path.ends_with(key) && message.contains(part);
+            warnings.iter().any(|warning| is_it(&warning.field, &warning.message))
+        };
+        (of("ban.after", "spoofed source addresses"), of("ban.for", "burst of spoofed ones"))
     };
-    assert!(warned(&["match: {protocol: udp}", "ban: {after: 1, within: 1s, for: 1m}"]));
-    assert!(!warned(&["match: {source: 10.0.0.0/8}", "ban: {after: 1, within: 1s, for: 1m}"]));
-    assert!(!warned(&["match: {protocol: udp}"]));
+    let (udp, inside) = ("match: {protocol: udp}", "match: {source: 10.0.0.0/8}");
+    let ban = |more: &str| format!("ban: {{after: 1, within: 1s, for: {more}}}");
+    for (matches, terms, expected) in [
+        (udp, "1m", (true, false)),
+        (udp, "1d", (true, false)),
+        (udp, "25h", (true, true)),
+        (udp, "forever", (true, true)),
+        ("match: {protocol: tcp}", "forever", (true, true)),
+        (inside, "1m", (false, false)),
+        (inside, "forever", (false, true)),
+        // Only who goes on is banned for long.
+        (inside, "10m, factor: 4, up_to: 365d", (false, false)),
+        (inside, "2d, factor: 4", (false, true)),
+    ] {
+        assert_eq!(warned(&[matches, &ban(terms)]), expected, "{matches} {terms}");
+    }
+    assert_eq!(warned(&[udp]), (false, false));
 }

@@ -19,6 +19,7 @@ use super::{
         clock, counters,
         coverage::{Coverage, Missing},
         denied,
+        generation::RULE_BANS,
         kind::InterfaceKind,
         list_sizes, lists,
         notes::{kept_state, write_state},
@@ -155,6 +156,7 @@ impl<'w> PolicyChange<'w> {
         buckets.forget(&plan.assignment.new);
         for &number in &plan.assignment.new {
             counters::clear_rule(generation.map_mut("RULE_COUNTERS")?, number)?;
+            counters::clear_rule_bans(generation.map_mut(RULE_BANS)?, number)?;
         }
         Ok(Self { pins, plan, compiled, generation, buckets, done: Done::default() })
     }

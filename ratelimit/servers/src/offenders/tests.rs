@@ -1,6 +1,6 @@
 //! Who is banned for what, and who never is.
 
-use std::{net::Ipv4Addr, num::NonZeroU32, thread};
+use std::{net::Ipv4Addr, num::NonZeroU32, ops::Range, thread};
 
 use super::{queue::MOST_WAITING, *};
 use crate::{
@@ -96,6 +96,28 @@ fn the_denial_that_completes_the_count_bans_the_client() {
     lab.deny(&[("client", "b"), ("client", "c")], client("192.0.2.3"));
     lab.deny(&[("client", "b"), ("client", "c")], client("192.0.2.3"));
     assert!(lab.banned().is_empty());
+    let asked_by = Vec::from_iter(lab.offenders.counts().asked_by());
+    assert_eq!(asked_by, [(Label { domain: "d".to_owned(), key: "client".to_owned() }, 2)]);
+}
+
+#[test]
+fn the_labels_of_bans_are_bounded() {
+    let lab = lab(1, None);
+    let label = |number: usize| Label { domain: number.to_string(), key: String::new() };
+    let fill = |numbers: Range<usize>| {
+        let mut asked_by = lab.offenders.counts.asked_by.lock().unwrap();
+        asked_by.extend(numbers.map(|number| (label(number), 1)));
+    };
+    let offend = || lab.deny(&[("client", "a")], client("192.0.2.1"));
+    offend();
+    fill(1..MOST_LABELS);
+    offend();
+    let asked_by = lab.offenders.counts().asked_by();
+    assert_eq!((asked_by.len(), asked_by.values().max()), (MOST_LABELS, Some(&2)));
+    lab.offenders.counts.asked_by.lock().unwrap().clear();
+    fill(0..MOST_LABELS);
+    offend();
+    assert_eq!(lab.offenders.counts().asked_by().len(), 1, "from nothing");
 }
 
 #[test]
