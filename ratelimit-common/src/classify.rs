@@ -84,31 +84,75 @@ pub trait Tables {
     fn destination(&self, address: &Address) -> u64;
 }
 
-/// The rules that judge a packet, of which the frame is so long: those that it matches and that do not except it. `excepting`
-/// are those that except something.
+/// The tables of exceptions, of which a rule can have several.
+pub trait Exceptions: Tables {
+    /// The bits of further exceptions. The first one of a rule has the rule's own bits.
+    fn further(&self) -> u64;
+    /// The rules of further exceptions: for each byte of a word, 256 rows of what its bits stand for.
+    fn rules_of(&self, row: u64) -> u64;
+}
+
+/// Rows of [`Exceptions::rules_of`].
+pub const ROWS_OF_FURTHER: usize = 256 * size_of::<u64>();
+
+/// The rules that judge a packet, of which the frame is so long: those that it matches and that do not except it. `some` are
+/// those that except something.
 #[inline(always)]
 pub fn judging(
     matches: &impl Tables,
-    excepts: &impl Tables,
-    excepting: u64,
+    excepts: &impl Exceptions,
+    some: u64,
     packet: &Packet,
     wire_length: u64,
 ) -> u64 {
     let rules = matching(matches, packet, wire_length);
-    if rules & excepting == 0 { rules } else { rules & !matching(excepts, packet, wire_length) }
+    if rules & some == 0 { rules } else { rules & !excepting(excepts, packet, wire_length) }
+}
+
+/// The rules that except a packet.
+#[inline(always)]
+pub fn excepting(excepts: &impl Exceptions, packet: &Packet, wire_length: u64) -> u64 {
+    rules_of(excepts, matching(excepts, packet, wire_length))
+}
+
+/// The rules of the exceptions that hold.
+#[inline(always)]
+fn rules_of(excepts: &impl Exceptions, exceptions: u64) -> u64 {
+    let further = excepts.further();
+    if further == 0 {
+        return exceptions;
+    }
+    // Each question is answered when the program is loaded, and no loop: so only bytes are looked up that have some.
+    let of_byte = |byte: u64| match further >> (8 * byte) & 0xff {
+        0 => 0,
+        mask => excepts.rules_of(byte << 8 | exceptions >> (8 * byte) & mask),
+    };
+    exceptions & !further
+        | of_byte(0)
+        | of_byte(1)
+        | of_byte(2)
+        | of_byte(3)
+        | of_byte(4)
+        | of_byte(5)
+        | of_byte(6)
+        | of_byte(7)
 }
 
 /// The same where no rule asks for more than the source address, the IP version and the length.
 #[inline(always)]
 pub fn judging_source(
     matches: &impl Tables,
-    excepts: &impl Tables,
-    excepting: u64,
+    excepts: &impl Exceptions,
+    some: u64,
     source: &Address,
     wire_length: u64,
 ) -> u64 {
     let rules = matching_source(matches, source, wire_length);
-    if rules & excepting == 0 { rules } else { rules & !matching_source(excepts, source, wire_length) }
+    if rules & some == 0 {
+        rules
+    } else {
+        rules & !rules_of(excepts, matching_source(excepts, source, wire_length))
+    }
 }
 
 /// The rules of which a packet satisfies the conditions.

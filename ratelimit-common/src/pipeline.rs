@@ -16,7 +16,7 @@ use self::{
     several::Settled,
 };
 use crate::{
-    classify::Tables,
+    classify::{Exceptions, Tables},
     lists::Listed,
     packet::{Address, Flag},
     table::{self, BucketRef, Key, Set},
@@ -31,7 +31,7 @@ pub trait Hooks: Tables + Copy {
     type Set: Set;
 
     /// The tables of what rules except.
-    type Excepts: Tables;
+    type Excepts: Exceptions;
 
     /// The constants that are not rules.
     fn globals<'h>(self) -> &'h Globals

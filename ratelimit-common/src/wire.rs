@@ -153,11 +153,15 @@ pub struct Globals {
     pub secret: Secret,
     /// What rules match; all of them.
     pub matches: Conditions,
-    /// What rules that match except.
+    /// What rules that match except. Its bits are those of exceptions: the first one of a rule has the rule's.
     pub excepts: Conditions,
     /// Where nobody asks for more than the source and the IP version: the bits of the rules that IPv4, that IPv6 packets
     /// match.
     pub of_version: [u64; 2],
+    /// The bits of the rules that except something.
+    pub excepting: u64,
+    /// The bits of exceptions that are not the first of their rules: see [`crate::classify::Exceptions`].
+    pub further_excepts: u64,
     /// The bits of the rules that drop. The others only observe.
     pub enforced: u64,
     /// The bits of those that drop and count denied packets.
@@ -317,7 +321,7 @@ const _: () = {
     assert!(size_of::<BanSchedule>() == 40);
     assert!(size_of::<Secret>() == 32);
     assert!(size_of::<Conditions>() == 48);
-    assert!(size_of::<Globals>() == 112 + 2 * 48 + 12 * 4);
+    assert!(size_of::<Globals>() == 128 + 2 * 48 + 12 * 4);
     assert!(size_of::<KeyMask>() == 64);
     assert!(size_of::<CompiledRule>() == 88 + 2 * 64 + 48 + 48);
     assert!(size_of::<DryRun>() == 48 + size_of::<Packet>());

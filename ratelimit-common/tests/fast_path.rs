@@ -69,8 +69,8 @@ fn judge(world: &World, frame: &[u8]) -> StageOutcome {
         let evaluation = evaluation.write(Evaluation::of_size(FrameSize(frame.len() as u64)));
         let parsed = if reads_source { packet::parse(&Source(frame)) } else { packet::parse(frame) };
         let Ok(packet) = parsed else { return StageOutcome::of(Reason::NotIp) };
-        let Globals { matches, excepts, .. } = world.globals;
-        let (excepting, length) = (excepts.rules, frame.len() as u64);
+        let Globals { matches, excepting, .. } = world.globals;
+        let length = frame.len() as u64;
         let matching = || match (world.globals.classifies(), reads_source) {
             (false, _) => matches.rules,
             (true, false) => judging(&world, &world.excepts(), excepting, &packet, length),
@@ -210,12 +210,15 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
     };
     let matches = conditions(random, all);
     let excepting = random.next() & random.one_of(&[0, all]);
-    let excepts = conditions(random, excepting);
+    // Up to 63 exceptions more, with bits that no first one has.
+    let further = random.next() & random.next() & !excepting & random.one_of(&[0, 0, 0xff00, u64::MAX]);
+    let excepts = conditions(random, excepting | further);
     let kind = random.one_of(&[0, Dimension::Kind.bit()]);
     let (matches, excepting, reads_whole) = match random.below(3) {
         0 => (Conditions { sources: [0; 2], dimensions: kind, ..matches }, 0, 0),
         _ => (matches, excepting, 1),
     };
+    let further = if excepting == 0 { 0 } else { further };
     let has_any = matches.dimensions != 0 || matches.sources != [0; 2] || random.below(4) == 0;
     let versions = [0, 3].map(|row| world::all_in(Dimension::Kind, row) & all);
     let globals = Globals {
@@ -223,7 +226,9 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
         set_mask: LEAST_SETS - 1,
         secret,
         matches: Conditions { is_asked: has_any.into(), ..matches },
-        excepts: Conditions { rules: excepting, is_asked: (excepting != 0).into(), ..excepts },
+        excepts: Conditions { rules: excepting | further, is_asked: (excepting != 0).into(), ..excepts },
+        excepting,
+        further_excepts: further,
         of_version: if matches.dimensions == 0 { [all; 2] } else { versions },
         enforced,
         counts_denied,

@@ -9,12 +9,15 @@ use aya_ebpf::{
     },
 };
 use ratelimit_common::{
-    classify::{Dimension, Tables},
+    classify::{Dimension, Exceptions, Tables},
     packet::Address,
     wire::Conditions,
 };
 
-use crate::{globals::globals, verified::verified_once};
+use crate::{
+    globals::{globals, rules_of_further},
+    verified::verified_once,
+};
 
 const NO_PREALLOC: u32 = 1;
 
@@ -119,6 +122,18 @@ impl<const EXCEPTS: bool> Tables for Maps<EXCEPTS> {
             if destinations[1] == 0 { None } else { DEST_V6.get(key_v6(high, low)) }
         };
         found.map_or(*any, |sets| sets[usize::from(EXCEPTS)])
+    }
+}
+
+impl Exceptions for Maps<true> {
+    #[inline(always)]
+    fn further(&self) -> u64 {
+        globals().further_excepts
+    }
+
+    #[inline(always)]
+    fn rules_of(&self, row: u64) -> u64 {
+        rules_of_further(row)
     }
 }
 

@@ -4,6 +4,7 @@
 use core::arch::asm;
 
 use ratelimit_common::{
+    classify::ROWS_OF_FURTHER,
     verifier::opaque,
     wire::{CompiledRule, Globals, KeyMask, MOST_LIMITS, RULE_NUMBERS},
 };
@@ -21,6 +22,10 @@ static RULES: Constant<{ MOST_LIMITS * size_of::<CompiledRule>() }> = Constant([
 /// For each rule number, where in `RULES` the rule is, plus one; zero if this generation has none of that number.
 #[unsafe(no_mangle)]
 static RULE_INDEX: Constant<RULE_NUMBERS> = Constant([0; _]);
+
+/// The rows of [`ratelimit_common::classify::Exceptions::rules_of`].
+#[unsafe(no_mangle)]
+static FURTHER_EXCEPTS: Constant<{ ROWS_OF_FURTHER * size_of::<u64>() }> = Constant([0; _]);
 
 /// The address of a constant, made anew each time: kept, it would take a register or a place on the kernel's stack, and to make
 /// it takes no longer than to load it from there.
@@ -62,6 +67,14 @@ pub fn key_mask(rule: &CompiledRule, family: u64) -> &KeyMask {
     let family = opaque(family) as usize % 2;
     // SAFETY: the index is inside.
     unsafe { rule.masks.get_unchecked(family) }
+}
+
+/// The rules of further exceptions in a row.
+#[inline(always)]
+pub fn rules_of_further(row: u64) -> u64 {
+    let row = opaque(row) as usize % ROWS_OF_FURTHER;
+    // SAFETY: the row is inside.
+    unsafe { *address_of!(FURTHER_EXCEPTS).cast::<u64>().add(row) }
 }
 
 /// The rule with a number, if this generation has it.

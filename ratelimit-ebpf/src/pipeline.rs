@@ -112,7 +112,7 @@ verified_once! {
         };
         if globals().dry_run == DRY_RUN {
             let judging = matching();
-            let excepted = if globals().excepts.rules == 0 { 0 } else { classify_all(packet, bytes) & !judging };
+            let excepted = if globals().excepting == 0 { 0 } else { classify_all(packet, bytes) & !judging };
             dry_run::note_packet(packet, judging, excepted);
         }
         stages::examine(Program, packet, evaluation, matching)
@@ -123,7 +123,7 @@ verified_once! {
 
 verified_once! {
     fn classify(packet: &Packet, bytes: u64) -> u64 {
-        judging(&MATCHES, &EXCEPTS, globals().excepts.rules, packet, bytes)
+        judging(&MATCHES, &EXCEPTS, globals().excepting, packet, bytes)
     } else 0;
 }
 
@@ -138,6 +138,6 @@ verified_once! {
     /// Of rules that ask for nothing but the source and the length.
     fn classify_source(high: u64, low: u64, family: u64, bytes: u64) -> u64 {
         let source = Address { bits: [high, low], family };
-        judging_source(&MATCHES, &EXCEPTS, globals().excepts.rules, &source, bytes)
+        judging_source(&MATCHES, &EXCEPTS, globals().excepting, &source, bytes)
     } else 0;
 }

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use super::{Evaluation, FrameSize, Hooks, PacketContext, StageOutcome, VlansAndFlags};
 use crate::{
     algorithm::{decide_by_arrival, decide_by_window},
-    classify::matching,
+    classify::{self, matching},
     limit::StateKind,
     lists::Listed,
     packet::{Address, Frame, Ports, parse_plain},
@@ -118,7 +118,7 @@ pub fn judge<H: Hooks, F: Frame + ?Sized>(
     let rules = if hooks.globals().classifies() {
         let context = again(&evaluation.context);
         let rules = matching(&hooks, &context.packet(&packet), context.size.0);
-        let is_excepting = rules & hooks.globals().excepts.rules != 0;
+        let is_excepting = rules & hooks.globals().excepting != 0;
         if is_excepting {
             rules & !hooks.excepting(&evaluation.context, VlansAndFlags::of(&packet))
         } else {
@@ -151,7 +151,7 @@ pub fn judge<H: Hooks, F: Frame + ?Sized>(
 /// The rules that except a packet with plain headers.
 #[inline(always)]
 pub fn excepting<H: Hooks>(hooks: H, context: &PacketContext, rest: VlansAndFlags) -> u64 {
-    matching(&hooks.excepts(), &rest.packet(context), context.size.0)
+    classify::excepting(&hooks.excepts(), &rest.packet(context), context.size.0)
 }
 
 /// Where a packet comes from, read from there.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use ratelimit_common::{
-    classify::{Dimension, Tables},
+    classify::{Dimension, Exceptions, Tables},
     limit::Limit,
     lists::Listed,
     packet::{Address, Flag},
@@ -168,6 +168,18 @@ impl Tables for Excepts<'_> {
 
     fn destination(&self, _: &Address) -> u64 {
         self.0.globals.excepts.rules
+    }
+}
+
+impl Exceptions for Excepts<'_> {
+    fn further(&self) -> u64 {
+        self.0.globals.further_excepts
+    }
+
+    fn rules_of(&self, row: u64) -> u64 {
+        // As the rows of tables are: what two bits stand for is both.
+        let bits = (0..8).filter(|bit| row >> bit & 1 != 0);
+        bits.fold(0, |rules, bit| rules | 1 << spread(row >> 8 << 3 | bit) % 64) & self.0.globals.excepting
     }
 }
 

@@ -96,7 +96,9 @@ impl KeyTable {
     /// in `source`") has those of the key beside it that is described in the same words.
     fn mappings(&self, key: &'static ConfigKey, forms: &Forms) -> (Option<Value>, Option<Value>) {
         let parent = |path: &'static str| path.rsplit_once('.').map(|(parent, _)| parent);
-        let is_alike = |other: &&ConfigKey| other.kind == key.kind && parent(other.path) == parent(key.path);
+        let is_alike = |other: &&ConfigKey| {
+            words::are_alike(&other.kind, &key.kind) && parent(other.path) == parent(key.path)
+        };
         let candidates = std::iter::once(key).chain(self.0.iter().copied().filter(is_alike));
         for candidate in candidates {
             let item = format!("{}[]", candidate.path);
@@ -104,6 +106,10 @@ impl KeyTable {
             let (of_value, of_item) = (has(candidate.path), has(&item));
             if of_value || of_item {
                 let mapping = |is_there: bool, path: &str| is_there.then(|| self.mapping(path));
+                // A list has such mappings, too.
+                if of_value && forms.is_list && candidate.path != key.path {
+                    return (None, mapping(true, candidate.path));
+                }
                 return (mapping(of_value, candidate.path), mapping(of_item, &item));
             }
         }

@@ -5,7 +5,7 @@ mod tables;
 
 use ratelimit_common::{
     bans::BanSchedule,
-    classify::Dimension,
+    classify::{Dimension, ROWS_OF_FURTHER},
     limit::Limit,
     packet::LinkLayer,
     table::{Keyed, Secret},
@@ -42,6 +42,8 @@ pub struct Compiled {
     pub limits: Vec<wire::CompiledRule>,
     /// For each number, where in `limits` it is, plus one.
     pub index: [u8; RULE_NUMBERS],
+    /// Which rules exceptions are of that are not the first of their rules.
+    pub further_excepts: Box<[u64; ROWS_OF_FURTHER]>,
     /// The classification tables.
     pub tables: Vec<DimensionTable>,
     /// The conditions on the source and on the destination address.
@@ -109,7 +111,7 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
     let (tables, dimensions) = tables::tables(rules);
     let prefixes = tables::prefixes(rules);
     let lists = lists(&network.allow, &network.deny);
-    let all = tables::set(Side::Matches, rules, |_, _| true);
+    let all = tables::all(Side::Matches, rules);
     let flag = u32::from;
     let globals = Globals {
         epoch: table.made_at.0,
@@ -118,6 +120,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         matches: conditions(Side::Matches, rules, dimensions[0], &prefixes),
         excepts: conditions(Side::Excepts, rules, dimensions[1], &prefixes),
         of_version: tables.iter().find_map(DimensionTable::of_versions).unwrap_or([all; 2]),
+        excepting: tables::excepting(rules),
+        further_excepts: tables::further_excepts(rules).iter().fold(0, |set, further| set | further.bit),
         enforced: bits(&|rule, _| is_dropping(rule)),
         counts_denied: bits(&|rule, part| is_dropping(rule) && part.limit.counts_denied()),
         listed: lists.roots,
@@ -134,7 +138,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         joins: 0,
         fast_path: 0,
     };
-    Compiled { globals, index: index(&limits), limits, tables, prefixes, lists }
+    let further_excepts = tables::rows_of_further(rules);
+    Compiled { globals, index: index(&limits), limits, further_excepts, tables, prefixes, lists }
 }
 
 /// What one side of all rules asks about.
@@ -144,7 +149,7 @@ fn conditions(
     dimensions: u32,
     prefixes: &[AddressConditions; 2],
 ) -> wire::Conditions {
-    let all = tables::set(side, rules, |_, _| true);
+    let all = tables::all(side, rules);
     let place = usize::from(side == Side::Excepts);
     let any_address = [0, 1].map(|direction: usize| prefixes[direction].any[place]);
     // What is so for all addresses is known without looking them up.

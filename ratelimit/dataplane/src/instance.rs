@@ -12,7 +12,7 @@ use aya::{
 };
 use memmap2::MmapOptions;
 use ratelimit_common::{
-    classify::Dimension,
+    classify::{Dimension, ROWS_OF_FURTHER},
     wire::{CompiledRule, Globals, MOST_LIMITS, RULE_NUMBERS},
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Constants {
     globals: Globals,
     rules: Wire<[u8; MOST_LIMITS * size_of::<CompiledRule>()]>,
     index: [u8; RULE_NUMBERS],
+    further_excepts: Box<[u64; ROWS_OF_FURTHER]>,
     log_level: u8,
 }
 
@@ -39,6 +40,7 @@ impl Constants {
             globals: compiled.globals,
             rules: padded(&compiled.limits),
             index: compiled.index,
+            further_excepts: compiled.further_excepts.clone(),
             log_level: ProgramLog::level(),
         }
     }
@@ -55,7 +57,8 @@ impl Constants {
             .verifier_log_level(verifier_log_level())
             .override_global("GLOBALS", globals, true)
             .override_global("RULES", &self.rules, true)
-            .override_global("RULE_INDEX", &self.index, true);
+            .override_global("RULE_INDEX", &self.index, true)
+            .override_global("FURTHER_EXCEPTS", &*self.further_excepts, true);
         loader
     }
 }

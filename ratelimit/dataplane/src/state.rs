@@ -312,6 +312,6 @@ pub(super) fn describe(rule: &policy::PacketRule, number: u32) -> RuleInForce {
         }
         .to_owned(),
         matches: policy::match_text::format_match(&rule.matches),
-        except: rule.except.as_ref().map(policy::match_text::format_match),
+        except: policy::match_text::format_except(&rule.except),
     }
 }

@@ -118,8 +118,8 @@ pub struct PacketRule {
     pub name: RuleName,
     /// Which packets it is about.
     pub matches: Match,
-    /// Which of these it never judges.
-    pub except: Option<Match>,
+    /// Which of these it never judges: what fulfils one of these.
+    pub except: Vec<Match>,
     /// What has a bucket of its own.
     pub key: PacketKey,
     /// How much of it may pass.

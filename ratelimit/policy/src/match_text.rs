@@ -20,6 +20,19 @@ pub fn with_except(matches: String, except: Option<&str>) -> String {
     }
 }
 
+/// Writes what a rule excepts in one line; `None` if it is nothing.
+#[must_use]
+pub fn format_except(except: &[Match]) -> Option<String> {
+    match except {
+        [] => None,
+        [only] => Some(format_match(only)),
+        several => {
+            let each = several.iter().map(|except| format!("({})", format_match(except)));
+            Some(shortened(each.collect::<Vec<_>>().join(" or ")))
+        }
+    }
+}
+
 /// Writes a condition in one line.
 #[must_use]
 pub fn format_match(matches: &Match) -> String {
@@ -40,8 +53,11 @@ pub fn format_match(matches: &Match) -> String {
     ];
     let parts = parts.iter().filter(|(_, values)| !values.is_empty());
     let text = parts.map(|(key, values)| format!("{key} {values}")).collect::<Vec<_>>().join(", ");
+    if text.is_empty() { ANY.to_owned() } else { shortened(text) }
+}
+
+fn shortened(text: String) -> String {
     match text.char_indices().nth(LONGEST) {
-        _ if text.is_empty() => ANY.to_owned(),
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }
@@ -132,6 +148,20 @@ mod tests {
         let both = [(IpVersion::V4, 8), (IpVersion::V6, 128), (IpVersion::V4, 250), (IpVersion::V6, 250)];
         let icmp_types = both.map(|(version, number)| IcmpType { version, number }).to_vec();
         assert_eq!(format_match(&Match { icmp_types, ..Match::default() }), "icmp_type echo-request 250");
+    }
+
+    #[test]
+    fn several_exceptions_are_told_apart() {
+        let of = |protocol| Match {
+            protocols: vec![protocol],
+            destination_ports: vec![53..=53],
+            ..Match::default()
+        };
+        assert_eq!(format_except(&[]), None);
+        assert_eq!(format_except(&[of(17)]).unwrap(), "protocol udp, destination_port 53");
+        let both = "(protocol udp, destination_port 53) or (protocol tcp, destination_port 53)";
+        assert_eq!(format_except(&[of(17), of(6)]).unwrap(), both);
+        assert_eq!(format_except(&vec![of(17); 40]).unwrap().chars().count(), LONGEST + 3);
     }
 
     #[test]

@@ -57,6 +57,15 @@ pub enum SetError {
         /// How many there are.
         count: usize,
     },
+    /// More exceptions than fit.
+    #[error(
+        "{count} exceptions; at most {} are supported (the first of a rule counts once for each of its prefix lengths)",
+        PacketRules::MOST
+    )]
+    TooManyExceptions {
+        /// How many there are.
+        count: usize,
+    },
     /// A prefix length's factor makes its limit too large.
     #[error("with factor {factor}: {error}")]
     Factor {
@@ -87,7 +96,7 @@ impl PacketRules {
     /// Checks that they fit together.
     ///
     /// # Errors
-    /// A name is there twice, a factor is too large, or they are too many.
+    /// A name is there twice, a factor is too large, or they or their exceptions are too many.
     pub fn new(rules: Vec<PacketRule>) -> Result<Self, SetError> {
         refuse_duplicates(rules.iter().map(|rule| rule.name.as_str()))?;
         let mut parts = Vec::new();
@@ -96,6 +105,11 @@ impl PacketRules {
         }
         if parts.len() > Self::MOST {
             return Err(SetError::TooManyRules { count: parts.len() });
+        }
+        let first = parts.iter().filter(|part| !rules[part.rule].except.is_empty()).count();
+        let further = rules.iter().map(|rule| rule.except.len().saturating_sub(1)).sum::<usize>();
+        if first + further > Self::MOST {
+            return Err(SetError::TooManyExceptions { count: first + further });
         }
         Ok(Self { rules, parts })
     }

@@ -18,7 +18,7 @@ use crate::{
     config::{
         self, CheckedFile, ConfigError, ConfigErrors, Reference, Unusable,
         limit::format_packet_limit,
-        match_text::{format_match, with_except},
+        match_text::{format_except, with_except},
     },
     control::check_socket_place,
     policy::{
@@ -319,7 +319,7 @@ fn rules_of(network: &Network) -> Vec<Withstands> {
     let withstands = |rule: &crate::policy::PacketRule| Withstands {
         name: rule.name.to_string(),
         limit: format_packet_limit(&rule.limit),
-        except: rule.except.as_ref().map(format_match),
+        except: format_except(&rule.except),
         new_sources_per_second: network.new_sources_per_second(rule),
     };
     network.rules.iter().map(withstands).collect()

@@ -60,6 +60,49 @@ fn all_conditions_of_an_exception_must_hold() {
 }
 
 #[test]
+fn one_of_several_exceptions_is_enough() {
+    isolated(|| {
+        let link = Link::silent();
+        // Each rule but one has several prefix lengths or exceptions; the last one has so many that their bits fill bytes.
+        let many: Vec<String> = (0..40).map(|last| format!("{{source: 10.3.0.{last}}}")).collect();
+        let rules = [
+            "{name: two, rate: 1/d, except: [{source: 10.1.0.0/24, protocol: udp}, {source: 10.2.0.2}]}"
+                .to_owned(),
+            "{name: one, rate: 2/d, except: {source: 10.2.0.2}}".to_owned(),
+            "{name: parts, rate: 3/d, key: {source: {ipv4: {32: 1, 24: 9}}}, \
+             except: [{source: 10.1.0.2}, {source: 10.9.0.9}]}"
+                .to_owned(),
+            format!("{{name: many, rate: 4/d, except: [{}]}}", many.join(", ")),
+        ];
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        let daemon = Daemon::start(&config(&[], &rules));
+        let raw = Raw::new(&link);
+        let mut sent = 0;
+        let mut before = [(0, 0); 4];
+        for (source, judging) in [
+            ("10.1.0.2", [false, true, false, true]),
+            ("10.2.0.2", [false, false, true, true]),
+            ("10.9.0.9", [true, true, false, true]),
+            ("10.3.0.0", [true, true, true, false]),
+            ("10.3.0.39", [true, true, true, false]),
+            ("10.3.0.40", [true, true, true, true]),
+        ] {
+            send(&raw, source, 1);
+            sent += 1;
+            let now = judged(sent);
+            let counts = ["two", "one", "parts", "many"].map(|name| rule(&now, name));
+            let judged = [0, 1, 2, 3].map(|index| counts[index] != before[index]);
+            assert_eq!(judged, judging, "{source}");
+            before = counts;
+        }
+        let shown = run(&["rules"]);
+        let expected = "except (protocol udp, source 10.1.0.0/24) or (source 10.2.0.2/32)";
+        assert!(shown.contains(expected), "{shown}");
+        drop(daemon);
+    });
+}
+
+#[test]
 fn an_excepted_list_is_reloaded() {
     isolated(|| {
         let link = Link::silent();

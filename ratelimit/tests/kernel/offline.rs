@@ -33,7 +33,7 @@ pub fn load(limits: &[LimitSpec], buckets: u64, made: Made) -> ProgramGeneration
 pub fn load_in(unit: LimitUnit, limits: &[LimitSpec], buckets: u64, made: Made) -> ProgramGeneration {
     let rule = |(index, limit): (usize, &LimitSpec)| PacketRule {
         name: format!("rule-{index}").parse().unwrap(),
-        except: None,
+        except: Vec::new(),
         matches: Match::default(),
         key: PacketKey::default(),
         limit: PacketLimit::new(*limit, unit).unwrap(),

@@ -112,8 +112,12 @@ fn random_except(random: &mut Random) -> Match {
 /// Up to `most` rules that deny nothing.
 pub fn random_network(random: &mut Random, most: u64) -> Network {
     let count = 1 + random.below(most);
+    let mut left = PacketRules::MOST as u64 - count;
     let rules = (0..count).map(|index| {
-        let except = random.one_in(2).then(|| random_except(random));
+        let wanted = random.of(&[0_u64, 0, 1, 1, 2, 4]);
+        let further = left.min(wanted.saturating_sub(1));
+        left -= further;
+        let except = (0..wanted.min(1) + further).map(|_| random_except(random)).collect();
         PacketRule { except, ..rule(&format!("rule-{index}"), random_match(random)) }
     });
     network(rules.collect())
@@ -125,7 +129,7 @@ pub fn rule(name: &str, matches: Match) -> PacketRule {
     PacketRule {
         name: name.parse().unwrap(),
         matches,
-        except: None,
+        except: Vec::new(),
         key: PacketKey::default(),
         limit: PacketLimit::new(LimitSpec::new(Algorithm::TokenBucket, rate), LimitUnit::Packets).unwrap(),
         action: Action::Drop,
@@ -152,7 +156,7 @@ pub fn network(rules: Vec<PacketRule>) -> Network {
 pub fn plain_loop(rules: &PacketRules, packet: &Packet, length: u64) -> [u64; 2] {
     let mut sets = [0; 2];
     for (bit, rule) in rules.iter().enumerate() {
-        let is_excepted = rule.except.as_ref().is_some_and(|except| is_match(except, packet, length, false));
+        let is_excepted = rule.except.iter().any(|except| is_match(except, packet, length, false));
         sets[usize::from(is_excepted)] |= u64::from(is_match(&rule.matches, packet, length, true)) << bit;
     }
     sets

@@ -97,8 +97,9 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].ban.for",
         "time, at most 365 days, or `forever`",
         Required,
-        "How long a ban lasts. One that lasts `forever` ends by `unban`, a reboot, or a stop that detaches.",
-        "ban: {after: 100, within: 10s, for: 7d}",
+        "How long a ban lasts. One that lasts `forever` ends by `unban`, a reboot, or a stop that detaches. More than a day is \
+         a warning: spoofed packets can ban anybody for so long.",
+        "ban: {after: 100, within: 10s, for: 1h}",
     ),
     key(
         "network.rules[].ban.factor",
@@ -132,10 +133,10 @@ pub const KEYS: &[ConfigKey] = &[
     ),
     key(
         "network.rules[].except",
-        "mapping of conditions",
+        "mapping of conditions, or a list of them",
         Said("nothing"),
         "The packets that this rule never judges; other rules still do. It is written like `match`: all conditions must hold, \
-         and one item of a list is enough. A condition about something that a packet does not show, such as the port of a \
+         and one item of a list is enough. Of several mappings in a list one is enough; all rules together have at most 64. A condition about something that a packet does not show, such as the port of a \
          later fragment, does not hold. A ban drops excepted packets, too.",
         "except: {source: [192.0.2.53], destination_port: 443}",
     ),

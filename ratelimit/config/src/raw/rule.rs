@@ -18,7 +18,7 @@ pub struct RawRule {
     /// `match`
     pub matches: Option<RawMatch>,
     /// `except`
-    pub except: Option<RawMatch>,
+    pub except: Vec<RawMatch>,
     /// `key`
     pub key: RawKey,
     /// `action`
@@ -57,7 +57,7 @@ pub fn read(field: &Field<'_>, report: &mut Report) -> Option<RawRule> {
         at: rule.at().clone(),
         name,
         matches: rule.get("match").and_then(|matches| matches::read(&matches, report)),
-        except: rule.get("except").and_then(|except| matches::read(&except, report)),
+        except: rule.get("except").and_then(|except| except.each(matches::read, report)).unwrap_or_default(),
         key: rule.get("key").and_then(|key| key::read(&key, report)).unwrap_or_default(),
         action: rule.text("action", report),
         limit,

@@ -59,6 +59,15 @@ impl Forms {
     }
 }
 
+/// Whether two kinds are the same, but that one may be a list of the other.
+pub fn are_alike(one: &ValueKind, other: &ValueKind) -> bool {
+    let item = |kind: &ValueKind| match kind {
+        ValueKind::Said(text) => Some(text.strip_suffix(", or a list of them").unwrap_or(text)),
+        ValueKind::Number(_) => None,
+    };
+    one == other || item(one).is_some() && item(one) == item(other)
+}
+
 /// Whether a text begins with these words.
 fn begins(text: &str, words: &str) -> bool {
     text.strip_prefix(words).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))

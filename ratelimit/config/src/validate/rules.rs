@@ -36,12 +36,17 @@ pub fn validate(raw: &[RawRule], lists: &mut ListReader<'_>, report: &mut Report
             report_duplicate(later, earlier, report);
         }
     }
-    let mut count = 0;
+    let (mut count, mut exceptions) = (0, 0);
     let mut rules = Vec::new();
-    let mut first_too_many = None;
+    let (mut first_too_many, mut one_too_many) = (None, None);
     for raw in raw {
         let key = key::validate(&raw.key, report);
-        count += key.as_ref().map_or(1, |judged| judged.key.parts().len());
+        let parts = key.as_ref().map_or(1, |judged| judged.key.parts().len());
+        count += parts;
+        exceptions += raw.except.len() + if raw.except.is_empty() { 0 } else { parts - 1 };
+        if exceptions > PacketRules::MOST && one_too_many.is_none() {
+            one_too_many = raw.except.last().map(|except| &except.at);
+        }
         if count > PacketRules::MOST && first_too_many.is_none() {
             first_too_many = Some(key.as_ref().map_or(&raw.at, |judged| judged.at.unwrap_or(&raw.at)));
         }
@@ -49,6 +54,9 @@ pub fn validate(raw: &[RawRule], lists: &mut ListReader<'_>, report: &mut Report
     }
     if let Some(at) = first_too_many {
         report.error(at, SetError::TooManyRules { count });
+    }
+    if let Some(at) = one_too_many {
+        report.error(at, SetError::TooManyExceptions { count: exceptions });
     }
     PacketRules::new(rules).ok()
 }
@@ -66,7 +74,7 @@ fn validate_rule(
     let own = lists_of([ListPurpose::Source, ListPurpose::Destination]);
     let matches = raw.matches.as_ref().map(|raw| matches::validate(raw, own.as_ref(), lists, report));
     let own = lists_of([ListPurpose::ExceptSource, ListPurpose::ExceptDestination]);
-    let except = raw.except.as_ref().map(|raw| except(raw, own.as_ref(), lists, report));
+    let except = raw.except.iter().map(|raw| except(raw, own.as_ref(), lists, report)).collect();
     let limit = validate_limit(raw, report);
     let action = word(raw.action.as_ref(), &ACTIONS, report).unwrap_or_default();
     let new_sources = raw

@@ -2,12 +2,31 @@
 
 use std::ops::RangeInclusive;
 
-use super::super::{error::Report, raw::RawRule};
+use super::super::{
+    error::Report,
+    raw::{RawMatch, RawRule},
+};
 use crate::policy::{IpVersion, Match, PacketRule, Prefix, PrefixList};
 
 /// Notes them.
 pub fn find(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
-    let (Some(raw), Some(except)) = (&raw.except, &rule.except) else { return };
+    for (index, (raw, except)) in raw.except.iter().zip(&rule.except).enumerate() {
+        if is_empty(raw, except, report) {
+            continue;
+        }
+        let others = rule.except.iter().take(index);
+        if contains(except, &rule.matches) {
+            report.warning(&raw.at, "excepts all that `match` names: the rule is about no packet");
+        } else if let Some(key) = apart(except, &rule.matches) {
+            let message = format!("`{key}` has nothing in common with that of `match`: nothing is excepted");
+            report.warning(&raw.at, message);
+        } else if others.into_iter().any(|other| contains(other, except)) {
+            report.warning(&raw.at, "an exception before it excepts all of this: leave it out");
+        }
+    }
+}
+
+fn is_empty(raw: &RawMatch, except: &Match, report: &mut Report) -> bool {
     let mut is_empty = false;
     for (raw, prefixes) in [(&raw.source, &except.sources), (&raw.destination, &except.destinations)] {
         if let (Some(raw), Some([])) = (raw, prefixes.as_deref()) {
@@ -15,15 +34,7 @@ pub fn find(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
             report.warning(&raw.at, "has no prefix, because its files are empty: nothing is excepted");
         }
     }
-    if is_empty {
-        return;
-    }
-    if contains(except, &rule.matches) {
-        report.warning(&raw.at, "excepts all that `match` names: the rule is about no packet");
-    } else if let Some(key) = apart(except, &rule.matches) {
-        let message = format!("`{key}` has nothing in common with that of `match`: nothing is excepted");
-        report.warning(&raw.at, message);
-    }
+    is_empty
 }
 
 /// Whether every packet that fulfils `inner` fulfils `outer`, as far as each key tells it by itself.

@@ -62,7 +62,7 @@ fn a_list_stands_for_what_it_has_wherever_it_is_named() {
     let rule = network.rules.first().unwrap();
     assert_eq!(shown(rule.matches.sources.as_ref().unwrap()), "192.0.2.0/28 10.0.0.0/30 198.51.100.7/32");
     assert_eq!(shown(rule.matches.destinations.as_ref().unwrap()), "203.0.113.0/24");
-    let except = rule.except.as_ref().unwrap();
+    let except = rule.except.first().unwrap();
     for list in [&except.sources, &except.destinations] {
         assert_eq!(shown(list.as_ref().unwrap()), "192.0.2.0/28 10.0.0.0/30");
     }

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
 
-use ratelimit_common::{classify::Dimension, packet};
-
-use crate::policy::{
-    Fragment, IcmpType, IpVersion, Match, PacketRule, PacketRules, Prefix, RulePart, TcpFlags,
+use ratelimit_common::{
+    classify::{Dimension, ROWS_OF_FURTHER},
+    packet,
 };
+
+use crate::policy::{Fragment, IcmpType, IpVersion, Match, PacketRules, Prefix, RulePart, TcpFlags};
 
 /// One dimension's table, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,13 +57,77 @@ impl Side {
     /// Both, in the order of sets.
     pub const BOTH: [Self; 2] = [Self::Matches, Self::Excepts];
 
-    /// The condition of a rule. One without `except` has none there.
-    pub fn of(self, rule: &PacketRule) -> Option<&Match> {
+    /// All conditions of this side.
+    fn conditions(self, rules: &PacketRules) -> Vec<Condition<'_>> {
         match self {
-            Self::Matches => Some(&rule.matches),
-            Self::Excepts => rule.except.as_ref(),
+            Self::Matches => {
+                let parts = rules.parts().iter().enumerate();
+                let condition = |(bit, part): (usize, &RulePart)| {
+                    let versions = [part.ipv4, part.ipv6].map(|bits| bits.is_some());
+                    Some(Condition { bits: 1 << bit, versions, matches: &rules.get(part.rule)?.matches })
+                };
+                parts.filter_map(condition).collect()
+            }
+            Self::Excepts => {
+                let first = rules
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(index, rule)| Some((bits_of(rules, index), rule.except.first()?)));
+                let further = further_excepts(rules).into_iter().map(|further| (further.bit, further.except));
+                let all = first.chain(further);
+                all.map(|(bits, matches)| Condition { bits, versions: [true; 2], matches }).collect()
+            }
         }
     }
+}
+
+/// A condition, the bits that stand for it, and for which versions of IP it can hold.
+struct Condition<'r> {
+    bits: u64,
+    versions: [bool; 2],
+    matches: &'r Match,
+}
+
+/// An exception that is not the first of its rule.
+pub struct FurtherExcept<'r> {
+    /// The bit that stands for it.
+    pub bit: u64,
+    /// The bits of its rule.
+    pub rule: u64,
+    except: &'r Match,
+}
+
+/// All of those, with bits that no first exception has: there are enough, see [`PacketRules::new`].
+pub fn further_excepts(rules: &PacketRules) -> Vec<FurtherExcept<'_>> {
+    let excepting = excepting(rules);
+    let free = (0..u64::BITS).map(|bit| 1 << bit).filter(|bit: &u64| excepting & bit == 0);
+    let further = rules.iter().enumerate().flat_map(|(index, rule)| {
+        rule.except.iter().skip(1).map(move |except| (bits_of(rules, index), except))
+    });
+    free.zip(further).map(|(bit, (rule, except))| FurtherExcept { bit, rule, except }).collect()
+}
+
+/// The bits of the rules that except something.
+pub fn excepting(rules: &PacketRules) -> u64 {
+    let some = rules.iter().enumerate().filter(|(_, rule)| !rule.except.is_empty());
+    some.fold(0, |set, (index, _)| set | bits_of(rules, index))
+}
+
+/// What [`ratelimit_common::classify::Exceptions::rules_of`] looks up.
+pub fn rows_of_further(rules: &PacketRules) -> Box<[u64; ROWS_OF_FURTHER]> {
+    let mut rows = Box::new([0; ROWS_OF_FURTHER]);
+    for FurtherExcept { bit, rule, .. } in further_excepts(rules) {
+        let (byte, place) = (bit.trailing_zeros() / 8, bit.trailing_zeros() % 8);
+        let of_byte = rows.iter_mut().skip(256 * byte as usize).take(256).enumerate();
+        of_byte.filter(|(row, _)| row >> place & 1 != 0).for_each(|(_, rules)| *rules |= rule);
+    }
+    rows
+}
+
+/// The bits of all parts of the rule at `index`.
+fn bits_of(rules: &PacketRules, index: usize) -> u64 {
+    let parts = rules.parts().iter().enumerate().filter(|(_, part)| part.rule == index);
+    parts.fold(0, |set, (bit, _)| set | 1 << bit)
 }
 
 /// The tables of the dimensions that some rule asks about, and for each side the bits of these dimensions.
@@ -73,7 +138,7 @@ pub fn tables(rules: &PacketRules) -> (Vec<DimensionTable>, [u32; 2]) {
         for (asked, side) in asked.iter_mut().zip(&sides) {
             *asked |= if side.is_some() { dimension.bit() } else { 0 };
         }
-        let all = || vec![set(Side::Matches, rules, |_, _| true); dimension.rows() as usize];
+        let all = || vec![all(Side::Matches, rules); dimension.rows() as usize];
         match sides {
             [None, None] => None,
             [matches, excepts] => {
@@ -88,26 +153,29 @@ pub fn tables(rules: &PacketRules) -> (Vec<DimensionTable>, [u32; 2]) {
 
 /// `None` if no rule asks about the dimension.
 fn side_table(side: Side, dimension: Dimension, rules: &PacketRules) -> Option<Vec<u64>> {
-    let satisfying = |part: &RulePart, matches: &Match| rows(side, dimension, part, matches);
-    let any = set(side, rules, |part, matches| satisfying(part, matches).is_none());
-    let mut table = vec![any; dimension.rows() as usize];
-    let mut is_asked = false;
-    for (bit, part) in rules.parts().iter().enumerate() {
-        let matches = rules.get(part.rule).and_then(|rule| side.of(rule));
-        for range in matches.and_then(|matches| satisfying(part, matches)).into_iter().flatten() {
-            is_asked = true;
-            let range = *range.start() as usize..=*range.end() as usize;
-            table.get_mut(range).into_iter().flatten().for_each(|row| *row |= 1 << bit);
+    let (mut any, mut asking) = (0, Vec::new());
+    for condition in side.conditions(rules) {
+        match rows(side, dimension, &condition) {
+            None => any |= condition.bits,
+            Some(rows) => asking.push((condition.bits, rows)),
         }
     }
-    is_asked.then_some(table)
+    let mut table = vec![any; dimension.rows() as usize];
+    for (bits, rows) in &asking {
+        for range in rows {
+            let range = *range.start() as usize..=*range.end() as usize;
+            table.get_mut(range).into_iter().flatten().for_each(|row| *row |= bits);
+        }
+    }
+    (!asking.is_empty()).then_some(table)
 }
 
 type Rows = Vec<RangeInclusive<u64>>;
 
-/// The rows that a part satisfies; `None` if it has no condition on the dimension. Where a value can't be told, all rules
+/// The rows that satisfy a condition; `None` if it does not ask about the dimension. Where a value can't be told, all rules
 /// match and none excepts.
-fn rows(side: Side, dimension: Dimension, part: &RulePart, matches: &Match) -> Option<Rows> {
+fn rows(side: Side, dimension: Dimension, condition: &Condition<'_>) -> Option<Rows> {
+    let matches = condition.matches;
     let (rows, unknown): (Rows, Option<u32>) = match dimension {
         Dimension::Protocol => {
             (one_each(&matches.protocols, |&protocol| protocol.into()), Some(packet::UNKNOWN_PROTOCOL))
@@ -126,7 +194,7 @@ fn rows(side: Side, dimension: Dimension, part: &RulePart, matches: &Match) -> O
             (one_each(&matches.icmp_types, row), Some(packet::UNKNOWN_TYPE))
         }
         Dimension::Vlan => (wide(&matches.vlans), None),
-        Dimension::Kind => return kinds(side, part, matches),
+        Dimension::Kind => return kinds(condition),
         Dimension::Length => (wide(&matches.lengths), None),
     };
     let unknown = unknown.filter(|_| side == Side::Matches).map(|row| row.into()..=row.into());
@@ -141,12 +209,12 @@ fn wide(ranges: &[RangeInclusive<u16>]) -> Rows {
     ranges.iter().map(|range| u64::from(*range.start())..=u64::from(*range.end())).collect()
 }
 
-/// The rows of IP versions and fragments; `None` if all satisfy the part.
-fn kinds(side: Side, part: &RulePart, matches: &Match) -> Option<Rows> {
+/// The rows of IP versions and fragments; `None` if all satisfy the condition.
+fn kinds(condition: &Condition<'_>) -> Option<Rows> {
+    let Condition { versions, matches, .. } = condition;
     let satisfies = |&row: &u64| {
         let (version, fragment) = kind(row);
-        let bits = if version == IpVersion::V4 { part.ipv4 } else { part.ipv6 };
-        (bits.is_some() || side == Side::Excepts)
+        versions[usize::from(version == IpVersion::V6)]
             && matches.ip_version.is_none_or(|wanted| wanted == version)
             && (matches.fragments.is_empty() || matches.fragments.contains(&fragment))
     };
@@ -161,13 +229,9 @@ pub fn prefixes(rules: &PacketRules) -> [AddressConditions; 2] {
     [sources, direction(rules, |matches| matches.destinations.as_ref())]
 }
 
-/// The bits of the parts whose condition satisfies something.
-pub fn set(side: Side, rules: &PacketRules, satisfies: impl Fn(&RulePart, &Match) -> bool) -> u64 {
-    let bits = rules.parts().iter().enumerate().map(|(bit, part)| {
-        let matches = rules.get(part.rule).and_then(|rule| side.of(rule));
-        u64::from(matches.is_some_and(|matches| satisfies(part, matches))) << bit
-    });
-    bits.fold(0, |set, bit| set | bit)
+/// The bits of all conditions of a side.
+pub fn all(side: Side, rules: &PacketRules) -> u64 {
+    side.conditions(rules).iter().fold(0, |set, condition| set | condition.bits)
 }
 
 /// What a row of [`Dimension::Kind`] stands for.
@@ -182,13 +246,15 @@ fn kind(row: u64) -> (IpVersion, Fragment) {
 }
 
 fn direction(rules: &PacketRules, prefixes: impl Fn(&Match) -> Option<&Vec<Prefix>>) -> AddressConditions {
-    let any = Side::BOTH.map(|side| set(side, rules, |_, matches| prefixes(matches).is_none()));
+    let mut any = [0; 2];
     let mut named: BTreeMap<Prefix, [u64; 2]> = BTreeMap::new();
-    for (bit, part) in rules.parts().iter().enumerate() {
-        for (place, side) in Side::BOTH.into_iter().enumerate() {
-            let condition = rules.get(part.rule).and_then(|rule| side.of(rule));
-            for prefix in condition.and_then(&prefixes).into_iter().flatten() {
-                named.entry(*prefix).or_default()[place] |= 1 << bit;
+    for (place, side) in Side::BOTH.into_iter().enumerate() {
+        for Condition { bits, matches, .. } in side.conditions(rules) {
+            match prefixes(matches) {
+                None => any[place] |= bits,
+                Some(prefixes) => {
+                    prefixes.iter().for_each(|prefix| named.entry(*prefix).or_default()[place] |= bits);
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use ratelimit_common::{
     bans::BanPrefix,
-    classify::{self, Dimension, Tables, judging},
+    classify::{self, Dimension, Exceptions, Tables, judging},
     lists::{self, Listed},
     packet::{self, Address, Flag},
     pipeline::{
@@ -152,6 +152,16 @@ impl Tables for Excepts<'_> {
     }
 }
 
+impl Exceptions for Excepts<'_> {
+    fn further(&self) -> u64 {
+        self.0.compiled.globals.further_excepts
+    }
+
+    fn rules_of(&self, row: u64) -> u64 {
+        self.0.compiled.further_excepts[row as usize]
+    }
+}
+
 impl<'t> Hooks for &'t HostEngine {
     type Set = FixedSet<'t>;
     type Excepts = Excepts<'t>;
@@ -241,7 +251,7 @@ impl FrameEngine for HostEngine {
         self.now.set(Now(time));
         self.denied.set(0);
         let host = &*self;
-        let excepting = host.compiled.globals.excepts.rules;
+        let excepting = host.compiled.globals.excepting;
         let matching = judging(&host, &host.excepts(), excepting, &packet, wire_length);
         let excepted = classify::matching(&host, &packet, wire_length) & !matching;
         let mut evaluation = Evaluation::of_size(FrameSize(wire_length & FrameSize::BYTES));
