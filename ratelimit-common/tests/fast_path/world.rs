@@ -179,7 +179,7 @@ impl Exceptions for Excepts<'_> {
     fn rules_of(&self, row: u64) -> u64 {
         // As the rows of tables are: what two bits stand for is both.
         let bits = (0..8).filter(|bit| row >> bit & 1 != 0);
-        bits.fold(0, |rules, bit| rules | 1 << spread(row >> 8 << 3 | bit) % 64) & self.0.globals.excepting
+        bits.fold(0, |rules, bit| rules | 1 << (spread(row >> 8 << 3 | bit) % 64)) & self.0.globals.excepting
     }
 }
 
