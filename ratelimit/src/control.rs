@@ -224,6 +224,12 @@ pub fn requests(
     serde_json::from_value(answer).map_err(|error| broken(&error))
 }
 
+/// Whether the daemon at `path` limits packets, also where its pins can't be seen from here.
+pub fn limits_packets(path: &Path, instance: &InstanceName) -> bool {
+    // Only a daemon without a network refuses this.
+    exchange(path, Request::get(route(instance, "bans")), String::new(), PATIENCE).is_ok()
+}
+
 fn route(instance: &InstanceName, what: &str) -> String {
     format!("/v1/instances/{instance}/{what}")
 }

@@ -56,7 +56,7 @@ struct StatusAnswer {
     application_error: Option<String>,
 }
 
-/// The same of a daemon that has nothing in the kernel.
+/// The same of a daemon that has nothing in the kernel, as far as can be seen from here.
 #[derive(Serialize)]
 struct Requests {
     daemon: i32,
@@ -84,7 +84,8 @@ impl Show {
         let instance = self.instance.instance.to_string();
         let application = control::requests(&path, &self.instance.instance, MOST_RULES);
         let application = application.map_err(CommandFailure::failed)?;
-        let answer = Requests { daemon, instance, network: false, application };
+        let network = control::limits_packets(&path, &self.instance.instance);
+        let answer = Requests { daemon, instance, network, application };
         answer_with(output, &answer, &json!(answer))
     }
 
@@ -120,7 +121,16 @@ impl fmt::Display for Requests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "instance    {}", self.instance)?;
         writeln!(f, "daemon      running, process {}", self.daemon)?;
-        writeln!(f, "network     no rules on packets")?;
+        if self.network {
+            writeln!(
+                f,
+                "network     packets are limited, which can't be looked at from here: run this as root in the daemon's \
+                 namespaces, with `nsenter --target {} --mount --net`",
+                self.daemon
+            )?;
+        } else {
+            writeln!(f, "network     no rules on packets")?;
+        }
         let Some(layer) = &self.application else { return Ok(()) };
         write!(f, "{}", Head { layer, has_config: false })?;
         write!(f, "\n{}", Counts(&layer.service))

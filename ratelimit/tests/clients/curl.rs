@@ -1,11 +1,11 @@
 //! curl, as a person would use it.
 
-use std::process::Command;
+use std::{os::unix::net::UnixStream, process::Command};
 
 use crate::{
     blocks,
     http::Answer,
-    process::{Daemon, from_document, program},
+    process::{Daemon, from_document, program, until},
 };
 
 const RULES: &str = "
@@ -45,6 +45,8 @@ fn a_unix_socket_is_as_good() {
     let socket = tempfile::tempdir().unwrap();
     let path = socket.path().join("http.sock").display().to_string();
     let daemon = Daemon::start_at(RULES, "", &format!("unix:{path}"));
+    // The daemon binds its addresses one after the other.
+    until("the socket", || UnixStream::connect(&path).is_ok());
     let answer = curl(&["--unix-socket", &path, "http://x/json", "-d", &question("u")]);
     assert_eq!((answer.status, &answer.json()["overallCode"]), (200, &"OK".into()));
     drop(daemon);

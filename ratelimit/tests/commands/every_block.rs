@@ -29,6 +29,7 @@ const RUN: &[(&str, &str, &str, &str)] = &[
         "ratelimit/tests/clients/envoy.rs",
     ),
     ("docs/envoy.md", "yaml", "authority: ratelimit", "ratelimit/tests/clients/envoy.rs"),
+    ("docs/flood.md", "", "", "ratelimit/tests/kernel/operations/flood.rs"),
     ("docs/http-api.md", "", "$ curl -i", "ratelimit/tests/clients/curl.rs"),
     ("docs/interfaces.md", "", "nsenter", "ratelimit/tests/kernel/documents.rs"),
     ("docs/interfaces.md", "", "gro off lro off", "ratelimit/tests/kernel/documents.rs"),

@@ -1,6 +1,6 @@
 //! Which instance commands are about, by its name or by its daemon's socket, and what they say if there is none.
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use ratelimit::dataplane::ADVICE;
 
@@ -162,5 +162,26 @@ fn prefixes_that_are_typed_with_an_address_are_masked_and_that_is_said() {
         let json = output(&mut command(&["ban", "2001:db8::7/64", "--output", "json"]));
         let (answer, warned) = text(&json);
         assert!(answer.contains(r#""prefix":"2001:db8::/64""#) && warned.is_empty(), "{answer} {warned}");
+    });
+}
+
+#[test]
+fn status_says_that_packets_are_limited_where_the_pins_cannot_be_seen() {
+    isolated(|| {
+        let _link = Link::silent();
+        let daemon = Daemon::start(&config(&[], &[EVERY]));
+        // As `ip netns exec` does: each command has a `/sys` of its own.
+        let elsewhere = |output: &str| {
+            let status =
+                format!("mount -t sysfs sysfs /sys && {} status {output}", env!("CARGO_BIN_EXE_ratelimit"));
+            let done = Command::new("unshare").args(["--mount", "sh", "-c", &status]).output().unwrap();
+            assert!(done.status.success(), "{}", text(&done).1);
+            text(&done).0
+        };
+        let said = elsewhere("");
+        let advice = format!("`nsenter --target {} --mount --net`", daemon.process());
+        assert!(said.contains("packets are limited") && said.contains(&advice), "{said}");
+        let json: serde_json::Value = serde_json::from_str(&elsewhere("--output json")).unwrap();
+        assert_eq!(json["network"], true, "{json}");
     });
 }

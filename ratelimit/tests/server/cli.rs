@@ -206,8 +206,14 @@ fn what_tls_breaks_off_for_is_said() {
         (format!("grpcs://localhost:{http}"), "https://"),
         (format!("https://127.0.0.1:{http}"), "ask by a name that the certificate is for"),
         (format!("grpcs://127.0.0.1:{grpc}"), "ask by a name that the certificate is for"),
-        (format!("http://127.0.0.1:{http}"), "with TLS or without, so check that `--url` names the right one"),
-        (format!("grpc://127.0.0.1:{grpc}"), "with TLS or without, so check that `--url` names the right one"),
+        (
+            format!("http://127.0.0.1:{http}"),
+            "with TLS or without, so check that `--url` names the right one",
+        ),
+        (
+            format!("grpc://127.0.0.1:{grpc}"),
+            "with TLS or without, so check that `--url` names the right one",
+        ),
     ] {
         let (status, _, errors) =
             asked(&["--url", &url, "--ca", &ca, "--domain", "edge", "--descriptor", "user=x"]);

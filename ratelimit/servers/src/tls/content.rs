@@ -127,8 +127,8 @@ mod tests {
             (section("PKCS7"), Certificate, "`openssl pkcs7 -print_certs -in F -out NEW`"),
             (section("CERTIFICATE").replace("MIIB", "M!IB"), Certificate, "copy the whole file again"),
             ("-----BEGIN CERTIFICATE-----\nMIIB\n".to_owned(), Certificate, "the certificate has no end"),
-            ("\u{30}\u{3}".to_owned(), Certificate, "`openssl x509 -in F -out NEW` makes PEM"),
-            ("\u{30}\u{3}".to_owned(), Key, "`openssl pkey -in F -out NEW` makes PEM"),
+            ("\u{30}\u{3}".to_owned(), Certificate, "`openssl x509 -in F -out NEW` turns into PEM"),
+            ("\u{30}\u{3}".to_owned(), Key, "`openssl pkey -in F -out NEW` turns into PEM"),
             (" \n".to_owned(), Key, "is empty"),
             ("nonsense".to_owned(), Key, "no private key in PEM format"),
         ] {
