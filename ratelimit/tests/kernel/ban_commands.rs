@@ -100,7 +100,10 @@ fn many_are_banned_from_a_file_or_none_if_a_line_is_wrong() {
         for (file, expected) in [
             (
                 "/run/bad",
-                &["/run/bad:3: `10.9.0.0 /8`: there is something", "/run/bad:5: `nonsense`: not an IP"][..],
+                &[
+                    "/run/bad:3: `10.9.0.0 /8`: `10.9.0.0` is followed by something",
+                    "/run/bad:5: `nonsense`: not an IP",
+                ][..],
             ),
             ("/run/all", &["/run/all:2: 0.0.0.0/0 is everybody"]),
             ("/run/none", &["/run/none: no such file"]),

@@ -53,7 +53,7 @@ fn a_decision_allocates_nothing() {
     for count in [1, 8] {
         let rules = (0..count).map(|index| rule(&index.to_string(), texts[index % texts.len()]));
         // With so much room no bucket of a request takes the place of another one of it.
-        let (limiter, _clock) = limiter(rules, 200_000 * count);
+        let (limiter, _clock) = limiter(rules, 200_000 * count as u64);
         let allocated = allocations(|| {
             for step in 0..100_000_u64 {
                 let decision = limiter.check(&(step % 60_000), 1);
