@@ -11,7 +11,7 @@ use super::{Evaluation, Hooks};
 use crate::{
     algorithm::decide_by_arrival,
     limit::StateKind,
-    table::{BucketRef, Key, Set as _, SlotAddress},
+    table::{BucketRef, Set as _, SlotAddress},
     wire::CompiledRule,
 };
 
@@ -55,14 +55,10 @@ struct DecidedBucket<S> {
     after: u64,
 }
 
-/// What is known of each bucket, in arrays, because the kernel has little stack.
-struct Buckets {
-    /// Where its rule is.
-    rules: [u8; MOST],
-    /// Its key; once it is decided, its states before and after the packet.
-    words: [(u64, u64); MOST],
-    /// Where it lies, once it is decided.
+/// What was decided about buckets, in arrays, because the kernel has little stack.
+struct DecidedBuckets {
     addresses: [SlotAddress; MOST],
+    states: [(u64, u64); MOST],
 }
 
 /// Whether these are the bits of two rules.
@@ -78,11 +74,11 @@ pub const fn are_two(rules: u64) -> bool {
 pub fn charge_two<H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> Settled {
     let second = evaluation.left & evaluation.left.wrapping_sub(1);
     let rules = [evaluation.left ^ second, second].map(|bit| hooks.rule(hooks.index_of(bit)));
-    let one = match find(hooks, evaluation, rules[0], || key(hooks, evaluation, rules[0])) {
+    let one = match find(hooks, evaluation, rules[0]) {
         Ok(decided) => decided,
         Err(settled) => return settled,
     };
-    let other = match find(hooks, evaluation, rules[1], || key(hooks, evaluation, rules[1])) {
+    let other = match find(hooks, evaluation, rules[1]) {
         Ok(decided) => decided,
         Err(settled) => {
             if settled == Settled::DENIED {
@@ -107,85 +103,71 @@ pub fn charge_two<H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> Settled {
 #[inline(always)]
 pub fn charge<H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> Settled {
     let rules = evaluation.left;
-    let mut buckets =
-        Buckets { rules: [0; MOST], words: [(0, 0); MOST], addresses: [SlotAddress::default(); MOST] };
-    if !touch_all(hooks, evaluation, &mut buckets) {
-        return Settled::UNUSUAL;
-    }
-    let settled = decide_all(hooks, evaluation, &mut buckets);
-    if settled == Settled::DENIED {
-        return settled;
-    }
-    evaluation.left = rules;
-    if settled == Settled::ALLOWED { take_all(hooks, evaluation, &buckets) } else { settled }
-}
-
-/// Works out the key of each bucket, and has its set on the way; `false` if there are too many, or the rule is of another
-/// kind.
-#[inline(always)]
-fn touch_all<H: Hooks>(hooks: H, evaluation: &Evaluation, buckets: &mut Buckets) -> bool {
-    let mut left = evaluation.left;
-    for (place, words) in buckets.rules.iter_mut().zip(&mut buckets.words) {
-        let index = hooks.index_of(left & left.wrapping_neg());
-        let rule = hooks.rule(index);
-        if rule.limit.kind() != StateKind::ArrivalTime {
-            return false;
-        }
-        let key = key(hooks, evaluation, rule);
-        if let Some(set) = hooks.set(key.first()) {
-            set.touch();
-        }
-        (*place, *words) = (index as u8, key.words());
-        left &= left.wrapping_sub(1);
-        if left == 0 {
-            return true;
-        }
-    }
-    false
-}
-
-/// Decides about each bucket. [`Settled::ALLOWED`]: all allow the packet, and nothing is charged yet.
-#[inline(always)]
-fn decide_all<H: Hooks>(hooks: H, evaluation: &mut Evaluation, buckets: &mut Buckets) -> Settled {
-    let all = buckets.rules.iter().zip(&mut buckets.words).zip(&mut buckets.addresses);
-    for ((&place, words), address) in all {
-        match find(hooks, evaluation, hooks.rule(place.into()), || Key::of_words(*words)) {
-            Ok(decided) => {
-                (*words, *address) = ((decided.before, decided.after), decided.bucket.address());
+    touch_all(hooks, evaluation);
+    let mut decided = DecidedBuckets { addresses: [SlotAddress::default(); MOST], states: [(0, 0); MOST] };
+    let mut count = 0;
+    while let (Some(address), Some(states)) =
+        (decided.addresses.get_mut(count), decided.states.get_mut(count))
+    {
+        match find(hooks, evaluation, next(hooks, evaluation)) {
+            Ok(one) => (*address, *states) = (one.bucket.address(), (one.before, one.after)),
+            Err(settled) => {
+                if settled == Settled::UNUSUAL {
+                    evaluation.left = rules;
+                }
+                return settled;
             }
-            Err(settled) => return settled,
         }
+        count += 1;
         evaluation.left &= evaluation.left.wrapping_sub(1);
         if evaluation.left == 0 {
             break;
         }
     }
-    Settled::ALLOWED
+    let are_all = evaluation.left == 0;
+    evaluation.left = rules;
+    if are_all { take_all(hooks, evaluation, &decided) } else { Settled::UNUSUAL }
+}
+
+/// The first rule that is left.
+#[inline(always)]
+fn next<'h, H: Hooks + 'h>(hooks: H, evaluation: &Evaluation) -> &'h CompiledRule {
+    hooks.rule(hooks.index_of(evaluation.left & evaluation.left.wrapping_neg()))
+}
+
+/// Has the set of each bucket on its way. Keys are worked out once more when the buckets are searched for: kept until then,
+/// they would have old kernels verify three times as many instructions.
+#[inline(always)]
+fn touch_all<H: Hooks>(hooks: H, evaluation: &Evaluation) {
+    let mut left = evaluation.left;
+    for _ in 0..MOST {
+        if left == 0 {
+            break;
+        }
+        let rule = hooks.rule(hooks.index_of(left & left.wrapping_neg()));
+        if let Some(set) = hooks.set(evaluation.context.key(hooks, rule).first()) {
+            set.touch();
+        }
+        left &= left.wrapping_sub(1);
+    }
 }
 
 /// Puts what was decided in force.
 #[inline(always)]
-fn take_all<H: Hooks>(hooks: H, evaluation: &mut Evaluation, buckets: &Buckets) -> Settled {
+fn take_all<H: Hooks>(hooks: H, evaluation: &mut Evaluation, decided: &DecidedBuckets) -> Settled {
     let rules = evaluation.left;
-    let all = buckets.rules.iter().zip(&buckets.words).zip(&buckets.addresses);
-    for ((&place, &(before, after)), address) in all {
+    for (address, &(before, after)) in decided.addresses.iter().zip(&decided.states) {
         let is_taken = hooks.set(address.bits()).is_some_and(|set| address.replace(set, before, after));
         if !is_taken {
             return if evaluation.left == rules { Settled::UNUSUAL } else { Settled::DISTURBED };
         }
-        count(hooks, evaluation, hooks.rule(place.into()));
+        count(hooks, evaluation, next(hooks, evaluation));
         evaluation.left &= evaluation.left.wrapping_sub(1);
         if evaluation.left == 0 {
             break;
         }
     }
     Settled::ALLOWED
-}
-
-/// The key of a rule's bucket.
-#[inline(always)]
-fn key<H: Hooks>(hooks: H, evaluation: &Evaluation, rule: &CompiledRule) -> Key {
-    evaluation.context.key(hooks, rule)
 }
 
 /// Finds a rule's bucket, and decides about it.
@@ -194,12 +176,11 @@ fn find<H: Hooks>(
     hooks: H,
     evaluation: &Evaluation,
     rule: &CompiledRule,
-    key: impl FnOnce() -> Key,
 ) -> Result<DecidedBucket<H::Set>, Settled> {
     if rule.limit.kind() != StateKind::ArrivalTime {
         return Err(Settled::UNUSUAL);
     }
-    let Some(bucket) = hooks.find(&key()) else { return Err(Settled::UNUSUAL) };
+    let Some(bucket) = hooks.find(&evaluation.context.key(hooks, rule)) else { return Err(Settled::UNUSUAL) };
     let Some(before) = bucket.state() else { return Err(Settled::UNUSUAL) };
     let context = &evaluation.context;
     match decide_by_arrival(&rule.limit, before, context.now, context.cost(hooks, rule)) {

@@ -45,20 +45,6 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key as two words.
-    #[inline(always)]
-    #[cfg(feature = "network")]
-    pub(crate) const fn words(&self) -> (u64, u64) {
-        (self.number, self.word)
-    }
-
-    /// The key of which these are [`Self::words`].
-    #[inline(always)]
-    #[cfg(feature = "network")]
-    pub(crate) const fn of_words((number, word): (u64, u64)) -> Self {
-        Self { number, word }
-    }
-
     /// What its slot holds if it lies in its first set.
     #[must_use]
     #[inline(always)]
