@@ -271,6 +271,11 @@ impl<'l> LimitDecision<'l> {
         };
         // Where there are more units than a cost can be, they come back within a few nanoseconds.
         let cost = (remaining + 1).min(u32::MAX as u64) as u32;
+        self.wait(state, cost)
+    }
+
+    /// How long so much is denied in a state.
+    fn wait(&self, state: u64, cost: u32) -> Nanos {
         match self.limit.kind {
             StateKind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
             StateKind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
@@ -298,13 +303,7 @@ impl<'l> LimitDecision<'l> {
             DecidedState::Word { after, .. } => after,
         };
         let cost = asked_of(self.limit, self.cost);
-        Some(match self.limit.kind {
-            StateKind::ArrivalTime => token_bucket::wait(self.limit, state, self.now, cost),
-            StateKind::Interval => token_bucket_interval::wait(self.limit, state, self.now, cost),
-            StateKind::Window => fixed_window::reset(self.limit, state, self.now),
-            StateKind::SlidingCounter => sliding_window_counter::wait(self.limit, state, self.now, cost),
-            StateKind::Log | StateKind::WideSlidingCounter => Nanos(0),
-        })
+        Some(self.wait(state, cost))
     }
 
     /// How long until the bucket is full again; of a window, until it ends, or the one does in which the last is paid that is

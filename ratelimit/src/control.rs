@@ -224,10 +224,10 @@ pub fn requests(
     serde_json::from_value(answer).map_err(|error| broken(&error))
 }
 
-/// Whether the daemon at `path` limits packets, also where its pins can't be seen from here.
+/// Whether the daemon at `path` says that it limits packets: its pins may be out of sight.
 pub fn limits_packets(path: &Path, instance: &InstanceName) -> bool {
-    // Only a daemon without a network refuses this.
-    exchange(path, Request::get(route(instance, "bans")), String::new(), PATIENCE).is_ok()
+    let answer = exchange(path, Request::get(route(instance, "network")), String::new(), PATIENCE);
+    answer.is_ok_and(|answer| answer == Value::Bool(true))
 }
 
 fn route(instance: &InstanceName, what: &str) -> String {

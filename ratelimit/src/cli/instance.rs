@@ -73,11 +73,7 @@ impl InstanceArgs {
         if known.contains(self.instance.as_str()) {
             let is_attached =
                 dataplane::instances().is_ok_and(|all| all.contains(&self.instance.to_string()));
-            return if is_attached {
-                failure
-            } else {
-                failure.with_advice(dataplane::ADVICE, WITHOUT_PACKETS)
-            };
+            return if is_attached { failure } else { self.advise_about_daemon(failure) };
         }
         if known.is_empty() {
             return failure;
@@ -85,6 +81,25 @@ impl InstanceArgs {
         let names: Vec<String> = known.iter().take(MOST_NAMES).map(|name| format!("`{name}`")).collect();
         failure.and(&format!("; there are: {}", names.join(", ")))
     }
+
+    /// Says why nothing is seen of the daemon that there is.
+    fn advise_about_daemon(&self, failure: CommandFailure) -> CommandFailure {
+        let path = self.control.clone().or_else(|| control::default_path(&self.instance).ok());
+        let process = path
+            .filter(|path| control::limits_packets(path, &self.instance))
+            .and_then(|path| control::daemon(&path).ok().flatten());
+        let advice =
+            process.map_or_else(|| WITHOUT_PACKETS.to_owned(), |process| out_of_sight("its", process));
+        failure.with_advice(dataplane::ADVICE, &advice)
+    }
+}
+
+/// What to do where the pins of a daemon that limits packets can't be seen.
+pub fn out_of_sight(whose: &str, process: i32) -> String {
+    format!(
+        "{whose} daemon limits packets, which can't be looked at from here: run this as root in its namespaces, with \
+         `nsenter --target {process} --mount --net`"
+    )
 }
 
 /// What to do about a daemon that has nothing in the kernel, instead of starting one.

@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    InstanceArgs, answer_with, failure::CommandFailure, output::Output, rules::share, table::TextTable,
+    InstanceArgs, answer_with, failure::CommandFailure, instance::out_of_sight, output::Output, rules::share,
+    table::TextTable,
 };
 use crate::{
     control::{self, ControlError},
@@ -122,12 +123,7 @@ impl fmt::Display for Requests {
         writeln!(f, "instance    {}", self.instance)?;
         writeln!(f, "daemon      running, process {}", self.daemon)?;
         if self.network {
-            writeln!(
-                f,
-                "network     packets are limited, which can't be looked at from here: run this as root in the daemon's \
-                 namespaces, with `nsenter --target {} --mount --net`",
-                self.daemon
-            )?;
+            writeln!(f, "network     {}", out_of_sight("the", self.daemon))?;
         } else {
             writeln!(f, "network     no rules on packets")?;
         }

@@ -86,6 +86,7 @@ pub async fn serve(
         .route("/observe", routing::post(observe))
         .route("/buckets", routing::post(source_buckets))
         .route("/events", routing::get(listen))
+        .route("/network", routing::get(limits_packets))
         .route("/requests/{most}", routing::get(requests))
         .route("/requests/buckets", routing::post(request_buckets))
         .route("/bans", routing::get(list).post(ban).delete(unban))
@@ -311,6 +312,11 @@ async fn unban(State(daemon): State<ControlContext>, asked: RequestBody<AskedBan
         let hint = around(&all, &prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
         Err((StatusCode::NOT_FOUND, format!("{prefix} is not banned{hint}")))
     }))
+}
+
+/// Whether packets are limited: who asks may not see the daemon's pins.
+async fn limits_packets(State(daemon): State<ControlContext>) -> Json<bool> {
+    Json(daemon.layers.kernel.is_some())
 }
 
 async fn list(State(daemon): State<ControlContext>) -> Response {

@@ -170,18 +170,20 @@ fn status_says_that_packets_are_limited_where_the_pins_cannot_be_seen() {
     isolated(|| {
         let _link = Link::silent();
         let daemon = Daemon::start(&config(&[], &[EVERY]));
-        // As `ip netns exec` does: each command has a `/sys` of its own.
-        let elsewhere = |output: &str| {
-            let status =
-                format!("mount -t sysfs sysfs /sys && {} status {output}", env!("CARGO_BIN_EXE_ratelimit"));
-            let done = Command::new("unshare").args(["--mount", "sh", "-c", &status]).output().unwrap();
-            assert!(done.status.success(), "{}", text(&done).1);
-            text(&done).0
+        let elsewhere = |mount: &str, arguments: &str| {
+            let line = format!("{mount} && {} {arguments}", env!("CARGO_BIN_EXE_ratelimit"));
+            text(&Command::new("unshare").args(["--mount", "sh", "-c", &line]).output().unwrap())
         };
-        let said = elsewhere("");
         let advice = format!("`nsenter --target {} --mount --net`", daemon.process());
-        assert!(said.contains("packets are limited") && said.contains(&advice), "{said}");
-        let json: serde_json::Value = serde_json::from_str(&elsewhere("--output json")).unwrap();
-        assert_eq!(json["network"], true, "{json}");
+        // As `ip netns exec` does, and as in a container: each command has a `/sys` or pins of its own.
+        for mount in ["mount -t sysfs sysfs /sys", "mount -t bpf bpf /sys/fs/bpf"] {
+            let (said, _) = elsewhere(mount, "status");
+            assert!(said.contains("the daemon limits packets") && said.contains(&advice), "{said}");
+            let (json, _) = elsewhere(mount, "status --output json");
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(json["network"], true, "{json}");
+        }
+        let (_, said) = elsewhere("mount -t bpf bpf /sys/fs/bpf", "bans");
+        assert!(said.contains("its daemon limits packets") && said.contains(&advice), "{said}");
     });
 }
