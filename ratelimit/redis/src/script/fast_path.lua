@@ -35,7 +35,8 @@ local function by_window(r)
   local _, present_end = present(r)
   local cost, capacity, counts_up_to, counts_denied = N[r + 5], N[r + 14], N[r + 16], N[r + 6] == 1
   local by_count, most = N[r + 3] == 1, N[r + 4]
-  if not present_end or N[r + 3] > 1 then return nil end
+  -- Who decides by the count is charged in any case.
+  if not present_end or N[r + 3] > 1 or (by_count and N[r + 1] ~= 1) then return nil end
   return function(key)
     local value, ending, count = values[key], present_end, 0
     if value then

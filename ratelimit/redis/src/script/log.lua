@@ -129,10 +129,10 @@ local function new_log()
   end
 
   function log.clamp(b, r)
-    local window = N[r + 10]
+    local window, most = N[r + 10], N[r + 17] - N[r + 14]
     if N[r + 7] == 0 then
       b.owed = 0
-    elseif b.owed > 0 and (count(b) ~= N[r + 14] or entry(b, 0) + window <= now) then
+    elseif b.owed > 0 and (b.owed > most or count(b) ~= N[r + 14] or entry(b, 0) + window <= now) then
       settle(b, r)
     end
     if b.owed == 0 and b.added == 0 then b.head = max(b.head, expired(b, window)) end

@@ -111,7 +111,8 @@ local lifetime
 do
   local known, text
   function lifetime(ending)
-    local time = floor((ending - now) / 1000) + 1001
+    -- So that no write can fail for it, whatever was kept.
+    local time = min(floor((ending - now) / 1000) + 1001, BEYOND)
     if time ~= known then
       known, text = time, format('%.0f', time)
     end

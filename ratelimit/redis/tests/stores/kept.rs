@@ -1,10 +1,13 @@
 //! What is kept in the store: what is no state, for how long, and how much memory it takes.
 
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
 use futures_util::future::join_all;
-use ratelimit_common::limit::{Algorithm, StateKind};
-use ratelimit_limiter::store::remote::RemoteError;
+use ratelimit_common::{
+    limit::{Algorithm, LimitSpec, Rate, StateKind, StateStorage},
+    time::Nanos,
+};
+use ratelimit_limiter::store::remote::{Act, RemoteError};
 use ratelimit_redis_testing::{Engine, Server};
 
 use crate::{
@@ -110,6 +113,28 @@ async fn a_request_with_a_foreign_key_charges_none_of_its_others() {
     for said in after.said() {
         assert!(said.contains("[98, 2, 0, 0]"), "{said}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_owes_more_than_can_be_spoils_no_other_request() {
+    let server = Server::start(Engine::Redis);
+    let store = store(Direct::to(&server).await, LONG);
+    let rate = Rate { amount: NonZeroU64::MIN, per: Nanos::from(WEEK) };
+    let spec = LimitSpec { overrun: true, ..LimitSpec::new(Algorithm::SlidingWindowLog, rate) };
+    let (log, (_, window)) = (spec.build(StateStorage::UserSpace).unwrap(), each_kind(100, WEEK)[2]);
+    let take = Ask { act: Act::Charge, ..one("log", "key", &log) };
+    assert!(decide(&store, &[take]).await.unwrap());
+    let key = server.ask::<Vec<String>>(&["KEYS", "*log*"]).remove(0);
+    // Tag, the most units that fit, and no time above a soft limit.
+    let header = [&[5_u8, 0x1f][..], &[0xff; 6], &[0; 7]].concat();
+    redis::cmd("LSET").arg(key).arg(0).arg(header).exec(&mut server.connection()).unwrap();
+    let mut asks = vec![vec![one("window", "key", &window)]; 63];
+    asks.push(vec![Ask { act: Act::Refund, ..take }]);
+    let answers = join_all(asks.iter().map(|asks| decide(&store, asks))).await;
+    let answers: Vec<bool> = answers.into_iter().map(Result::unwrap).collect();
+    assert!(answers[..63].iter().all(|admitted| *admitted), "{answers:?}");
+    let (after, _) = outcomes(&store, &asks[0]).await.unwrap();
+    assert!(after.said()[0].contains("[36, 64, 0, 0]"), "{:?}", after.said());
 }
 
 #[tokio::test(flavor = "multi_thread")]
