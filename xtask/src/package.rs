@@ -11,7 +11,8 @@ use std::{env, fs};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 
-use crate::{command, setup};
+use crate::test::tier::TierOutcome;
+use crate::{command, packages, setup};
 
 mod binary;
 mod deb;
@@ -31,6 +32,9 @@ pub struct Arguments {
     /// Packages target/debug/ratelimit, to try the packaging itself.
     #[arg(long, conflicts_with = "only")]
     debug: bool,
+    /// Tests the Debian package for this machine, too, as `cargo xtask test --packages` tests that of the debug binary.
+    #[arg(long)]
+    test: bool,
 }
 
 /// A package.
@@ -45,6 +49,15 @@ pub enum Form {
 }
 
 impl Form {
+    /// The Debian package for the machine that this program runs on.
+    fn of_this_machine() -> Result<Self> {
+        let runs = |form: &Self| form.target().runs_here();
+        [Self::Amd64, Self::Arm64]
+            .into_iter()
+            .find(runs)
+            .context("packages are made on x86-64 and ARM machines")
+    }
+
     const fn target(self) -> Target {
         match self {
             Self::Amd64 => binary::AMD64,
@@ -57,16 +70,26 @@ impl Form {
 /// Builds them, and says where they are and what could not be had.
 pub fn run(arguments: &Arguments) -> Result<()> {
     setup::for_build()?;
+    let make = if arguments.debug { debug } else { of_this_machine };
     if arguments.debug {
         println!("packaged {}", debug("")?.display());
-        return Ok(());
+    } else {
+        forms(&arguments.only)?;
     }
+    match arguments.test.then(|| packages::check(make)).transpose()? {
+        Some(TierOutcome::NotRun(reason, _)) => bail!("not tested: {reason}"),
+        _ => Ok(()),
+    }
+}
+
+/// Packages those that are named, or what can be had.
+fn forms(only: &[Form]) -> Result<()> {
     let all = [Form::Amd64, Form::Arm64, Form::Static];
-    let forms = if arguments.only.is_empty() { &all[..] } else { &arguments.only };
+    let forms = if only.is_empty() { &all[..] } else { only };
     for form in forms {
         match form.target().missing() {
-            None => println!("packaged {}", package(*form)?.display()),
-            Some(missing) if arguments.only.is_empty() => println!("not packaged for {form:?}: {missing}"),
+            None => println!("packaged {}", package(*form, "")?.display()),
+            Some(missing) if only.is_empty() => println!("not packaged for {form:?}: {missing}"),
             Some(missing) => bail!("{missing}"),
         }
     }
@@ -75,17 +98,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Packages the debug binary for this machine, as a version that `suffix` makes a later one.
 pub fn debug(suffix: &str) -> Result<PathBuf> {
-    let binary = binary::debug()?;
-    let tree = tree("debug", &binary, Target::of_this_machine()?)?;
-    deb::build(&tree, Target::of_this_machine()?, suffix)
+    let target = Form::of_this_machine()?.target();
+    let tree = tree("debug", &binary::debug()?, target)?;
+    deb::build(&tree, target, suffix)
 }
 
-fn package(form: Form) -> Result<PathBuf> {
+/// The Debian package for this machine, as a version that `suffix` makes a later one.
+fn of_this_machine(suffix: &str) -> Result<PathBuf> {
+    package(Form::of_this_machine()?, suffix)
+}
+
+fn package(form: Form, suffix: &str) -> Result<PathBuf> {
     let target = form.target();
     let binary = binary::dist(target)?;
     let tree = tree(target.architecture, &binary, target)?;
     match form {
-        Form::Amd64 | Form::Arm64 => deb::build(&tree, target, ""),
+        Form::Amd64 | Form::Arm64 => deb::build(&tree, target, suffix),
         Form::Static => tarball(&tree),
     }
 }
@@ -94,7 +122,9 @@ fn package(form: Form) -> Result<PathBuf> {
 fn tree(name: &str, binary: &Path, target: Target) -> Result<Tree> {
     let tree = Tree::new(&directory()?.join(name))?;
     tree.copy("usr/bin/ratelimit", binary, 0o755)?;
-    files::add(&tree)?;
+    // It writes its manual and completions itself where it can run.
+    let writer = if target.runs_here() { binary.to_owned() } else { binary::debug()? };
+    files::add(&tree, &writer)?;
     tree.write_gz("usr/share/doc/ratelimit/third-party-licences.gz", &licences::text(target.triple)?)?;
     Ok(tree)
 }

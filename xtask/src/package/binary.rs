@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::{build, command};
 
@@ -45,10 +45,9 @@ const SOURCES: &str = "/usr/src/ratelimit";
 const CRATES: &str = "/usr/src/cargo";
 
 impl Target {
-    /// The machine that this program runs on.
-    pub fn of_this_machine() -> Result<Self> {
-        let is_it = |target: &&Self| target.triple.starts_with(env::consts::ARCH);
-        [AMD64, ARM64].iter().find(is_it).copied().context("packages are made on x86-64 and ARM machines")
+    /// Whether this machine runs what is built for it.
+    pub fn runs_here(self) -> bool {
+        self.triple.starts_with(env::consts::ARCH)
     }
 
     /// What has to be installed before it can be built for, if anything.
@@ -65,15 +64,10 @@ impl Target {
     }
 }
 
-/// The debug binary, which writes manual and completions, for whichever machine they are.
-pub fn generator() -> Result<PathBuf> {
-    build::run(build::Profile::Dev)?;
-    Ok(command::target_dir()?.join("debug/ratelimit"))
-}
-
-/// The same without its debug information.
+/// The debug binary for this machine, without its debug information.
 pub fn debug() -> Result<PathBuf> {
-    let binary = generator()?;
+    build::run(build::Profile::Dev)?;
+    let binary = command::target_dir()?.join("debug/ratelimit");
     let stripped = super::directory()?.join("ratelimit-debug");
     command::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?;
     Ok(stripped)
@@ -87,7 +81,7 @@ pub fn dist(target: Target) -> Result<PathBuf> {
     cargo.args(["build", "--locked", "--profile", "dist", "--package", "ratelimit", "--target", triple]);
     cargo
         .env(format!("CARGO_TARGET_{variable}_LINKER"), cc)
-        .env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags());
+        .env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags()?);
     cargo.env(format!("CC_{}", triple.replace('-', "_")), cc);
     // A variable of the user's would come before these.
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
@@ -96,9 +90,10 @@ pub fn dist(target: Target) -> Result<PathBuf> {
 }
 
 /// Paths of this machine are not in messages of panics.
-fn flags() -> String {
+fn flags() -> Result<String> {
     let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(|| Some(env::home_dir()?.join(".cargo"))).unwrap_or_default();
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
-    [remap(&cargo_home, CRATES), remap(command::workspace(), SOURCES)].join(" ")
+    let target = remap(&command::target_dir()?, &format!("{SOURCES}/target"));
+    Ok([remap(&cargo_home, CRATES), remap(command::workspace(), SOURCES), target].join(" "))
 }

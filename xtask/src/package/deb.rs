@@ -69,7 +69,7 @@ const MAINTAINER: &str = "The ratelimit authors <ratelimit@packages.debian.org>"
 
 /// The libraries that the binary is linked with.
 fn libraries(tree: &Tree, target: Target) -> Result<String> {
-    if target.architecture != Target::of_this_machine()?.architecture {
+    if !target.runs_here() {
         return Ok(LIBRARIES.to_owned());
     }
     // It wants to find the source package that it is called for.

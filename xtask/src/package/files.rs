@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{binary, tree::Tree};
+use super::tree::Tree;
 use crate::command;
 
 /// Directories of `config` that people copy from.
@@ -20,11 +20,10 @@ const EXAMPLES: [&str; 5] =
 /// Documents at the top of the sources; those in `docs` go with them.
 const DOCUMENTS: [&str; 2] = ["README.md", "CONFIGURATION.md"];
 
-/// Adds them.
-pub fn add(tree: &Tree) -> Result<()> {
-    let generator = binary::generator()?;
-    manual(tree, &generator)?;
-    let printed = |arguments: &[&str]| command::quietly(Command::new(&generator).args(arguments));
+/// Adds them; `writer` is a binary that runs here, and writes some of them.
+pub fn add(tree: &Tree, writer: &Path) -> Result<()> {
+    manual(tree, writer)?;
+    let printed = |arguments: &[&str]| command::quietly(Command::new(writer).args(arguments));
     for (path, arguments) in [
         ("usr/share/bash-completion/completions/ratelimit", &["completions", "bash"][..]),
         ("usr/share/fish/vendor_completions.d/ratelimit.fish", &["completions", "fish"]),
@@ -61,9 +60,9 @@ pub fn add(tree: &Tree) -> Result<()> {
     tree.write("lib/systemd/system/ratelimit.service", unit.as_bytes(), 0o644)
 }
 
-fn manual(tree: &Tree, generator: &Path) -> Result<()> {
+fn manual(tree: &Tree, writer: &Path) -> Result<()> {
     let directory = tree.directory("usr/share/man")?;
-    command::quietly(Command::new(generator).arg("man").arg(&directory))?;
+    command::quietly(Command::new(writer).arg("man").arg(&directory))?;
     for path in tree.files()?.iter().filter(|path| path.starts_with("usr/share/man/")) {
         let page = tree.root().join(path);
         let text = read(&page)?;
