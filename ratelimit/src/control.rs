@@ -128,6 +128,28 @@ pub struct AnsweredBuckets {
     pub banned: Option<BanStatus>,
     /// What the rules say.
     pub buckets: Vec<BucketStatus>,
+    /// Rules that never judge it, whatever it sends.
+    #[serde(default)]
+    pub spared_by: Vec<SparingRule>,
+}
+
+/// A rule that never judges a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SparingRule {
+    /// Its name.
+    pub rule: String,
+    /// Which key of it spares the source.
+    pub key: SparingKey,
+}
+
+/// Which key of a rule spares a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SparingKey {
+    /// Its condition is about others.
+    Match,
+    /// It excepts the source.
+    Except,
 }
 
 /// What can go wrong with the control socket.

@@ -205,6 +205,7 @@ fn ratelimit(filter: Filter, name: &str, limit: Limit) -> Result<Installed> {
     let wanted = Wanted {
         network: &network,
         config: Path::new(&path),
+        is_same: false,
         observes: Some(filter == Filter::Observing),
         trial_end: None,
         is_new_trial: false,

@@ -69,6 +69,13 @@ const INTERVAL: &str = "rules: [{name: one, rate: 100M/s, refill: interval}]";
 const LENGTHS: &str = "rules: [{name: one, rate: 100M/s, key: {source: {ipv4: {32: 1, 24: 32}}}}]";
 const NEW_SOURCES: &str = "rules: [{name: one, rate: 100M/s, new_sources: 100M/s}]";
 const PORT: &str = "rules: [{name: one, rate: 100M/s, match: {destination_port: [53]}}]";
+/// Exceptions that the packet is none of.
+const EXCEPT_ONE: &str = "rules: [{name: one, rate: 100M/s, except: {source: 10.9.0.0/16}}]";
+const EXCEPT_THREE: &str = "rules: [{name: one, rate: 100M/s, \
+                            except: [{source: 10.9.0.0/16}, {source: 10.8.0.0/16}, {source: 10.7.0.0/16}]}]";
+const EXCEPT_PORT: &str = "rules: [{name: one, rate: 100M/s, except: {destination_port: 9999}}]";
+/// So many that nobody is banned meanwhile.
+const NEARLY_BANNED: &str = "rules: [{name: one, rate: 1/d, ban: {after: 1M, within: 1s, for: 1s}}]";
 /// Filled in by [`Row::network`]'s reader.
 pub const SIXTY_FOUR: &str = "64 rules on ports";
 pub const EIGHT: &str = "8 rules";
@@ -111,6 +118,10 @@ pub const ROWS: &[Row] = &[
     Row::new("fixed window", WINDOW, 1, &["WINDOW"]),
     Row::new("sliding window counter", SLIDING, 1_000, &[]).without_floor(),
     Row::new("refilled by interval", INTERVAL, 1, &[]).without_floor(),
+    Row::new("an exception, a network", EXCEPT_ONE, 1, &[]).without_floor(),
+    Row::new("three exceptions, networks", EXCEPT_THREE, 1, &[]).without_floor(),
+    Row::new("an exception, a port", EXCEPT_PORT, 1, &[]).without_floor(),
+    Row::new("denied, counted towards a ban", NEARLY_BANNED, 1, &[]).without_floor(),
     Row::new("bans in force", ONE, 1, &["BANS=1"]).banning(),
     Row::new("100,000 prefixes, come back", LIST, 1_000, &["NO_RULES", "LISTS"]).beside(
         "no list",

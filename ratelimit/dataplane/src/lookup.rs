@@ -36,21 +36,21 @@ pub struct BucketStatus {
 }
 
 impl Dataplane {
-    /// The buckets that packets of a source are charged to, as far as its address alone tells, under one rule or all; they are
-    /// made as good as new if `reset`, and nothing counts towards a ban any more.
+    /// The buckets that packets of a source are charged to, as far as its address alone tells, under the rules whose names are
+    /// meant; they are made as good as new if `reset`, and nothing counts towards a ban any more.
     ///
     /// # Errors
     /// The clock can't be read.
     pub fn buckets_of(
         &self,
         source: IpAddr,
-        rule: Option<&str>,
+        is_meant: impl Fn(&str) -> bool,
         reset: bool,
     ) -> Result<Vec<BucketStatus>, Error> {
         let now = self.now()?;
         let limits = &self.compiled().limits;
         let named = limits.iter().filter_map(|limit| Some((limit, self.rule_of(limit)?)));
-        let asked = named.filter(|(_, named)| rule.is_none_or(|rule| named.name == rule));
+        let asked = named.filter(|(_, named)| is_meant(&named.name));
         Ok(asked.filter_map(|(limit, named)| self.bucket_of(source, limit, named, now, reset)).collect())
     }
 

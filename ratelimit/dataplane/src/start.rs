@@ -38,6 +38,8 @@ pub struct Wanted<'w> {
     pub network: &'w Network,
     /// The file that it is from.
     pub config: &'w Path,
+    /// Whether it is the policy that is in force, which then is in force since it was put there.
+    pub is_same: bool,
     /// Whether its rules only observe; as it was before if not given.
     pub observes: Option<bool>,
     /// If it is on trial, until when, on CLOCK_MONOTONIC.

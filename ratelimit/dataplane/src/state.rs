@@ -80,6 +80,9 @@ pub struct LoadedPolicy {
     /// The names of the interfaces that it is for.
     #[serde(default)]
     pub interfaces: Vec<String>,
+    /// The network namespace that they are in.
+    #[serde(default)]
+    pub namespace: Option<u64>,
     /// What the rules go by that an interface may keep from them.
     #[serde(default)]
     pub asks: Requirements,

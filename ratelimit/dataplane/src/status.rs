@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Attachment, Bans, Error, ListSize, LoadedPolicy, PacketCount, RuleInForce, TrialState, attach, check,
     counters, generation::RULE_BANS, netlink, notes::read_state, offloads, pins::Pins, state::InstanceState,
-    trial,
+    system, trial,
 };
 use crate::policy::InstanceName;
 
@@ -29,6 +29,9 @@ pub struct InstanceStatus {
     /// Names of interfaces that it is for and that lack it: they are gone, or refuse it.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// Names of interfaces of another network namespace than this process is in: it can't see whether they have it.
+    #[serde(default)]
+    pub out_of_sight: Vec<String>,
     /// Why those of them that are there lack it, as far as that can be told.
     #[serde(default)]
     pub obstacles: BTreeMap<String, String>,
@@ -150,7 +153,11 @@ pub fn status(instance: &InstanceName) -> Result<InstanceStatus, Error> {
     let pins = Pins::new(instance)?;
     let (in_force, state) = complete(&pins, read_state(&pins)?)?;
     let attachments = attach::attachments(&pins)?;
-    let missing = missing(&in_force.interfaces, &attachments);
+    let namespaces = in_force.namespace.zip(system::network_namespace());
+    let (out_of_sight, missing) = match namespaces.is_some_and(|(theirs, own)| theirs != own) {
+        true => (in_force.interfaces, Vec::new()),
+        false => (Vec::new(), missing(&in_force.interfaces, &attachments)),
+    };
     let (rule_counters, rule_bans) = (open(&pins, "RULE_COUNTERS")?, rule_bans(&pins)?);
     Ok(InstanceStatus {
         instance: instance.to_string(),
@@ -159,6 +166,7 @@ pub fn status(instance: &InstanceName) -> Result<InstanceStatus, Error> {
         on_exit: if in_force.keeps_on_exit { "keep" } else { "detach" }.to_owned(),
         obstacles: obstacles(&pins, &missing)?,
         missing,
+        out_of_sight,
         warnings: offloads::warnings(in_force.asks, &attachments),
         interfaces: attachments,
         allow: in_force.allow,

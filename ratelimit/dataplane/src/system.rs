@@ -1,7 +1,7 @@
 //! Whether this process may do something about limits in the kernel at all; asked before anything is changed. What the
 //! kernel can do is asked in [`super::features`].
 
-use std::fs;
+use std::{fs, os::unix::fs::MetadataExt as _};
 
 use nix::sys::utsname::uname;
 
@@ -24,6 +24,11 @@ pub fn check(what: &'static str) -> Result<(), Error> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let missing = effective_capabilities(&status).map(missing).unwrap_or_default();
     if missing.is_empty() { Ok(()) } else { Err(Error::NoPermission { what, missing: missing.join(", ") }) }
+}
+
+/// The number of the network namespace that this thread is in; `None` if `/proc` does not say.
+pub(super) fn network_namespace() -> Option<u64> {
+    fs::metadata("/proc/thread-self/ns/net").ok().map(|namespace| namespace.ino())
 }
 
 /// The kernel's release, for those who read an error.

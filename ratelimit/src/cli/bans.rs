@@ -4,7 +4,7 @@ mod masked;
 mod named;
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     fmt,
     path::PathBuf,
     time::{Duration, SystemTime},
@@ -184,7 +184,7 @@ impl Unban {
         let done: HashSet<Prefix> = ended.iter().map(|ban| ban.prefix).collect();
         let mut missing = match &self.by {
             Some(rule) if prefixes.is_empty() => {
-                vec![format!("nobody is banned by the rule `{}`", Shown(rule))]
+                vec![format!("nobody is banned by the rule `{}`; {}", Shown(rule), rules_that_ban(&all))]
             }
             // Others may have ended some meanwhile.
             _ if self.all || self.by.is_some() => Vec::new(),
@@ -200,6 +200,18 @@ impl Unban {
         let missing: String = missing.iter().map(|line| format!("{line}\n")).collect();
         answer_with(output, &(missing + &text), &json!(statuses(&bans, ended)?))
     }
+}
+
+/// Which rules have made bans that are in force.
+fn rules_that_ban(all: &[BanInForce]) -> String {
+    let rules: BTreeSet<&str> = all.iter().filter_map(|ban| ban.maker.rule()).collect();
+    if rules.is_empty() {
+        return "no ban in force is that of a rule".to_owned();
+    }
+    let more = rules.len().saturating_sub(MOST_LINES);
+    let names = rules.iter().take(MOST_LINES).map(|rule| format!("`{}`", Shown(rule)));
+    let more = (more > 0).then(|| format!("and {more} more"));
+    format!("there are bans by {}", names.chain(more).collect::<Vec<_>>().join(", "))
 }
 
 /// Says of those who are not banned that they are not.
@@ -342,5 +354,18 @@ mod tests {
         let said = missing_bans(missing.iter(), &all);
         assert_eq!(said.len(), 21);
         assert_eq!(said[19..], ["1.0.0.19/32 is not banned", "nor are 131,052 more"]);
+    }
+
+    #[test]
+    fn rules_that_ban_are_named_once_and_not_without_end() {
+        let by = |maker: Maker| BanInForce { maker, ..ban("192.0.2.7/32".parse().unwrap()) };
+        let rule = |name: &str| by(Maker::Rule(Some(name.to_owned())));
+        let nobody = [by(Maker::Command), by(Maker::Unknown), by(Maker::Rule(None))];
+        assert_eq!(rules_that_ban(&nobody), "no ban in force is that of a rule");
+        let two =
+            [rule("syn"), by(Maker::RequestRule("d.client".to_owned())), rule("syn"), by(Maker::Command)];
+        assert_eq!(rules_that_ban(&two), "there are bans by `d.client`, `syn`");
+        let many: Vec<BanInForce> = (0..23).map(|index| rule(&format!("r{index:02}"))).collect();
+        assert!(rules_that_ban(&many).ends_with("`r18`, `r19`, and 3 more"), "{}", rules_that_ban(&many));
     }
 }

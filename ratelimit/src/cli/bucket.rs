@@ -13,7 +13,10 @@ use super::{
     output::Output, table::TextTable,
 };
 use crate::{
-    control::{AnsweredBuckets, AnsweredRequestBuckets, AskedBuckets, AskedRequestBuckets, PATIENCE},
+    control::{
+        AnsweredBuckets, AnsweredRequestBuckets, AskedBuckets, AskedRequestBuckets, PATIENCE, SparingKey,
+        SparingRule,
+    },
     dataplane::BanStatus,
     policy::BanLength,
 };
@@ -93,12 +96,29 @@ impl fmt::Display for BucketText<'_> {
         if !lines.is_empty() {
             writeln!(f)?;
         }
-        if self.0.buckets.is_empty() {
-            return writeln!(f, "no rule has a bucket for a source alone");
+        self.buckets(f)?;
+        let AnsweredBuckets { address, spared_by, .. } = self.0;
+        spared_by.iter().try_for_each(|SparingRule { rule, key }| {
+            let why = match key {
+                SparingKey::Match => "its `match` is about others",
+                SparingKey::Except => "its `except` names it",
+            };
+            writeln!(f, "rule `{rule}` never judges {address}: {why}")
+        })
+    }
+}
+
+impl BucketText<'_> {
+    fn buckets(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AnsweredBuckets { buckets, spared_by, .. } = self.0;
+        match (buckets.is_empty(), spared_by.is_empty()) {
+            (true, true) => return writeln!(f, "no rule has a bucket for a source alone"),
+            (true, false) => return Ok(()),
+            (false, _) => {}
         }
         let mut table =
             TextTable::new(["RULE", "KEY", "REMAINING", "LIMIT", "UNIT", "RETRY_AFTER", "RESET_AFTER"]);
-        for bucket in &self.0.buckets {
+        for bucket in buckets {
             table.row([
                 bucket.rule.clone(),
                 bucket.key.clone(),
@@ -109,7 +129,8 @@ impl fmt::Display for BucketText<'_> {
                 format!("{:.3}s", bucket.reset_after),
             ]);
         }
-        write!(f, "{table}")
+        write!(f, "{table}")?;
+        if spared_by.is_empty() { Ok(()) } else { writeln!(f) }
     }
 }
 
@@ -134,8 +155,16 @@ mod tests {
             let [allowed, denied] = [allowed, denied].map(|prefix| prefix.map(str::to_owned));
             let address = "192.0.2.7".parse().unwrap();
             let banned = banned.cloned();
-            BucketText(&AnsweredBuckets { address, reset: false, allowed, denied, banned, buckets: vec![] })
-                .to_string()
+            let answered = AnsweredBuckets {
+                address,
+                reset: false,
+                allowed,
+                denied,
+                banned,
+                buckets: Vec::new(),
+                spared_by: Vec::new(),
+            };
+            BucketText(&answered).to_string()
         };
         let (list, end) = ("192.0.2.0/25", "\nno rule has a bucket for a source alone\n");
         let denied = "192.0.2.7 is on the deny list, as 192.0.2.0/25: all its packets are dropped\n";

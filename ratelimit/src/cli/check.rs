@@ -156,6 +156,7 @@ impl Display for CheckText<'_> {
                     Value::Null => {}
                     // A line break in it would make two lines of one.
                     Value::String(text) => write!(numbers, "  {name}={}", Shown(text))?,
+                    time if name.ends_with("_after") => write!(numbers, "  {name}={time}s")?,
                     number => write!(numbers, "  {name}={number}")?,
                 }
             }
@@ -193,7 +194,7 @@ mod tests {
             {"allowed": false, "rule": "user", "limit": 5, "remaining": 0, "reset_after": 1.5, "retry_after": 1.5, "never": true},
         ]});
         let expected = "denied\n  allowed  no limit\n  allowed  rule=a\\nb\\u{1b}  limit=5\n  \
-                        denied  rule=user  limit=5  remaining=0  reset_after=1.5  retry_after=1.5  never\n";
+                        denied  rule=user  limit=5  remaining=0  reset_after=1.5s  retry_after=1.5s  never\n";
         assert_eq!(CheckText { answer: &answer, reports: false }.to_string(), expected);
     }
 }

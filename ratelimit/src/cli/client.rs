@@ -7,7 +7,10 @@ use ratelimit_common::time::Nanos;
 use serde_json::{Value, json};
 
 use super::{
-    InstanceArgs, answer_with, bans::Time, failure::CommandFailure, output::Output, validate::counted,
+    InstanceArgs, answer_with,
+    bans::Time,
+    failure::CommandFailure,
+    output::{Output, counted},
 };
 use crate::{
     config::parse_time,
@@ -112,8 +115,7 @@ impl Reload {
 
 /// An answer for people.
 fn reloaded(answer: &Value) -> String {
-    let count =
-        |name: &str| answer[name].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+    let count = |name: &str| answer[name].as_u64().unwrap_or_default();
     let (rules, limits) = (counted(count("rules"), "rule"), counted(count("request_limits"), "limit"));
     let mut text = format!("reloaded: {rules} on packets, {limits} on requests\n");
     if let Some(seconds) = answer["trial"]["seconds_left"].as_u64() {

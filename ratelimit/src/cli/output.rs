@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, io::Write as _};
 
+use crate::text::Thousands;
+
 /// The form of a command's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
@@ -35,4 +37,10 @@ pub fn write_on(part: &dyn Display) -> std::io::Result<bool> {
 /// Writes a message to the standard error. If it can't be written, there is nobody to tell that.
 pub fn complain(message: &dyn Display) {
     let _ = writeln!(std::io::stderr().lock(), "{message}");
+}
+
+/// A number of things, as people write it.
+#[must_use]
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", Thousands(count), if count == 1 { "" } else { "s" })
 }

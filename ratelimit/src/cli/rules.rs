@@ -33,6 +33,9 @@ struct RulesAnswer {
     requests: Option<ServiceStatus>,
 }
 
+/// What is said instead of a table without rows.
+pub const NO_RULES: &str = "no rules on packets: every packet passes";
+
 /// Rules on packets.
 struct Packets {
     rules: Vec<RuleStatus>,
@@ -85,7 +88,7 @@ impl fmt::Display for RulesAnswer {
 impl fmt::Display for Packets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.rules.is_empty() {
-            return writeln!(f, "no rules on packets: every packet passes");
+            return writeln!(f, "{NO_RULES}");
         }
         let mut table = TextTable::new([
             "RULE",

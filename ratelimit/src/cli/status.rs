@@ -13,7 +13,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    InstanceArgs, answer_with, failure::CommandFailure, instance::out_of_sight, output::Output, rules::share,
+    InstanceArgs, answer_with,
+    failure::CommandFailure,
+    instance::out_of_sight,
+    output::Output,
+    rules::{NO_RULES, share},
     table::TextTable,
 };
 use crate::{
@@ -125,7 +129,7 @@ impl fmt::Display for Requests {
         if self.network {
             writeln!(f, "network     {}", out_of_sight("the", self.daemon))?;
         } else {
-            writeln!(f, "network     no rules on packets")?;
+            writeln!(f, "network     {NO_RULES}")?;
         }
         let Some(layer) = &self.application else { return Ok(()) };
         write!(f, "{}", Head { layer, has_config: false })?;
@@ -161,7 +165,17 @@ impl fmt::Display for StatusAnswer {
                 None => writeln!(f, "interface   {name}: missing; it will be limited when it comes back")?,
             }
         }
-        if status.interfaces.is_empty() && status.missing.is_empty() {
+        if !status.out_of_sight.is_empty() {
+            let how = self.daemon.map_or_else(
+                || "look from there".to_owned(),
+                |process| format!("look with `nsenter --target {process} --net ratelimit status`"),
+            );
+            let names = status.out_of_sight.join(", ");
+            writeln!(
+                f,
+                "interface   {names}: in another network namespace, not to be seen from here: {how}"
+            )?;
+        } else if status.interfaces.is_empty() && status.missing.is_empty() {
             writeln!(f, "interface   none: the one it was on is gone")?;
         }
         if let Some(warning) = warning(status) {
@@ -194,7 +208,11 @@ impl fmt::Display for StatusAnswer {
             writeln!(f, "requests    not known: {error}")?;
         }
         writeln!(f, "\n{}", packets(status))?;
-        write!(f, "{}", rules(status))?;
+        if status.rules.is_empty() {
+            writeln!(f, "{NO_RULES}")?;
+        } else {
+            write!(f, "{}", rules(status))?;
+        }
         match &self.application {
             Some(layer) => write!(f, "\n{}", Counts(&layer.service)),
             None => Ok(()),

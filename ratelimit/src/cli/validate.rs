@@ -12,7 +12,7 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 
-use super::output::Output;
+use super::output::{Output, counted};
 use crate::{
     application::{StateError, check_state},
     config::{
@@ -91,7 +91,7 @@ pub fn write_text(
                 match &checked {
                     CheckedFile::Configuration(checked) => write_good(file, &checked.policy, out)?,
                     CheckedFile::Rules { limits, .. } => {
-                        writeln!(out, "{}: ok: {}", Shown(file.display()), counted(*limits, "limit"))?;
+                        writeln!(out, "{}: ok: {}", Shown(file.display()), counted(*limits as u64, "limit"))?;
                     }
                 }
                 for warning in warnings(file, &checked) {
@@ -159,14 +159,15 @@ fn unusable(error: TlsError) -> Unusable {
 }
 
 fn write_good(file: &Path, policy: &Policy, out: &mut impl Write) -> io::Result<()> {
-    let (rules, interfaces) = policy.network.as_ref().map_or((0, 0), |n| (n.rules.len(), n.interfaces.len()));
     let mut parts = Vec::new();
-    if policy.network.is_some() {
-        parts.extend([counted(rules, "rule"), counted(interfaces, "interface")]);
+    if let Some(network) = &policy.network {
+        parts.push(counted(network.rules.len() as u64, "rule"));
+        parts.push(counted(network.interfaces.len() as u64, "interface"));
     }
     if let Some(application) = &policy.application {
-        let files = counted(application.sources.files.len(), "file");
-        parts.push(format!("{} on requests in {files}", counted(application.rules.limits(), "limit")));
+        let files = counted(application.sources.files.len() as u64, "file");
+        let limits = counted(application.rules.limits() as u64, "limit");
+        parts.push(format!("{limits} on requests in {files}"));
     }
     writeln!(out, "{}: ok: {}", Shown(file.display()), parts.join(", "))?;
     let rules: Vec<Withstands> = policy.network.iter().flat_map(rules_of).collect();
@@ -210,12 +211,6 @@ fn warnings(file: &Path, checked: &CheckedFile) -> Vec<ConfigError> {
         missing("application.listen", "nowhere to listen: nobody can ask about requests");
     }
     warnings
-}
-
-/// A number of things, as people write it.
-pub fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
 
 /// Shows that it is not a mistake.

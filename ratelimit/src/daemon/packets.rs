@@ -1,6 +1,7 @@
 //! The network layer that a running daemon has in force, and what can be done with it.
 
 use std::{
+    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::{
-    control::{AnsweredBuckets, AskedBuckets},
+    control::{AnsweredBuckets, AskedBuckets, SparingKey, SparingRule},
     dataplane::{
         self, Attachment, BanStatus, Bans, Changes, Claim, Dataplane, Error, ProgramLog, Requirements,
         TRIED_AGAIN, TrialState, TrialStatus, Wanted, around, in_one_line, list_sizes,
@@ -67,7 +68,14 @@ impl NetworkLayer {
     ) -> Result<Self> {
         let trial = revert_after.map(OnTrial::begin).transpose()?;
         let trial_end = trial.map(|trial| trial.end);
-        let wanted = Wanted { network: &network, config, observes: None, trial_end, is_new_trial: true };
+        let wanted = Wanted {
+            network: &network,
+            config,
+            is_same: false,
+            observes: None,
+            trial_end,
+            is_new_trial: true,
+        };
         let dataplane = claim.start(&wanted, control)?;
         let mut packets = Self { config: config.to_owned(), network, dataplane, trial, retry_at: None };
         packets.plan_retry();
@@ -119,7 +127,7 @@ impl NetworkLayer {
     /// # Errors
     /// Why the old ones stay.
     pub fn reload(&mut self, network: &Network, revert_after: Option<Nanos>) -> Result<(), String> {
-        self.replace(network, None, revert_after)?;
+        self.replace(Some(network), None, revert_after)?;
         let before = list_sizes(&self.network.lists);
         for size in list_sizes(&network.lists).iter().filter(|size| !before.contains(size)) {
             info!("list {}", Shown(size));
@@ -132,9 +140,10 @@ impl NetworkLayer {
         Ok(())
     }
 
+    /// Loads the rules of a policy, or those that there are anew.
     fn replace(
         &mut self,
-        network: &Network,
+        network: Option<&Network>,
         observes: Option<bool>,
         revert_after: Option<Nanos>,
     ) -> Result<(), String> {
@@ -144,8 +153,9 @@ impl NetworkLayer {
         };
         let trial = trial.map_err(|error| error.to_string())?;
         let wanted = Wanted {
-            network,
+            network: network.unwrap_or(&self.network),
             config: &self.config,
+            is_same: network.is_none(),
             observes,
             trial_end: trial.map(|trial| trial.end),
             is_new_trial: revert_after.is_some(),
@@ -167,8 +177,7 @@ impl NetworkLayer {
         if has_failed || !self.dataplane.has_moved_windows().map_err(in_one_line)? {
             return Ok(false);
         }
-        let network = self.network.clone();
-        self.replace(&network, None, None)?;
+        self.replace(None, None, None)?;
         Ok(true)
     }
 
@@ -232,8 +241,7 @@ impl NetworkLayer {
                 "everything passes, because nobody has confirmed the rules in time; {TRIED_AGAIN}"
             ));
         }
-        let network = self.network.clone();
-        self.replace(&network, Some(observes), None)?;
+        self.replace(None, Some(observes), None)?;
         if observes {
             warn!("all rules only observe, until `ratelimit observe off`");
         } else {
@@ -257,10 +265,15 @@ impl NetworkLayer {
         let listed = |list: &PrefixList| list.around(&host).map(|prefix| prefix.to_string());
         let all = bans.list().map_err(|error| error.to_string())?;
         let banned = BanStatus::all(around(&all, &host), allow).pop();
-        let found = self.dataplane.buckets_of(*address, rule.as_deref(), *reset);
+        let is_asked = |name: &str| rule.as_deref().is_none_or(|rule| rule == name);
+        let spared_by: Vec<SparingRule> =
+            sparing(&self.network, *address).filter(|sparing| is_asked(&sparing.rule)).collect();
+        let is_meant = |name: &str| is_asked(name) && spared_by.iter().all(|sparing| sparing.rule != name);
+        let found = self.dataplane.buckets_of(*address, is_meant, *reset);
         let buckets = found.map_err(|error| error.to_string())?;
         let (allowed, denied) = (listed(allow), listed(deny));
-        Ok(json!(AnsweredBuckets { address: *address, reset: *reset, allowed, denied, banned, buckets }))
+        let (address, reset) = (*address, *reset);
+        Ok(json!(AnsweredBuckets { address, reset, allowed, denied, banned, buckets, spared_by }))
     }
 
     /// Attaches where the program is missing.
@@ -310,4 +323,18 @@ impl NetworkLayer {
         }
         Ok(())
     }
+}
+
+/// The rules that never judge a source.
+fn sparing(network: &Network, source: IpAddr) -> impl Iterator<Item = SparingRule> {
+    network.rules.iter().filter_map(move |rule| {
+        let key = match rule {
+            rule if !rule.matches.can_match_source(source) => SparingKey::Match,
+            rule if rule.except.iter().any(|except| except.matches_all_of_source(source)) => {
+                SparingKey::Except
+            }
+            _ => return None,
+        };
+        Some(SparingRule { rule: rule.name.to_string(), key })
+    })
 }

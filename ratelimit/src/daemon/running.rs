@@ -78,6 +78,11 @@ impl Started {
     }
 }
 
+/// Whether `/v1/auth` has something to ask.
+fn asks_auth(policy: &Policy) -> bool {
+    policy.application.as_ref().is_some_and(|application| application.auth.is_some())
+}
+
 /// What a command that is about packets gets from a daemon without them.
 const NO_PACKETS: &str = "this daemon limits no packets: it has no `network`";
 
@@ -172,6 +177,11 @@ impl Running {
         let fixed = fixed::keep(&mut policy, &self.policy);
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));
         self.put_in_force(&policy, trial)?;
+        if asks_auth(&self.policy) && !asks_auth(&policy) {
+            warn!(
+                "`application.auth` is gone: `/v1/auth` answers 404 now, for which proxies refuse requests"
+            );
+        }
         fixed::keep_listen(&mut policy, &self.policy);
         self.policy = policy;
         self.spare();

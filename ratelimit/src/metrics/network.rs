@@ -244,6 +244,7 @@ mod tests {
         };
         InstanceStatus {
             missing: vec!["eth1".to_owned()],
+            out_of_sight: Vec::new(),
             obstacles: BTreeMap::new(),
             warnings: Vec::new(),
             reasons: vec![ReasonStatus {

@@ -120,7 +120,8 @@ fn a_ban_of_a_rule_is_logged_and_says_which_rule_made_it() {
             listed().iter().find(|ban| ban.prefix == "10.1.0.2/32").unwrap().rule.as_deref(),
             Some("small")
         );
-        assert_eq!(run(&["unban", "--by", "other"]), "nobody is banned by the rule `other`\n");
+        let said = "nobody is banned by the rule `other`; there are bans by `small`\n";
+        assert_eq!(run(&["unban", "--by", "other"]), said);
         let strict = output(&mut command(&["unban", "--by", "other", "--strict"]));
         assert_eq!(strict.status.code(), Some(1));
         assert_eq!(run(&["unban", "--by", "small"]), "unbanned 10.1.0.2/32\n");

@@ -88,7 +88,7 @@ impl Limited {
 
     fn hours_left(&self) -> u64 {
         let dataplane = self.dataplane.as_ref().unwrap();
-        let bucket = dataplane.buckets_of(CLIENT.parse().unwrap(), None, false).unwrap().remove(0);
+        let bucket = dataplane.buckets_of(CLIENT.parse().unwrap(), |_| true, false).unwrap().remove(0);
         (bucket.reset_after / 3_600.0).ceil() as u64
     }
 }
@@ -97,6 +97,7 @@ fn wanted(network: &Network, trial_end: Option<Nanos>) -> Wanted<'_> {
     Wanted {
         network,
         config: Path::new("/run/ratelimit.yaml"),
+        is_same: false,
         observes: None,
         trial_end,
         is_new_trial: false,

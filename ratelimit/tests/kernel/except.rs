@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use ratelimit::control::AnsweredBuckets;
+
 use crate::{
     daemon::{Daemon, config, config_at, judged, reason, rule, run},
     frames::{self, Raw},
@@ -118,5 +120,39 @@ fn an_excepted_list_is_reloaded() {
         send(&raw, "10.1.0.9", 3);
         send(&raw, "10.1.0.10", 3);
         assert_eq!(rule(&judged(9), "all"), (1, 2));
+    });
+}
+
+#[test]
+fn bucket_tells_which_rules_never_judge_a_source() {
+    isolated(|| {
+        let link = Link::silent();
+        let rules = [
+            "{name: net, match: {source: 10.2.0.0/24}, key: {source: {ipv4: 16}}, rate: 1/d, burst: 5}",
+            "{name: but, except: {source: 10.2.0.2}, rate: 1/d, burst: 5}",
+            "{name: dns, except: {source: 10.2.0.2, destination_port: 53}, rate: 1/d, burst: 5}",
+            "{name: six, match: {ip_version: 6}, key: global, rate: 1/d, burst: 5}",
+        ];
+        let _daemon = Daemon::start(&config(&[], &rules));
+        send(&Raw::new(&link), "10.2.0.2", 2);
+        judged(2);
+        let shown = run(&["bucket", "10.2.0.2"]);
+        let lines: Vec<&str> = shown.lines().map(|line| line.split("  ").next().unwrap()).collect();
+        let [except, six] = [
+            "rule `but` never judges 10.2.0.2: its `except` names it",
+            "rule `six` never judges 10.2.0.2: its `match` is about others",
+        ];
+        assert_eq!(lines, ["RULE", "net", "dns", "", except, six], "{shown}");
+        assert_eq!(run(&["bucket", "10.2.0.2", "--rule", "but"]), format!("{except}\n"));
+        let left = |rule: &str| {
+            let shown = run(&["bucket", "10.2.0.2", "--rule", rule, "--output", "json"]);
+            let answered: AnsweredBuckets = serde_json::from_str(&shown).unwrap();
+            answered.buckets[0].remaining
+        };
+        assert_eq!((left("net"), left("dns")), (3, 3));
+        // Who is not judged gives nothing back to those of the same network who are.
+        let shown = run(&["bucket", "10.2.9.9", "--reset"]);
+        assert!(shown.contains("rule `net` never judges 10.2.9.9: its `match` is about others"), "{shown}");
+        assert_eq!(left("net"), 3);
     });
 }

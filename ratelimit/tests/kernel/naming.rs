@@ -3,9 +3,10 @@
 use std::{path::Path, process::Command};
 
 use ratelimit::dataplane::ADVICE;
+use serde_json::json;
 
 use crate::{
-    daemon::{Daemon, command, config, config_at, output, run, text},
+    daemon::{Daemon, command, config, config_at, output, run, status, text},
     net::{Link, ip, isolated},
 };
 
@@ -186,4 +187,37 @@ fn status_says_that_packets_are_limited_where_the_pins_cannot_be_seen() {
         let (_, said) = elsewhere("mount -t bpf bpf /sys/fs/bpf", "bans");
         assert!(said.contains("its daemon limits packets") && said.contains(&advice), "{said}");
     });
+}
+
+#[test]
+fn status_calls_no_interface_missing_that_is_in_another_network_namespace() {
+    isolated(|| {
+        let _link = Link::silent();
+        let daemon = Daemon::start(&config(&[], &[EVERY]));
+        let elsewhere = |arguments: &[&str]| {
+            let mut unshare = Command::new("unshare");
+            let unshare = unshare.arg("--net").args(arguments).env("PATH", with_binary());
+            text(&unshare.output().unwrap()).0
+        };
+        let own_words = format!("nsenter --target {} --net ratelimit status", daemon.process());
+        let shown = elsewhere(&["ratelimit", "status"]);
+        let expected = "interface   server0: in another network namespace";
+        assert!(shown.contains(expected) && shown.contains(&format!("`{own_words}`\n")), "{shown}");
+        let json = elsewhere(&["ratelimit", "status", "--output", "json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&json["missing"], &json["out_of_sight"]), (&json!([]), &json!(["server0"])), "{json}");
+        let followed = elsewhere(&own_words.split(' ').collect::<Vec<_>>());
+        assert!(followed.contains("interface   server0 (native)\n"), "{followed}");
+        assert_eq!(status().out_of_sight, [""; 0]);
+        daemon.kill();
+        let shown = elsewhere(&["ratelimit", "status"]);
+        assert!(shown.contains(expected) && shown.contains("look from there\n"), "{shown}");
+        run(&["detach"]);
+    });
+}
+
+/// Where programs are looked for, with the daemon's own.
+fn with_binary() -> String {
+    let directory = Path::new(env!("CARGO_BIN_EXE_ratelimit")).parent().unwrap();
+    format!("{}:{}", directory.display(), std::env::var("PATH").unwrap())
 }

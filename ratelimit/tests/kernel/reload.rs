@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use nix::sys::signal::Signal;
@@ -229,13 +229,17 @@ fn observing_is_switched_on_and_off_and_survives_the_daemon() {
         let daemon = Daemon::start(&config);
         let server = receiver(SERVER_V4);
         let client = link.sender(CLIENT);
+        let since = status().since;
+        let seconds = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        wait::until("another second", || (seconds() > since).then_some(()));
         run(&["observe", "on"]);
+        assert_eq!(status().since, since, "the same rules are in force");
         send(&client, 30);
         assert_eq!(rule(&judged(30), "every"), (10, 20));
         assert_eq!(all_arrivals(&server, 30).len(), 30);
         assert!(status().observes && run(&["status"]).contains("observe off"));
         run(&["reload"]);
-        assert!(status().observes);
+        assert!(status().observes && status().since > since);
         daemon.kill();
         let _daemon = Daemon::start(&config);
         send(&client, 10);

@@ -119,7 +119,8 @@ fn the_syns_of_an_offender_stop_and_come_back_when_the_ban_ends() {
         offend(OFFENDER);
         wait_for_ban(&format!("{OFFENDER}/32"));
         assert!(run(&["bans"]).contains("  request rule d.client  "), "{}", run(&["bans"]));
-        assert_eq!(run(&["unban", "--by", "client"]), "nobody is banned by the rule `client`\n");
+        let said = "nobody is banned by the rule `client`; there are bans by `d.client`\n";
+        assert_eq!(run(&["unban", "--by", "client"]), said);
         let _knocking = knock(&link, OFFENDER);
         wait::until("its SYN is dropped", || (banned_packets() > 0).then_some(()));
         let _neighbour = knock(&link, NEIGHBOUR);

@@ -26,7 +26,7 @@ use super::{
         pins::Pins,
         raw,
         state::{self, Assignment, InstanceState},
-        trial,
+        system, trial,
         windows::ClockMove,
     },
     Claim, Wanted, absolute,
@@ -208,7 +208,12 @@ impl<'w> PolicyChange<'w> {
         let now = since(&compiled)?;
         plan.moved.inspect(|moved| moved.after_switch(&buckets, &compiled.limits, now));
         let numbers = &plan.assignment.numbers;
-        let noted = in_force(&plan.network, plan.wanted, numbers)?;
+        let before = plan.before.as_ref().and_then(|state| state.in_force.as_ref());
+        let since = match before.filter(|_| plan.wanted.is_same) {
+            Some(before) => before.since,
+            None => clock::unix()?.0 / Nanos::SECOND.0,
+        };
+        let noted = in_force(&plan.network, plan.wanted, numbers, since);
         buckets.clamp(&changed(&compiled.limits, plan.before.as_ref(), &noted), now);
         let (mut state, observes, is_adopted) = (plan.state, plan.observes, plan.before.is_some());
         state.retire(numbers);
@@ -258,14 +263,14 @@ pub(super) fn since(compiled: &Compiled) -> Result<Now, Error> {
     Ok(Now(Nanos(clock::monotonic()?.0.saturating_sub(compiled.globals.epoch))))
 }
 
-fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<LoadedPolicy, Error> {
+fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32], since: u64) -> LoadedPolicy {
     let first = |index| network.rules.parts().iter().position(|part| part.rule == index);
     let number = |index| first(index).and_then(|place| numbers.get(place)).copied().unwrap_or_default();
     let config = wanted.config;
-    Ok(LoadedPolicy {
+    LoadedPolicy {
         // For those who look at it from elsewhere.
         config: if config == Path::new("-") { "/dev/stdin".into() } else { absolute(config) },
-        since: clock::unix()?.0 / Nanos::SECOND.0,
+        since,
         keeps_on_exit: network.on_exit == OnExit::Keep,
         allow: network.allow.len(),
         deny: network.deny.len(),
@@ -273,6 +278,7 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<L
         is_on_trial: wanted.trial_end.is_some(),
         asks: Requirements::of(&network.rules),
         interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
+        namespace: system::network_namespace(),
         rules: network
             .rules
             .iter()
@@ -280,5 +286,5 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32]) -> Result<L
             .map(|(index, rule)| state::describe(rule, number(index)))
             .collect(),
         denied: denied::counts(&network.rules, numbers),
-    })
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::{rules::share, table::TextTable};
+use super::super::{output::counted, rules::share, table::TextTable};
 use super::age;
 use crate::{
     application::{
@@ -13,6 +13,9 @@ use crate::{
     server::{LayerStatus, ListenerStatus, UpstreamStatus},
     text::{Shown, Thousands},
 };
+
+/// What is said instead of a table without rows.
+const NO_RULES: &str = "no rules on requests: every request passes";
 
 /// Servers behind the proxy that are shown.
 const MOST_UPSTREAMS: usize = 20;
@@ -43,9 +46,9 @@ impl fmt::Display for Head<'_> {
             writeln!(f, "listening   nowhere: `application.listen` is not configured")?;
         }
         self.upstreams(f)?;
-        let rules = service.rules.len() + service.rules_left_out;
-        let domains = service.domains.len() + service.domains_left_out;
-        writeln!(f, "requests    {} in {}", number_of(rules, "rule"), number_of(domains, "domain"))?;
+        let rules = (service.rules.len() + service.rules_left_out) as u64;
+        let domains = (service.domains.len() + service.domains_left_out) as u64;
+        writeln!(f, "requests    {} in {}", counted(rules, "rule"), counted(domains, "domain"))?;
         self.warnings(f)?;
         self.store(f)
     }
@@ -57,17 +60,15 @@ impl Head<'_> {
             let UpstreamStatus { url, addresses, requests, in_flight, failures } = upstream;
             let failures = match failures {
                 0 => String::new(),
-                failures => {
-                    format!(", {}", number_of(usize::try_from(*failures).unwrap_or(usize::MAX), "failure"))
-                }
+                failures => format!(", {}", counted(*failures, "failure")),
             };
             let at = if addresses.is_empty() { "not used yet".to_owned() } else { addresses.join(", ") };
-            let (requests, in_flight) = (Thousands(*requests), Thousands(*in_flight));
-            writeln!(f, "upstream    {url} ({at}): {requests} requests, {in_flight} in flight{failures}")?;
+            let (requests, in_flight) = (counted(*requests, "request"), Thousands(*in_flight));
+            writeln!(f, "upstream    {url} ({at}): {requests}, {in_flight} in flight{failures}")?;
         }
         let left_out = self.layer.upstreams.len().saturating_sub(MOST_UPSTREAMS);
         if left_out > 0 {
-            writeln!(f, "            and {}; metrics have all", number_of(left_out, "other"))?;
+            writeln!(f, "            and {}; metrics have all", counted(left_out as u64, "other"))?;
         }
         Ok(())
     }
@@ -86,17 +87,18 @@ impl Head<'_> {
         }
         let errors = request_errors.saturating_add(*requests_refused);
         if errors > 0 {
-            writeln!(f, "            {} requests made no sense, or could not be read", Thousands(errors))?;
+            let errors = counted(errors, "request");
+            writeln!(f, "            {errors} made no sense, or could not be read")?;
         }
         if *connections_refused > 0 {
-            let refused = Thousands(*connections_refused);
-            writeln!(f, "            {refused} connections refused because there were too many")?;
+            let refused = counted(*connections_refused, "connection");
+            writeln!(f, "            {refused} refused because there were too many")?;
         }
         let mut no_budgets = service.rules.iter().filter(|rule| rule.is_no_budget);
         if let Some(first) = no_budgets.next() {
             let (first, more) = (named(first), no_budgets.count());
             let others =
-                if more > 0 { format!(" (and {})", number_of(more, "other")) } else { String::new() };
+                if more > 0 { format!(" (and {})", counted(more as u64, "other")) } else { String::new() };
             let indent = "            ";
             writeln!(f, "{indent}{first} is asked with a cost of 0 and can't be overrun{others}:")?;
             writeln!(f, "{indent}if it is a budget, give its limit `overrun: true`")?;
@@ -114,12 +116,12 @@ impl Head<'_> {
             }
             None => "store",
         };
-        let (keys, max_keys, size) = (Thousands(*keys), Thousands(*max_keys), bytes.div_ceil(1 << 20));
+        let (keys, max_keys, size) = (counted(*keys, "key"), Thousands(*max_keys), bytes.div_ceil(1 << 20));
         let saved = state_file.as_ref().map_or_else(String::new, |path| format!(", saved in {path}"));
-        writeln!(f, "{name:<11} {keys} keys in use, room for {max_keys}; {size} MiB{saved}")?;
+        writeln!(f, "{name:<11} {keys} in use, room for {max_keys}; {size} MiB{saved}")?;
         if *live_evictions > 0 {
-            let evictions = Thousands(*live_evictions);
-            writeln!(f, "            {evictions} keys in use gave way to others: take a larger `max_keys`")?;
+            let evictions = counted(*live_evictions, "key");
+            writeln!(f, "            {evictions} in use gave way to others: take a larger `max_keys`")?;
         }
         Ok(())
     }
@@ -136,12 +138,12 @@ impl Head<'_> {
         };
         writeln!(f, "store       {}, {state}", Shown(name))?;
         if *errors > 0 {
-            let [errors, allowed, denied, local] =
-                [errors, allowed, denied, local].map(|count| Thousands(*count));
+            let errors = counted(*errors, "question");
+            let allowed = counted(*allowed, "request");
+            let [denied, local] = [denied, local].map(|count| Thousands(*count));
             writeln!(
                 f,
-                "            {errors} questions without an answer; {allowed} requests were let pass, {denied} denied, \
-                 {local} judged here"
+                "            {errors} without an answer; {allowed} let pass, {denied} denied, {local} judged here"
             )?;
         }
         Ok(())
@@ -154,16 +156,15 @@ pub struct Counts<'s>(pub &'s ServiceStatus);
 impl fmt::Display for Counts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(service) = self;
-        write!(f, "{}", domains(service))?;
-        let elsewhere = "metrics have all";
-        left_out(
-            f,
-            service.domains.len(),
-            service.domains_left_out,
-            "domains, those with most requests",
-            elsewhere,
-        )?;
-        writeln!(f)?;
+        if !service.domains.is_empty() || service.unknown_domains.allowed > 0 {
+            write!(f, "{}", domains(service))?;
+            let (what, elsewhere) = ("domains, those with most requests", "metrics have all");
+            left_out(f, service.domains.len(), service.domains_left_out, what, elsewhere)?;
+            writeln!(f)?;
+        }
+        if service.rules.is_empty() {
+            return writeln!(f, "{NO_RULES}");
+        }
         write!(f, "{}", rules(service))?;
         let elsewhere = "`ratelimit rules` has more";
         left_out(f, service.rules.len(), service.rules_left_out, "rules, those that denied most", elsewhere)
@@ -177,7 +178,7 @@ impl fmt::Display for Rules<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(service) = self;
         if service.rules.is_empty() {
-            return writeln!(f, "no rules on requests: every request passes");
+            return writeln!(f, "{NO_RULES}");
         }
         write!(f, "{}", all_of_rules(service))?;
         let elsewhere = "metrics have all";
@@ -266,10 +267,6 @@ fn all_of_rules(service: &ServiceStatus) -> TextTable {
         ]);
     }
     table
-}
-
-fn number_of(count: usize, what: &str) -> String {
-    format!("{} {what}{}", Thousands(count as u64), if count == 1 { "" } else { "s" })
 }
 
 fn action(action: RequestAction) -> String {

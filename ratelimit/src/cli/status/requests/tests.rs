@@ -82,9 +82,40 @@ fn a_store_of_several_daemons_is_shown_with_what_was_done_without_it() {
     });
     let shown = Head { layer: &layer, has_config: true }.to_string();
     let lines = "store       redis 127.0.0.1:6379, does not answer: `on_store_error` says what becomes of requests\n            \
-                 1,234 questions without an answer; 0 requests were let pass, 30 denied, 1,204 judged here\n\
+                 1,234 questions without an answer; 0 requests let pass, 30 denied, 1,204 judged here\n\
                  memory      12 keys in use";
     assert!(shown.contains(lines), "{shown}");
+}
+
+#[test]
+fn one_of_a_kind_is_one() {
+    let mut layer = layer();
+    layer.service.request_errors = 0;
+    layer.connections_refused = 1;
+    layer.upstreams[0].requests = 1;
+    layer.service.store = StoreStatus { keys: 1, live_evictions: 1, ..layer.service.store };
+    let shown = Head { layer: &layer, has_config: true }.to_string();
+    for part in [
+        "): 1 request, 2 in flight, 1 failure\n",
+        " 1 request made no sense,",
+        " 1 connection refused because",
+        "store       1 key in use, ",
+        " 1 key in use gave way to others",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
+fn nothing_is_shown_as_no_table_of_headers_alone() {
+    let mut service = layer().service;
+    (service.rules, service.domains) = (Vec::new(), Vec::new());
+    let counts = Counts(&service).to_string();
+    let domains =
+        "DOMAIN      ALLOWED  DENIED  SHARE  SHADOWED\n(no rules)        9       0    0 %         0\n";
+    assert_eq!(counts, format!("{domains}\nno rules on requests: every request passes\n"));
+    service.unknown_domains = DomainCounts::default();
+    assert_eq!(Counts(&service).to_string(), "no rules on requests: every request passes\n");
 }
 
 #[test]
