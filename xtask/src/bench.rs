@@ -16,7 +16,7 @@ use crate::{clients, command, setup};
 pub enum Bench {
     /// Where the sliding window counter differs from the log.
     Counter,
-    /// Decisions in a process, beside governor, and memory for a key.
+    /// Decisions in a process, beside governor and throttlecrab, and memory for a key.
     Table,
     /// What a packet costs in the XDP program; as root.
     Xdp,
