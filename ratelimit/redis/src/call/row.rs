@@ -18,7 +18,10 @@ pub(crate) fn row(part: &ShardPart, at: Micros) -> Row {
     match part.limit.kind() {
         StateKind::ArrivalTime => arrival(part, &mut row),
         StateKind::Log => log(part, &mut row),
-        _ => windows(part, at, &mut row),
+        StateKind::Interval
+        | StateKind::Window
+        | StateKind::SlidingCounter
+        | StateKind::WideSlidingCounter => windows(part, at, &mut row),
     }
     row
 }
@@ -172,7 +175,7 @@ pub(crate) fn log_reader(request: &ShardRequest, bucket: usize, at: Micros) -> O
     row.pop();
     let parts: SmallVec<[&ShardPart; MOST_PARTS]> = request.about(bucket).collect();
     let gives_back = parts.iter().any(|part| part.gives_back());
-    // Of what is reported as much is taken as there is room for, which only the script knows.
+    // A report takes as much as there is room for, which only the script knows.
     let takes_less = |part: &&ShardPart| part.act == Doing::Act(Act::Report) && !part.limit.always_charges();
     let is_simple = match &*parts {
         _ if parts.iter().any(takes_less) => false,
