@@ -157,7 +157,7 @@ pub struct Unban {
     /// End all bans that this rule has made, on packets or on requests.
     #[arg(long, value_name = "RULE", conflicts_with_all = ["prefixes", "file", "all"])]
     by: Option<String>,
-    /// Fail if one of them is not banned, or nobody by that rule; otherwise `unban` only says so.
+    /// Fail if one of them is not banned, or if that rule has banned nobody; otherwise `unban` only says so.
     #[arg(long, conflicts_with = "all")]
     strict: bool,
     #[command(flatten)]
