@@ -168,8 +168,8 @@ const fn ratio(part: u64, whole: u64) -> u32 {
 }
 
 impl<'l> LimitDecision<'l> {
-    /// A decision on a state that is not a word. Of the times, the first is that until a denied request would be allowed,
-    /// the second that until the state is fresh or its window ends, the third that until one more unit is there.
+    /// A decision on a state that is not a word. The times are those until a denied request would be allowed, until the
+    /// state is fresh or its window ends, and until one more unit is there.
     const fn known(
         limit: &'l Limit,
         (allowed, cost, now): (bool, u32, Now),

@@ -65,7 +65,7 @@ impl TrieRoot {
 pub struct Filter(pub u64);
 
 impl Filter {
-    /// Of `count` bits from `start` on, which lie in one half; the words begin at `index`.
+    /// A filter by `count` bits from `start` on, which lie in one half; the words begin at `index`.
     #[must_use]
     pub const fn new(index: u32, start: u32, count: u32) -> Self {
         Self(TrieEntry::node(index, start, count).0)

@@ -161,7 +161,7 @@ pub const FIRST: u32 = 1;
 pub const LATER: u32 = 2;
 
 impl Packet {
-    /// Of nothing.
+    /// The packet that shows nothing.
     pub const EMPTY: Self = {
         const NOWHERE: Address = Address { bits: [0; 2], family: 0 };
         Self {

@@ -102,7 +102,7 @@ impl SketchSet {
     /// Counts a sample.
     #[inline(always)]
     pub fn count(&mut self, sample: &Sample) {
-        // Of the sums over all sources there is one.
+        // The sums over all sources have one slot.
         let index = if sample.stamp & 3 == Group::All as u64 { 0 } else { self.place(sample) };
         // SAFETY: the index is inside.
         let slot = unsafe { self.0.get_unchecked_mut(index) };

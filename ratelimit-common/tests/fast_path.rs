@@ -85,7 +85,7 @@ fn judge(world: &World, frame: &[u8]) -> StageOutcome {
     stages::judge(world, early, unsafe { evaluation.assume_init_mut() })
 }
 
-/// Of the two, the one that the program takes.
+/// Judges by the one of the two that the program takes.
 fn judge_source(world: &World, frame: &Source, evaluation: &mut MaybeUninit<Evaluation>) -> StageOutcome {
     match world.globals.with_fast_path().fast_path == FastPath::Simple as u32 {
         true => fast_path::judge_simple(world, frame, evaluation),

@@ -31,7 +31,7 @@ impl<const WHOLE: bool, const ANY_LINK: bool> XdpFrame<WHOLE, ANY_LINK> {
         Self::of_length(ctx, unsafe { bpf_xdp_get_buff_len(ctx.ctx) })
     }
 
-    /// Of which it is known how long it is.
+    /// A frame whose length is known.
     #[inline(always)]
     pub fn of_length(ctx: &XdpContext, length: u64) -> Self {
         Self { context: ctx.as_ptr(), start: ctx.data(), end: ctx.data_end(), length }

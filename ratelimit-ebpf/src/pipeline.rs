@@ -84,7 +84,7 @@ verified_once! {
 }
 
 verified_once! {
-    /// Of a packet of which nobody wants more than the source.
+    /// Examines a packet when nobody asks for more than its source.
     fn examine_source(context: *mut xdp_md, evaluation: &mut Evaluation) -> StageOutcome {
         if trial::has_failed() {
             return StageOutcome::of(Reason::Reverted);
@@ -119,7 +119,7 @@ verified_once! {
     } else NOT_IP;
 }
 
-// The bits of the rules that judge it. Of their own, because the keys of the tries need stack.
+// The bits of the rules that judge a packet: functions of their own, because the keys of the tries need stack.
 
 verified_once! {
     fn classify(packet: &Packet, bytes: u64) -> u64 {
@@ -135,7 +135,7 @@ verified_once! {
 }
 
 verified_once! {
-    /// Of rules that ask for nothing but the source and the length.
+    /// For rules that ask for nothing but the source and the length.
     fn classify_source(high: u64, low: u64, family: u64, bytes: u64) -> u64 {
         let source = Address { bits: [high, low], family };
         judging_source(&MATCHES, &EXCEPTS, globals().excepting, &source, bytes)

@@ -17,7 +17,7 @@ const LINK_LOCAL: u64 = 0xfe80 >> 6;
 
 verified_once! {
     /// Whether the host would forward this IPv6 packet, by its routes: not what is for itself, nor what is link-local or
-    /// multicast, nor anything if it is no router. Of its own, and with a symbol, because the kernel's question needs stack.
+    /// multicast, nor anything if it is no router. A function of its own, with a symbol, because the kernel's question needs stack.
     ///
     /// In a tunnel with many others a router sends on what is for a link-local address of one of these. There nobody's address
     /// has to be found, so what is for one may have to wait.

@@ -53,8 +53,8 @@ fn wire_length<const ANY_LINK: bool>(context: *mut xdp_md) -> u64 {
 }
 
 verified_once! {
-    /// Of a frame that several packets may have been joined to, by the MTU that its interface has now. A function of its own,
-    /// so that its stack is free again.
+    /// Measures a frame to which several packets may have been joined, by the MTU that its interface has now. A function of
+    /// its own, so that its stack is free again.
     fn measure(context: *mut xdp_md) -> u64 {
         let link = LinkLayer::of(globals().link);
         let bytes = wire_length::<true>(context) & FrameSize::BYTES;

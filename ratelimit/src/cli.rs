@@ -182,7 +182,7 @@ mod tests {
         let is_logged =
             |asked: &str, target: &str, level| levels(asked).would_enable(target, &level) as usize;
         for (asked, expected) in [
-            // Of the daemon at debug, info and error, of the verifier at trace, of the watcher at info.
+            // The daemon's lines at debug, info and error, the verifier's at trace, the watcher's at info.
             ("", [0, 1, 1, 0, 0]),
             (" ,", [0, 1, 1, 0, 0]),
             ("nonsense=level", [0, 1, 1, 0, 0]),

@@ -131,7 +131,7 @@ impl Sum {
 }
 
 fn estimate(count: u64, missed: u64, variance: f64, seconds: f64) -> Estimate {
-    /// Of a normal distribution 2.5 % lie further above than so many standard deviations.
+    /// In a normal distribution, 2.5 % lie further above the mean than so many standard deviations.
     const DEVIATIONS: f64 = 1.96;
     let (count, missed, error) = (count as f64, missed as f64, DEVIATIONS * variance.sqrt());
     Estimate {

@@ -104,7 +104,7 @@ fn run_those(
 /// Builds the test program, and returns where it is.
 pub fn build() -> Result<TestProgram> {
     let mut cargo = command::cargo();
-    // Of all packages, as the other tiers: by itself the package would be built with other features, and so once more.
+    // All packages, as in the other tiers: by itself the package would be built with other features, and so once more.
     cargo.args(["test", "--test", "kernel"]);
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stderr(Stdio::inherit());
     command::announce(&cargo);

@@ -5,7 +5,7 @@
 //! The comparison is made with whole numbers: floor(previous x left / window) <= room is the same as
 //! previous x left < (room + 1) x window.
 //!
-//! Of a limit that can be overrun, a window passes on to the next one what it has counted above the limit; see `overrun`.
+//! If the limit can be overrun, a window passes on to the next one what it has counted above the limit; see `overrun`.
 
 mod overrun;
 mod wide_state;

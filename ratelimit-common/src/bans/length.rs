@@ -130,7 +130,7 @@ impl BanRecord {
     /// Bans lengthen up to so many times.
     const MOST: u64 = u32::MAX as u64;
 
-    /// Of the first ban of a prefix.
+    /// The record of a prefix's first ban.
     #[must_use]
     #[inline(always)]
     pub const fn first(terms: &BanSchedule, maker: u64, now: Now) -> Self {
@@ -147,9 +147,9 @@ impl BanRecord {
         if multiple > Self::MOST { Self::MOST } else { multiple }
     }
 
-    /// Of one in a slot with this state, of which `self` is the record. Whoever is banned as the packets that banned him are
-    /// still on their way is not banned twice. A ban that ends later than the new one stays, unless `replaces`: then it is
-    /// `None`.
+    /// The record of a new ban in a slot with this state, whose record until now is `self`. Whoever is banned while the
+    /// packets that banned them are still on their way is not banned twice. `None` if the slot's ban ends later than the
+    /// new one, and so stays, unless the new one `replaces` it.
     #[must_use]
     #[inline(always)]
     pub const fn next(

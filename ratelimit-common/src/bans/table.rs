@@ -44,8 +44,8 @@ impl BanPrefix {
         Self { address: Address { bits, family: address.family }, length }
     }
 
-    /// The prefix of `length` bits around a source that a rule bans. Of a link-local one it is the address alone: all
-    /// neighbours share the rest, routers included.
+    /// The prefix of `length` bits around a source that a rule bans. For a link-local source that is its
+    /// address alone, since all neighbours share the rest, routers included.
     #[must_use]
     #[inline(always)]
     pub const fn of_banned(source: &Address, length: u64) -> Self {

@@ -131,7 +131,7 @@ impl Chain {
         let Some([next, length, high, low]) = header else { return self.lose() };
         let length = match self.next {
             number::FRAGMENT => {
-                // Of a fragment in a fragment only the host knows what it is, when it has put the first together.
+                // Only the host knows what a fragment in a fragment is, when it has put the outer one together.
                 if self.fragment == FIRST {
                     return self.lose();
                 }

@@ -15,7 +15,7 @@ pub(super) struct TransportSpan {
 }
 
 impl TransportSpan {
-    /// Of a packet of which nobody asks for more than its source, and in which nothing is broken.
+    /// For a packet in which nothing is broken, when nobody asks for more than its source.
     #[inline(always)]
     pub(super) fn unread(packet: &mut Packet) -> Self {
         (packet.fragment, packet.malformed) = (opaque(WHOLE.into()) as u32, opaque(0) as u32);

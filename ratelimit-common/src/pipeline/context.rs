@@ -120,7 +120,7 @@ impl PacketContext {
 pub struct VlansAndFlags(pub u64);
 
 impl VlansAndFlags {
-    /// Of a packet.
+    /// Takes them from a packet.
     #[inline(always)]
     pub(super) const fn of(packet: &Packet) -> Self {
         let [outer, inner] = packet.vlans;

@@ -1,8 +1,8 @@
 //! Several rules that match one packet and drop: each bucket is looked up and decided once, and only if all allow the packet,
 //! what was decided is put in force, bucket by bucket.
 //!
-//! Of many rules all sets are touched before the first bucket is searched for, so that they come from memory at the same
-//! time. Two rules, which a limit by two prefix lengths is, need nothing but registers.
+//! With many rules, all sets are touched before the first bucket is searched for, so that they come from memory at the
+//! same time. Two rules, which a limit by two prefix lengths is, need nothing but registers.
 //!
 //! That is for limits that keep arrival times, and for buckets that are there and that nobody else is at; all others are
 //! asked one by one.

@@ -137,8 +137,8 @@ impl<'m> Flight<'m> {
         }
     }
 
-    /// Of each stretch from one request to another: what was let through in it, but for what was in flight when the last of
-    /// them asked.
+    /// Checks, for each stretch from one request to another, what was let through in it, but for what was in flight when the
+    /// last of them asked.
     fn check(&self) -> TestCaseResult {
         for Request { at: from, .. } in &self.requests {
             for Request { at: to, .. } in self.requests.iter().filter(|end| end.at >= *from) {

@@ -113,9 +113,9 @@ fn worst() {
 
 const FORMULAS: &str = "\
 The worst by construction, for N in W = 60 s. The most admitted in any d nanoseconds is N + ceil(N (d - 2) / W),
-where the log admits N: N in the last nanosecond of a window, and what is then let through within d. Of N requests
-at t = 0, W/4, W/2 and 3W/4 into a window, after N at the first instant of the one before, floor(N (W - t) / W) are
-denied, where the log denies none.";
+where the log admits N: N in the last nanosecond of a window, and what is then let through within d. If N
+requests come at t = 0, W/4, W/2 or 3W/4 into a window, after N at the first instant of the one before,
+floor(N (W - t) / W) of them are denied, where the log denies none.";
 
 /// Clients that never send more than the limit allows.
 fn good_clients() {

@@ -35,7 +35,7 @@ pub enum Filter {
     Ratelimit,
     /// With 64 rules, of which the packets match one.
     SixtyFourRules,
-    /// Of which every source is over the limit, and whose rules observe.
+    /// With rules that observe, and every source over its limit.
     Observing,
     /// With `ratelimit top` running.
     WithTop,
@@ -154,7 +154,7 @@ pub fn passed() -> Result<u64> {
 
 const XDP_DROP: i32 = 1;
 
-/// Of BPF_PROG_LOAD: the program takes frames of several buffers.
+/// A flag of BPF_PROG_LOAD: the program takes frames of several buffers.
 const FRAGS: u32 = 1 << 5;
 
 fn verdict_only(interface: &str, limit: Limit, flags: u32) -> Result<Installed> {

@@ -32,7 +32,7 @@ const HEADERS: usize = 34;
 pub enum Sizes {
     /// 64 bytes.
     Small,
-    /// Of twelve seven have 64 bytes, four 594 and one 1,514; and each has a port of its own.
+    /// In every twelve, seven have 64 bytes, four 594 and one 1,514; each has a port of its own.
     Mix,
 }
 

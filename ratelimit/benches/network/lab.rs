@@ -103,7 +103,7 @@ pub fn pin(thread: Pid, core: usize) -> Result<()> {
 /// A network namespace with the far end of a wire, whose packets a kernel thread of its own takes in.
 pub struct Receiver {
     namespace: File,
-    /// Of the far end; also that of the directory with its files.
+    /// The far end's name, and that of the directory with its files.
     name: String,
     /// The near end's index.
     pub near: u32,
@@ -145,7 +145,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// Of the near end (1) or the far end (2) of a numbered wire.
+    /// The address of the near end (1) or the far end (2) of a numbered wire.
     pub fn address(number: usize, end: u8) -> Ipv4Addr {
         // RFC 2544's network, as for the packets.
         Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + 4 * number as u32 + u32::from(end))

@@ -92,7 +92,7 @@ impl Case {
         Ok(())
     }
 
-    /// Of the interface's thread, in seconds. Without GRO and without a program in native mode there is none.
+    /// The processor time of the interface's thread, in seconds. Without GRO and without a program in native mode there is none.
     fn thread_time(&self) -> f64 {
         self.receiver.worked().unwrap_or_default().as_secs_f64()
     }
@@ -116,7 +116,7 @@ fn read_all(listener: &TcpListener, core: usize) -> Result<f64> {
     Ok(processor_time()? - before)
 }
 
-/// Of this thread, in seconds.
+/// This thread's processor time, in seconds.
 fn processor_time() -> Result<f64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).context("the thread's clock")?;
     Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)

@@ -19,7 +19,7 @@ pub fn print(cases: &[Case], figures: &[Vec<Figures>]) {
     for (case, own) in cases.iter().zip(figures) {
         let straight = of(cases, figures, case.protocol, Kind::Straight);
         let median = |of: fn(&Figures) -> f64| median(own.iter().map(of).collect());
-        // Of the two runs of a round, which lie side by side.
+        // The difference of a round's two runs, which lie side by side.
         let added = |of: fn(&Figures) -> f64| {
             let each = own.iter().zip(straight).map(|(own, straight)| of(own) - of(straight));
             match case.kind {

@@ -79,7 +79,7 @@ fn rules(count: u32, condition: impl Fn(u32) -> String) -> String {
     format!("rules: [{}]", rules.collect::<Vec<_>>().join(", "))
 }
 
-/// Of one IPv4 address. Whose it is makes no difference to all others: for each of them its two sets are searched.
+/// Notes a ban of one IPv4 address. Which one makes no difference to all others: each has its two sets searched.
 pub fn say_there_is_a_ban(program: BorrowedFd<'_>) -> Result<()> {
     for id in maps(program).context("the program's maps")? {
         let map = open(OPEN_MAP, id).context("a map")?;

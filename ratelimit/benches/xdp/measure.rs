@@ -17,7 +17,7 @@ use crate::{
     source::{Compiled, floor},
 };
 
-/// The rungs of a row's ladder, by their numbers in floor.c. Of many sources only those from the table on.
+/// The rungs of a row's ladder, by their numbers in floor.c. Rows with many sources have only those from the table on.
 const RUNGS: [(&str, u32); 8] = [
     ("parse", 1),
     ("reason", 2),
@@ -203,7 +203,7 @@ fn load_all(row: &'static Row, lists: &Lists) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Of several rules there is no lower rung than all of them, and none of those without rules.
+/// A row with several rules has no lower rung than all of them, and one without rules has none.
 fn rungs(row: &Row) -> &'static [(&'static str, u32)] {
     let definitions = row.floor.unwrap_or_default();
     let is_whole = |definition: &&str| definition.starts_with("RULES=") || *definition == "NO_RULES";
@@ -264,7 +264,7 @@ impl Case {
     }
 }
 
-/// Of this thread, in nanoseconds.
+/// This thread's processor time, in nanoseconds.
 fn processor_time() -> Result<f64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).context("the thread's clock")?;
     Ok(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64)

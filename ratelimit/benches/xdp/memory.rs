@@ -106,7 +106,7 @@ impl Memory {
         Some(&self.maps.get(((address & !MAPS) >> MAP_SHIFT) as usize)?.1)
     }
 
-    /// Of an array for each processor: the address that stands at this one.
+    /// The address that stands at this one, in an array with a place for each processor.
     fn place_of_own(&self, address: u64) -> Option<u64> {
         let map = self.map_at(address).filter(|map| map.is_per_cpu && address & VALUES != 0)?;
         let base = address >> MAP_SHIFT << MAP_SHIFT;

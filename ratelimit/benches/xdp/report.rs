@@ -55,7 +55,7 @@ fn executed(figure: &Figure) -> String {
     }
 }
 
-/// Of the first row: where its instructions are, product and floor.
+/// Where the first row's instructions are, in the product and in the floor.
 pub fn print_stages(figures: &Figures) {
     let (Some(product), Some(floor)) =
         (&figures.product.executed, figures.floor().and_then(|floor| floor.executed.as_ref()))

@@ -177,7 +177,7 @@ fn validate_interfaces(raw: &[RawInterface], report: &mut Report) -> Option<Inte
 fn table_size(text: &LocatedText, report: &mut Report) -> Option<TableSize> {
     let buckets = match parse_count(&text.text) {
         Ok(buckets) => buckets.get(),
-        // Of all that can be wrong with it, the range says most.
+        // Whatever else is wrong with it, the range says most.
         Err(CountError::Zero) => 0,
         Err(error) => {
             report.error(&text.at, error);

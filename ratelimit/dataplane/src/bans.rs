@@ -121,7 +121,7 @@ pub enum BanError {
 }
 
 impl Bans {
-    /// Of an instance, whether or not a daemon serves it.
+    /// Opens the bans of an instance, whether or not a daemon serves it.
     ///
     /// # Errors
     /// It is not attached, or its pins can't be used.

@@ -22,7 +22,7 @@ use super::{
 /// What other versions have left.
 pub(super) struct Earlier(Vec<(PathBuf, Option<Notes>)>);
 
-/// Of the notes of another version, what is needed here.
+/// What is needed here of another version's notes.
 #[derive(Deserialize)]
 struct Notes {
     made_at: u64,

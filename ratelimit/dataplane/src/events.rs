@@ -32,7 +32,7 @@ impl EventReader {
     #[expect(clippy::should_implement_trait, reason = "there may be more later")]
     pub fn next(&mut self) -> Option<wire::DropEvent> {
         loop {
-            // Of another length only if another version's program wrote it.
+            // It has another length only if another version's program wrote it.
             if let Some(event) = kernel::event(&self.ring.next()?) {
                 return Some(event);
             }

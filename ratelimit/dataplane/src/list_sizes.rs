@@ -12,7 +12,7 @@ use crate::{
 /// Parts of lists that are told apart; others are summed up, for each kind of list.
 const MOST_PARTS: usize = 32;
 
-/// Bytes of a path. Of longer ones the end is shown.
+/// Bytes of a path; a longer one shows its end.
 const LONGEST_PATH: usize = 100;
 
 /// The part of a list that is from one file, or from the configuration itself.

@@ -146,7 +146,7 @@ pub(super) struct Assignment {
 }
 
 impl InstanceState {
-    /// Of a table that is made now.
+    /// The state of a table that is made now.
     pub(super) fn new(sets: u32, observes: bool) -> Result<Self, Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| Error::System {

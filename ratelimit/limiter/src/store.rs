@@ -215,7 +215,7 @@ impl<'l> Answer<'l> {
     /// With the numbers of a bucket that was not charged.
     #[inline]
     const fn word_uncharged(limit: &'l Limit, now: Now, cost: u32, (allowed, before): (bool, u64)) -> Self {
-        // Of a request that costs nothing, the state after is the state before. A limit that can be overrun asks for a unit, too.
+        // A request that costs nothing leaves the state as it is. A limit that can be overrun asks for a unit, too.
         let cost = if allowed || limit.overruns() { 0 } else { cost };
         Self { allowed, facts: AnswerFacts::Word { limit, before, now, cost } }
     }

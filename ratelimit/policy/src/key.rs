@@ -141,13 +141,13 @@ impl PrefixLengths {
         Some(Self { ipv4, ipv6 })
     }
 
-    /// Of IPv4 addresses.
+    /// The lengths for IPv4 addresses.
     #[must_use]
     pub fn ipv4(&self) -> &[PrefixLength] {
         &self.ipv4
     }
 
-    /// Of IPv6 addresses.
+    /// The lengths for IPv6 addresses.
     #[must_use]
     pub fn ipv6(&self) -> &[PrefixLength] {
         &self.ipv6

@@ -8,7 +8,7 @@ use crate::{Fragment, IcmpType, IpVersion, Match, Prefix, TcpFlags};
 /// Longer ones are cut: they are for people, and are kept with what is in force.
 const LONGEST: usize = 400;
 
-/// Of a rule without a condition.
+/// What a rule without a condition matches.
 const ANY: &str = "any packet";
 
 /// Which packets a rule judges, whose condition and whose exception are written so.

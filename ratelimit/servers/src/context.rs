@@ -10,7 +10,7 @@ use crate::{
     policy::application::AnswerSettings,
 };
 
-/// Of a service whose policy says nothing about answers.
+/// The settings of a service whose policy says nothing about answers.
 static USUAL: LazyLock<AnswerSettings> = LazyLock::new(AnswerSettings::default);
 
 /// What the policy in force says about questions and answers.

@@ -145,7 +145,7 @@ pub struct ListenAddresses {
     pub grpc: Vec<ListenAddress>,
     /// For HTTP.
     pub http: Vec<ListenAddress>,
-    /// Of the proxy.
+    /// Where the proxy listens.
     pub proxy: Vec<ListenAddress>,
 }
 

@@ -47,7 +47,7 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// Of a question that came from there: who has no address is at a Unix socket.
+    /// The sender of a question from `peer`: who has no address is at a Unix socket.
     #[must_use]
     pub fn of_question(peer: Option<IpAddr>) -> Self {
         match peer {
@@ -146,7 +146,7 @@ impl Offenders {
         let mut counted: SmallVec<[*const RuleIdentity; 4]> = SmallVec::new();
         for (descriptor, status) in request.descriptors.iter().zip(&response.statuses) {
             let Some((rule, ban)) = banning(status) else { continue };
-            // Of a request with several descriptors under one rule it is one denial.
+            // A request with several descriptors under one rule is one denial.
             if !counted.contains(&Arc::as_ptr(rule)) {
                 counted.push(Arc::as_ptr(rule));
                 self.count(rule, ban, descriptor, sender);

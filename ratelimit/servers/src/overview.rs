@@ -76,7 +76,7 @@ impl Since {
 }
 
 impl Overview {
-    /// Of what is in force by the file `config`.
+    /// The overview of what is in force by the file `config`.
     pub(super) fn new(config: PathBuf, service: Arc<Service>, servers: &Servers, since: Since) -> Self {
         let (stats, listeners) = (Arc::clone(servers.stats()), servers.listeners().to_vec());
         let proxy = Arc::clone(servers.proxy());

@@ -103,7 +103,7 @@ pub struct UpstreamCounts {
 }
 
 impl Proxy {
-    /// Of these listeners, with room for so many requests at once.
+    /// A proxy with these listeners, and with room for so many requests at once.
     ///
     /// # Errors
     /// Certificates to trust can't be read.

@@ -57,7 +57,7 @@ where
             first = piece;
             continue;
         }
-        // One piece is taken as it came. Of several, each would hold many times what is in it.
+        // One piece is taken as it came. If there are several, each would hold many times what is in it.
         whole.extend_from_slice(&mem::take(&mut first));
         whole.extend_from_slice(&piece);
     }

@@ -228,7 +228,7 @@ impl std::fmt::Display for Warning<'_> {
 struct ValidateAnswer {
     files: Vec<FileAnswer>,
     lists: Vec<lists::ListAnswer>,
-    /// Of those who asked for them.
+    /// The answers of stores, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stores: Vec<store::StoreAnswer>,
 }

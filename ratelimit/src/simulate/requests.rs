@@ -34,9 +34,9 @@ pub struct RequestSummary {
     pub allowed: u64,
     /// Those that would have been denied.
     pub denied: u64,
-    /// Of those that passed, the ones above a soft limit.
+    /// Those that passed although they are above a soft limit.
     pub soft: u64,
-    /// Of those that passed, the ones that no limit was about.
+    /// Those that passed because no limit was about them.
     pub unlimited: u64,
     /// Those that could not be judged, such as one with a path that is too long.
     pub refused: u64,

@@ -30,7 +30,7 @@ pub struct NotedLines {
 pub struct Disorder {
     /// Those before one that stands earlier in the log, by however little.
     pub late: NotedLines,
-    /// Of these, those by more than a minute.
+    /// Those that are late by more than a minute.
     pub very_late: NotedLines,
     /// Those more than a minute ahead of what stands before them and of most that follows.
     pub ahead: NotedLines,

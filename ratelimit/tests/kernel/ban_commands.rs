@@ -172,7 +172,7 @@ fn a_longer_ban_stays_unless_it_is_to_be_replaced() {
         assert_eq!(run(&["ban", "10.9.0.0/16", "--for", "10m"]), stays);
         assert!(is_week(&left()));
 
-        // Of a list, the others are banned.
+        // The others on a list are banned.
         fs::write("/run/list", "10.9.0.0/16\n10.8.0.0/16\n").unwrap();
         assert_eq!(run(&["ban", "--file", "/run/list"]), format!("banned 10.8.0.0/16 for 10m0s\n{stays}"));
         run(&["unban", "10.8.0.0/16"]);

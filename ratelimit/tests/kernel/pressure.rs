@@ -22,7 +22,7 @@ use crate::{
 const CLIENT: &str = "10.1.0.2";
 const EVERY: &str = "{name: every, rate: 1/h, burst: 10}";
 const SOCKET: &str = "/run/ratelimit/default.sock";
-/// Of who asks at the control socket.
+/// How long whoever asks at the control socket waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a raw request to the control socket gets.

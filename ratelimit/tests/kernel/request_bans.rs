@@ -208,7 +208,7 @@ fn a_client_behind_a_trusted_proxy_never_bans_the_proxy() {
     isolated(|| {
         let link = link(&[OFFENDER]);
         let _daemon = Daemon::start(&proxy(&format!(", proxy_protocol: [{OFFENDER}]")));
-        // Of itself, as some do to see whether we live, and of a client.
+        // About itself, as some do to see whether we live, and about a client.
         for client in [OFFENDER, "198.51.100.7"] {
             let before = format!("PROXY TCP4 {client} {SERVER_V4} 1000 8080\r\n");
             assert_eq!([(); 3].map(|()| get(&link, &before)), [502, 429, 429], "{client}");

@@ -110,7 +110,7 @@ fn what_a_router_forwards_is_no_neighbour_discovery() {
             [&solicitation[..38], &destination.octets(), &solicitation[54..]].concat()
         };
         let raw = Raw::new(&link);
-        // Of the second, more than the source address is read.
+        // The second has more read than the source address.
         for rule_text in
             ["{name: every, rate: 1/h, burst: 5}", "{name: every, rate: 1/h, burst: 5, key: global}"]
         {

@@ -238,7 +238,7 @@ fn bodies_hold_no_more_memory_than_there_is_for_all() {
     assert_eq!((refused.status, refused.header("cache-control")), (429, Some("no-store")));
     assert!(refused.json()["detail"].as_str().unwrap().contains("later"), "{refused:?}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // Of two that come at once and find too little room, both may have been refused, which leaves room for one.
+    // Two that come at once and find too little room may both have been refused, which leaves room for one.
     let is_refused = (0..20).any(|_| {
         exhaust(&fixture, &mut held);
         let before = unjudged(&fixture, Unjudged::NoRoom);

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::recording::{Line, Look};
 
-/// Of a character of the terminal, in pixels.
+/// A character of the terminal, in pixels.
 const WIDTH: f64 = 7.8;
 const HEIGHT: f64 = 17.0;
 

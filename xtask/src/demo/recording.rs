@@ -89,7 +89,7 @@ impl Terminal {
         spans
     }
 
-    /// Of several codes the last one that is known counts.
+    /// The last known code of several counts.
     fn obey(&mut self, sequence: &str) {
         let Some(codes) = sequence.strip_suffix('m') else { return };
         for code in codes.split(';') {

@@ -24,7 +24,7 @@ impl Style {
     /// Whatever there is.
     pub const ALL: Self = Self { colour: true, unicode: true };
 
-    /// Of this process's standard output. See <https://no-color.org> for the variable.
+    /// What this process's standard output can show. See <https://no-color.org> for the variable.
     pub fn here() -> Self {
         let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");

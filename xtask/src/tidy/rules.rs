@@ -38,12 +38,14 @@ pub fn check_file(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = check_whitespace(path, text);
     if path.ends_with(".md") {
         findings.extend(check_columns(path, text));
+        findings.extend(check_sentences(path, text, |line| Some(line)));
     }
     if path == "Cargo.toml" || path.ends_with("/Cargo.toml") {
         findings.extend(check_manifest(path, text));
     }
     if path.ends_with(".rs") && !is_generated(path) {
         findings.extend(check_shape(path, text));
+        findings.extend(check_sentences(path, text, comment));
         for (index, line) in source::lines(path, text).iter().enumerate() {
             let rules = [unfinished(line), sleeping_test(line), pure_common(path, line)];
             findings.extend(rules.iter().flatten().map(|rule| finding(path, index + 1, rule)));
@@ -90,6 +92,25 @@ fn check_columns(path: &str, text: &str) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The text of a line that is a comment.
+fn comment(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']))
+}
+
+/// A sentence names its subject first: one that begins with "Of" is read twice.
+fn check_sentences(path: &str, text: &str, words: impl Fn(&str) -> Option<&str>) -> Vec<Finding> {
+    let begins_so = |line: &str| {
+        line.match_indices("Of ").any(|(at, _)| {
+            let before = line[..at].trim_end_matches([' ', '-', '*', '#', '(', '|']);
+            before.is_empty() || before.ends_with(['.', ':', '!', '?', ')'])
+        })
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| words(line).is_some_and(begins_so));
+    lines
+        .map(|(index, _)| finding(path, index + 1, "no sentence begins with `Of`: its subject comes first"))
+        .collect()
 }
 
 /// A package that is a workspace of its own (one for fuzzing, say) can't share lints.
@@ -198,6 +219,24 @@ mod tests {
             (format!("```text\n```\n\n```sh\n{more}\n```\n"), Some(5)),
         ] {
             assert_eq!(line_of_finding("README.md", &text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sentences_begin_with_their_subjects() {
+        let cases = [
+            ("README.md", "Of several rules the first counts.", true),
+            ("README.md", "Rules count. Of several, the first does.", true),
+            ("README.md", "- **Of several** the first counts.", true),
+            ("README.md", "The first of several counts. Often it is alone.", false),
+            ("README.md", "| Number Of rules |", false),
+            ("a/src/b.rs", "/// Of several rules, the first.", true),
+            ("a/src/b.rs", "let a = 1; // The first. Of several.", false),
+            ("a/src/b.rs", "let text = \"Of several rules the first counts\";", false),
+        ];
+        for (path, line, is_breach) in cases {
+            let text = format!("//! A file.\n\n{line}\n");
+            assert_eq!(line_of_finding(path, &text), is_breach.then_some(3), "{path}: {line}");
         }
     }
 

@@ -136,7 +136,8 @@ pub const KEYS: &[ConfigKey] = &[
         "mapping of conditions, or a list of them",
         Said("nothing"),
         "The packets that this rule never judges; other rules still do. It is written like `match`: all conditions must hold, \
-         and one item of a list is enough. Of several mappings in a list one is enough; all rules together have at most 64. A condition about something that a packet does not show, such as the port of a \
+         and one item of a list is enough. Several exceptions are a list of such mappings, of which one is enough; all rules \
+         together have at most 64. A condition about something that a packet does not show, such as the port of a \
          later fragment, does not hold. A ban drops excepted packets, too.",
         "except: {source: [192.0.2.53], destination_port: 443}",
     ),

@@ -54,7 +54,7 @@ pub struct ProxyPeers {
 }
 
 impl ProxyPeers {
-    /// Of a listener, if it asks about requests.
+    /// The peers of a listener, if it asks about requests.
     pub fn of(listener: &ProxyListener) -> Option<Self> {
         let domain = listener.asks.as_ref()?.domain.clone();
         let are_clients = listener.trusted_hops == 0 && listener.proxy_protocol != ProxyProtocol::Always;
@@ -112,7 +112,7 @@ pub fn check(bans: &[BanPlace], context: &BanContext<'_>, reports: &mut [Report]
     }
 }
 
-/// Of a gateway that is on this host nobody else can say who the client is.
+/// Only a gateway on this host can say who the client is.
 fn check_entry(entry: &str, place: &BanPlace, context: &BanContext<'_>, report: &mut Report) {
     let mut listeners =
         context.listen.grpc.iter().chain(&context.listen.http).map(|listener| &listener.address);

@@ -38,7 +38,7 @@ pub struct ListReader<'c> {
 #[derive(Clone)]
 struct File {
     prefixes: Arc<PrefixList>,
-    /// Of which it has all addresses, and on which line the first prefix of these is.
+    /// The versions whose addresses it has all, each with the line of the first prefix of these.
     whole: Vec<(IpVersion, usize)>,
     is_kept: bool,
 }

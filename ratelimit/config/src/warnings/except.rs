@@ -67,7 +67,7 @@ fn has_addresses(
     }
 }
 
-/// Of ranges that are in one of the outer ones, each for itself.
+/// Whether each of the ranges lies in one of the outer ones.
 fn has_ranges(outer: &[RangeInclusive<u16>], inner: &[RangeInclusive<u16>]) -> bool {
     let is_inside = |range: &RangeInclusive<u16>| {
         outer.iter().any(|outer| outer.contains(range.start()) && outer.contains(range.end()))

@@ -96,7 +96,7 @@ fn defaults_words_and_the_ends_of_ranges_are_valid() {
     let configuration = validator(&schema::configuration());
     let accept = |key: &ConfigKey, text: &str| {
         let yaml = reference::with(key.path, Some(text));
-        // Of a value that a schema is to accept, the reader has to say so.
+        // The reader has to accept what a schema is to accept.
         assert!(check(&yaml).is_ok(), "{yaml}");
         assert_good(&configuration, &yaml, key.path);
     };

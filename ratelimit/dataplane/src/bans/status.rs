@@ -36,7 +36,7 @@ pub struct BanStatus {
 }
 
 impl BanStatus {
-    /// Of each of these, with this allow list in force.
+    /// The status of each of these, with this allow list in force.
     pub fn all(bans: impl IntoIterator<Item = BanInForce>, allow: &PrefixList) -> Vec<Self> {
         let status = |ban: BanInForce| Self {
             prefix: ban.prefix.to_string(),
@@ -55,7 +55,7 @@ impl BanStatus {
         bans.into_iter().map(status).collect()
     }
 
-    /// Of each that was made, or that stays because it is longer.
+    /// The status of each that was made, or that stays because it is longer.
     #[must_use]
     pub fn of_made(made: &[Banned], allow: &PrefixList) -> Vec<Self> {
         let mut all = Self::all(made.iter().map(|made| made.ban.clone()), allow);

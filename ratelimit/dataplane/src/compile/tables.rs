@@ -38,9 +38,9 @@ pub type PrefixSets<K> = Vec<(K, u8, [u64; 2])>;
 pub struct AddressConditions {
     /// The rules without such a condition: what an address satisfies that is in no prefix.
     pub any: [u64; 2],
-    /// Of IPv4.
+    /// The sets of IPv4 prefixes.
     pub v4: PrefixSets<[u8; 4]>,
-    /// Of IPv6.
+    /// The sets of IPv6 prefixes.
     pub v6: PrefixSets<[u8; 16]>,
 }
 

@@ -30,7 +30,7 @@ const OF_REQUEST: &str = "request";
 /// What headers say of a decision.
 #[derive(Clone, Debug)]
 pub struct Figures<'a> {
-    /// Of the limit.
+    /// What is known of the limit beforehand.
     pub of_limit: Cow<'a, LimitHeaders>,
     /// Requests left.
     pub remaining: u64,

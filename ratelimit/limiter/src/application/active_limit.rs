@@ -133,7 +133,7 @@ impl ActiveLimit {
         }
     }
 
-    /// Of a limit that lets nothing through.
+    /// The verdict of a limit that lets nothing through.
     pub(super) const CLOSED: LimitVerdict = LimitVerdict {
         over: true,
         soft: false,

@@ -81,7 +81,7 @@ pub(super) struct Registry {
     domains: Mutex<HashMap<String, Arc<DomainCounters>>>,
     rules: Mutex<HashMap<Label, Arc<HitCounters>>>,
     values: Mutex<HashMap<Label, Arc<ValueCounters>>>,
-    /// Of domains that no rule is about.
+    /// The counters of domains that no rule is about.
     pub(super) unknown: DomainCounters,
     /// Requests that were more than is judged.
     pub(super) too_much: AtomicU64,

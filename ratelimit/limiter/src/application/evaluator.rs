@@ -237,7 +237,7 @@ fn of_outcome(check: &LimitCheck<'_>, part: &Part<'_>, decided: &Decided<'_>, in
     CheckOutcome { verdict, charged: outcome.charged }
 }
 
-/// Of a report to a limit that lets nothing through.
+/// The verdict on a report to a limit that lets nothing through.
 const REPORTED_IN_VAIN: LimitVerdict = LimitVerdict { over: false, never: false, ..ActiveLimit::CLOSED };
 
 /// What a soft limit that is over makes of what the limit says.

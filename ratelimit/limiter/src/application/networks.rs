@@ -65,7 +65,7 @@ impl NetworkTable {
         }
     }
 
-    /// Makes it ready. Of one network that is there twice, the first one counts.
+    /// Makes it ready. If a network is there twice, the first one counts.
     pub(super) fn seal(&mut self) {
         seal(&mut self.ipv4);
         seal(&mut self.ipv6);

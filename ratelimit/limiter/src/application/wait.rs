@@ -181,8 +181,8 @@ fn until_below(check: &LimitCheck<'_>, bucket_state: &BucketSnapshot, soft: Soft
     bucket_state.ask_after(&limit, now, before, 1).decision().retry_after().unwrap_or_default()
 }
 
-/// The limit that lets a request through last, if that waits for at least so long, and when. Of several, those that the
-/// request is over go first.
+/// The limit that lets a request through last, if that waits for at least so long, and when. Among several,
+/// those that the request is over go first.
 fn latest(
     checks: &[LimitCheck<'_>],
     outcomes: &[CheckOutcome],

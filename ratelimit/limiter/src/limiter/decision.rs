@@ -227,7 +227,7 @@ impl<'l> Outcome<'l> {
     }
 }
 
-/// Of denied ones, the first with the longest wait.
+/// The denied decision with the longest wait; the first of equal ones.
 pub(super) fn longest<'l>(denied: impl Iterator<Item = Decision<'l>>) -> Option<Decision<'l>> {
     denied.min_by_key(|decision| Reverse((decision.never(), decision.retry_after())))
 }

@@ -31,13 +31,13 @@ pub(crate) struct Decided<'l> {
     /// Crossings of soft limits, as they are to be kept.
     pub(super) crossings: Vec<CrossingChange>,
     pub(super) of_part: SmallVec<[usize; MOST_INLINE]>,
-    /// Of each part that is over and above its soft limit, the bucket as it was then.
+    /// The bucket of each part that is over and above its soft limit, as it was then.
     pub(super) softened: Vec<(usize, BucketSnapshot)>,
     now: Now,
 }
 
 impl<'l> Decided<'l> {
-    /// Of one limit alone that was charged in its store.
+    /// Takes the answer of one limit that was charged alone, in its store.
     pub(super) fn set_one(&mut self, terms: &Terms, part: &Part<'l>, answer: Answer<'l>) {
         let over = part.is_over(&answer);
         let charged = part.act == Act::Charge || !over;
@@ -132,7 +132,7 @@ impl<'l> Decided<'l> {
         self.buckets.len() == parts.len() && parts.iter().all(|part| part.act == Act::ChargeIfAdmitted)
     }
 
-    /// Of a request that one limit denies, the others say what they have, and nothing is charged.
+    /// One limit denies the request: the others say what they have, and nothing is charged.
     #[inline(always)]
     pub(super) fn deny(&mut self, terms: &Terms, parts: &[Part<'l>], snapshot: &Snapshot, over: usize) {
         self.fill_up(parts);
@@ -201,7 +201,7 @@ impl<'l> PartOutcome<'l> {
         Self { over, ..Self::closed() }
     }
 
-    /// Of a limit that is charged if it has room, or in any case.
+    /// The outcome of a limit that is charged if it has room, or in any case.
     fn charged(part: &Part<'l>, state: &mut State, now: Now) -> Self {
         Self::of_answer(part, state.charge(part.limit, now, part.cost))
     }
@@ -219,7 +219,7 @@ impl<'l> PartOutcome<'l> {
         Self { answer: Some(answer), over, charged, soft_state: SoftLimitState::Below }
     }
 
-    /// Of a limit that lets nothing through.
+    /// The outcome of a limit that lets nothing through.
     #[inline(always)]
     pub(super) const fn closed() -> Self {
         Self { answer: None, over: true, charged: false, soft_state: SoftLimitState::Below }

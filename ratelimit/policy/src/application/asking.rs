@@ -47,9 +47,9 @@ pub struct RequestTemplate {
 /// How many bits of addresses count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientBits {
-    /// Of IPv4.
+    /// Bits of an IPv4 address.
     pub ipv4: u8,
-    /// Of IPv6.
+    /// Bits of an IPv6 address.
     pub ipv6: u8,
 }
 

@@ -55,7 +55,7 @@ impl ListenAddress {
     }
 }
 
-/// Of port 0 the system makes another one each time. Who listens at all addresses of IPv6 does so at those of IPv4, too.
+/// The system makes another port of 0 each time. Who listens at all addresses of IPv6 does so at those of IPv4, too.
 fn tcp_collide(one: SocketAddr, other: SocketAddr) -> bool {
     let takes = |one: SocketAddr, other: SocketAddr| match one.ip() {
         IpAddr::V4(ip) => ip.is_unspecified() && other.is_ipv4(),

@@ -95,7 +95,7 @@ pub enum AddressError {
 }
 
 impl RedisSettings {
-    /// Of one server, and everything else at its default.
+    /// One server, and everything else at its default.
     #[must_use]
     pub fn new(address: RedisAddress) -> Self {
         Self {

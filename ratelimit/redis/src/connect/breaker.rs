@@ -32,7 +32,7 @@ struct Inner {
 }
 
 impl Breaker {
-    /// Of the server with this name.
+    /// A breaker for the server with this name.
     pub(super) fn new(name: String) -> Self {
         let inner =
             Inner { state: State::Closed, failures: 0, next_try: Instant::now(), backoff: Backoff::new() };

@@ -20,7 +20,7 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
-    /// Of the answer to `CLUSTER SLOTS` from this host. `None` if it is no such answer.
+    /// Reads this host's answer to `CLUSTER SLOTS`; `None` if it is no such answer.
     pub(super) fn parse(answer: Value, from: &str) -> Option<Self> {
         let ranges: Vec<Vec<Value>> = from_redis_value(answer).ok()?;
         let range = |range: Vec<Value>| {

@@ -63,7 +63,7 @@ pub(super) async fn refused(
         answer @ Err(DialError::Redis(_)) => refused.extend(refusal("EVAL", answer)),
         Err(error) => return Err(error),
     }
-    // Of a script that nobody has.
+    // The hash of a script that nobody has.
     let mut by_hash = redis::cmd("EVALSHA");
     by_hash.arg("0000000000000000000000000000000000000000").arg(0);
     refused.extend(refusal("EVALSHA", ask::<Value>(connection, &by_hash).await));

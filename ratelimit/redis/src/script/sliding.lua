@@ -19,8 +19,8 @@ local function new_sliding()
     return quotient
   end
 
-  -- The end of the window that counts now, the counts of the previous one and its own, and what is left of it. Of a
-  -- limit that can be overrun, a window passes on to the next what it has counted above the limit.
+  -- The end of the window that counts now, the counts of the previous one and its own, and what is left of it. If the
+  -- limit can be overrun, a window passes on to the next what it has counted above the limit.
   local function counts(b, r)
     local start, ending = present(r)
     if b.x > ending then return b.x, b.z, b.y, N[r + 13] end

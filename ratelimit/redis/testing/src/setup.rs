@@ -98,7 +98,7 @@ impl Setup {
     }
 }
 
-/// Of 16 million addresses, one that nobody else has: neither another test, nor a program with an address of its own.
+/// One of 16 million addresses, which nobody else has: neither another test, nor a program with an address of its own.
 pub(crate) fn own_address() -> SocketAddr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();

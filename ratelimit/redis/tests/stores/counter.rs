@@ -23,7 +23,7 @@ pub const BOUND: Duration = Duration::from_secs(5);
 static INCR: LazyLock<Script> =
     LazyLock::new(|| Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])".to_owned()));
 
-/// Of servers at these addresses, which are one unless it is said.
+/// Settings for the servers at these addresses; several are one store unless the caller changes that.
 pub fn settings(urls: &[String]) -> RedisSettings {
     let addresses: Vec<_> = urls.iter().map(|url| url.parse().unwrap()).collect();
     let timeout = Nanos(u64::try_from(TIMEOUT.as_nanos()).unwrap());

@@ -42,7 +42,7 @@ impl Fault {
             Self::Killed => server.kill(),
             Self::Paused => server.pause(),
             Self::WithoutMemory => server.command(&["CONFIG", "SET", "maxmemory", "1"]),
-            // Of a master that nobody reaches.
+            // A replica of a master that nobody reaches.
             Self::ReadOnly => server.command(&["REPLICAOF", "127.0.0.1", "1"]),
             Self::OtherPassword => {
                 server.command(&["ACL", "SETUSER", USER, "resetpass", ">other"]);

@@ -14,7 +14,7 @@ pub const MOST_WAITING: usize = 1_024;
 /// A ban to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BanOrder {
-    /// Of whom.
+    /// Who is banned.
     pub prefix: Prefix,
     /// For how long.
     pub terms: BanTerms,

@@ -93,7 +93,7 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Of a request that has come but for this.
+    /// The body of a request whose head has come.
     pub fn new(body: Incoming) -> (Self, Arc<Progress>) {
         let progress = Progress::new(body.is_end_stream());
         (Self { body, progress: Arc::clone(&progress) }, progress)

@@ -156,7 +156,7 @@ pub fn join_cookies(headers: &mut HeaderMap) {
         return;
     }
     let all: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
-    // Of parts that are good, the whole is.
+    // If the parts are good, so is the whole.
     if let Ok(joined) = HeaderValue::from_bytes(&all.join(&b"; "[..])) {
         headers.insert(header::COOKIE, joined);
     }

@@ -78,7 +78,7 @@ impl Refusal {
 }
 
 impl ProxyRequest {
-    /// Of a request as it came.
+    /// Brings a request, as it came, into its one form.
     ///
     /// # Errors
     /// Why it is not passed on.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::failure::UpstreamFailure;
 
-/// Of one server.
+/// What is counted of one server.
 #[derive(Debug, Default)]
 pub struct UpstreamStats {
     requests: AtomicU64,
@@ -12,7 +12,7 @@ pub struct UpstreamStats {
     failures: [AtomicU64; UpstreamFailure::ALL.len()],
 }
 
-/// Of all requests that no server got.
+/// What is counted of all requests that no server got.
 #[derive(Debug, Default)]
 pub struct ProxyStats {
     refused: AtomicU64,

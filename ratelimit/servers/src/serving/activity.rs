@@ -107,7 +107,7 @@ impl Drop for AnswerGuard {
 }
 
 impl Activity {
-    /// Of a connection that begins. Its first bytes tell whether it is HTTP/2.
+    /// The activity of a connection that begins. Its first bytes tell whether it is HTTP/2.
     pub fn new(times: &ConnectionTimeouts) -> Arc<Self> {
         Arc::new(Self {
             times: *times,

@@ -58,7 +58,7 @@ pub struct ConnectionTimeouts {
 }
 
 impl Bounds {
-    /// Of a listener that is not for the world: its clients are few, and may ask for what takes long.
+    /// The bounds of a listener that is not for the world: its clients are few, and may ask for what takes long.
     pub const INTERNAL: Self = Self {
         versions: Versions::Http1,
         headers: 16 << 10,

@@ -65,12 +65,12 @@ pub struct Metered {
 pub struct Full;
 
 impl Budget {
-    /// Of so many bytes.
+    /// A budget of so many bytes.
     pub fn new(bytes: usize) -> Arc<Self> {
         Self::with(bytes, bytes / RESERVE)
     }
 
-    /// Of so many places, all of which can be taken.
+    /// A budget of so many places, all of which can be taken.
     pub fn without_reserve(places: usize) -> Arc<Self> {
         Self::with(places, 0)
     }

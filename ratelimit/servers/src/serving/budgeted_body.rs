@@ -132,7 +132,7 @@ mod tests {
         *,
     };
 
-    /// Of a budget that leaves so much to a client.
+    /// A share of a budget that leaves so much to a client.
     fn share(bytes: usize) -> Arc<Share> {
         let budget = Budget::new(16 * bytes / 7);
         budget.share(&budget.holder(None), true)

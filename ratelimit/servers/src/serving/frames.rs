@@ -9,9 +9,9 @@ const HEAD: usize = 9;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
-/// Of settings.
+/// A flag of SETTINGS.
 const ACK: u8 = 1;
-/// Of headers.
+/// A flag of HEADERS and CONTINUATION.
 const END_HEADERS: u8 = 4;
 
 /// How many changes of settings may come at once, and how long each takes to be forgotten. Clients that measure their

@@ -39,7 +39,7 @@ pub struct Listener {
     proxies: Option<Arc<Announcers>>,
     tls: Option<Arc<Certificates>>,
     address: ListenAddress,
-    /// Of a Unix socket: removed when this is dropped.
+    /// A Unix socket's file, which is removed when this is dropped.
     _file: Option<ControlSocket>,
 }
 

@@ -111,7 +111,7 @@ fn giving_way(served: &[Served], comes: Option<IpAddr>) -> Option<usize> {
     let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
     served.iter().for_each(|one| *counts.entry(client_of(one.from)).or_default() += 1);
     let count = |from| counts.get(&client_of(from)).copied().unwrap_or_default();
-    // Of equals the last one is taken: the first one that came.
+    // The last of equal ones is taken: the first one that came.
     let most = |chosen: &dyn Fn(&Served) -> bool| {
         let of_client = served.iter().enumerate().rev().filter(|(_, one)| chosen(one));
         of_client.max_by_key(|(_, one)| count(one.from)).map(|(place, _)| place)

@@ -77,7 +77,7 @@ impl<'r> Facts for ForwardedFacts<'r> {
         FactValue::of_cookie(self.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes), name)
     }
 
-    /// Of the request that the proxy was asked for, else of that to this server.
+    /// A parameter of the request that the proxy was asked for, else of the one to this server.
     fn query(&self, name: &str) -> FactValue<'_> {
         let own = self.uri.path_and_query().map(|target| target.as_str().as_bytes());
         let of = |target: Option<&'r [u8]>| {

@@ -52,7 +52,7 @@ pub async fn answer(context: &ServeContext, peer: PeerAddress, text: &str) -> Re
 }
 
 fn read(messages: &Messages, text: &str) -> Result<RateLimitRequest, Problem> {
-    // Of a member that is there twice the deserializer takes the last.
+    // If a member is there twice, the deserializer takes the last.
     serde_json::from_str::<Distinct>(text).map_err(Problem::bad)?;
     let mut json = serde_json::Deserializer::from_str(text);
     let request = match DynamicMessage::deserialize(messages.request.clone(), &mut json) {

@@ -206,7 +206,7 @@ fn members(response: &RateLimitResponse) -> Value {
     })
 }
 
-/// Of the whole alone: the messages have no place for it beside a descriptor.
+/// Whether the whole request is soft: the messages have no place for it beside a descriptor.
 fn is_soft(response: &RateLimitResponse) -> bool {
     let soft = response.dynamic_metadata.as_ref().and_then(|metadata| metadata.fields.get("soft"));
     soft.is_some_and(|soft| soft.kind == Some(Kind::BoolValue(true)))

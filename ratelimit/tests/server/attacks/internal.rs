@@ -73,7 +73,7 @@ fn what_has_no_end_at_the_control_socket_is_not_kept() {
         let end = target.deaf_at_control().taking().flood(begin.to_vec(), more);
         assert_eq!(end, End::Ended, "{name}");
     }
-    // Of requests in a row no answer is taken: no more of them are read.
+    // Nobody takes the answers to requests in a row: no more of them are read.
     let pipelined = b"GET /v1/instances/default/requests/10000 HTTP/1.1\r\nhost: a\r\n\r\n".repeat(1_000);
     let ask = || {
         let attacker = target.deaf_at_control();

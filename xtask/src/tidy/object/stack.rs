@@ -18,7 +18,7 @@ const UNIT: u64 = 32;
 /// The chain of calls that takes the most.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Of all functions, rounded.
+    /// The sum over all functions, rounded.
     bytes: u64,
     /// Each function's name and its own bytes.
     functions: Vec<(String, u64)>,

@@ -132,7 +132,7 @@ const OWING: u64 = 2;
 
 struct Writer<W> {
     out: W,
-    /// Of all that was written.
+    /// The checksum of all that was written.
     checksum: crc32fast::Hasher,
 }
 

@@ -62,7 +62,7 @@ impl<'r> Authority<'r> {
             Some((name, port)) if !is_cut(name) => (name, Some(port)),
             _ => (text, None),
         };
-        // Of `host:` the port is the scheme's (RFC 3986, section 3.2.3).
+        // In `host:`, the port is the scheme's (RFC 3986, section 3.2.3).
         let port = port.filter(|port| !port.is_empty()).map(parse_port).transpose()?;
         if let Some(address) = ipv6(name) {
             return Ok(Self { host: format!("[{address}]").into(), port });

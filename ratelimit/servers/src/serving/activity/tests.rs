@@ -6,7 +6,7 @@ use tokio::{io::AsyncReadExt as _, net::UnixStream};
 
 use super::*;
 
-/// Of servers that are for the world.
+/// The times of servers that are for the world.
 const TIMES: ConnectionTimeouts = ConnectionTimeouts {
     headers: Duration::from_secs(10),
     request: None,
