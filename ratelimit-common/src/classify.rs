@@ -4,7 +4,7 @@
 //! What rules except are conditions of the same kind, in tables of their own, which only packets are asked about that match
 //! such a rule.
 
-use crate::packet::{Address, Packet};
+use crate::packet::{Address, Packet, Ports};
 
 /// What rules can ask of a packet, besides its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Dimension {
     }
 
     /// Those that few rules ask about.
-    pub const RARE: [Self; 4] = [Self::SourcePort, Self::TcpFlags, Self::IcmpType, Self::Vlan];
+    pub const RARE: [Self; 3] = [Self::TcpFlags, Self::IcmpType, Self::Vlan];
 
     /// Its bit in [`crate::wire::Globals::dimensions`].
     #[must_use]
@@ -159,25 +159,45 @@ pub fn judging_source(
 #[inline(always)]
 pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 {
     let [outer, inner] = packet.vlans;
-    let mut rules = matching_any_version(tables, &packet.source, wire_length);
+    let kind = packet.source.family * 3 + u64::from(packet.fragment);
+    let mut rules = matching_kind(tables, &packet.source, kind, packet.ports(), wire_length);
+    if tables.asks_rarely() {
+        let mut ask = |dimension, row: u32| {
+            if tables.asks(dimension) {
+                rules &= tables.row(dimension, row.into());
+            }
+        };
+        ask(Dimension::TcpFlags, packet.tcp_flags);
+        ask(Dimension::IcmpType, packet.icmp_type);
+        if tables.asks(Dimension::Vlan) {
+            rules &= tables.row(Dimension::Vlan, outer.into()) | tables.row(Dimension::Vlan, inner.into());
+        }
+    }
+    rules & tables.destination(&packet.destination)
+}
+
+/// The same of a packet that is no fragment, where no rule asks for more than its source, IP version, transport, ports and
+/// length.
+#[inline(always)]
+pub fn matching_ports(tables: &impl Tables, source: &Address, ports: Ports, wire_length: u64) -> u64 {
+    matching_kind(tables, source, source.family * 3, ports, wire_length)
+}
+
+/// By the source address, the row of IP version and fragment, the transport, its ports, and the length.
+#[inline(always)]
+fn matching_kind(tables: &impl Tables, source: &Address, kind: u64, ports: Ports, wire_length: u64) -> u64 {
+    let mut rules = matching_any_version(tables, source, wire_length);
     // One after the other, since few dimensions are asked about: so nothing has to be kept of the others.
     let mut ask = |dimension, row| {
         if tables.asks(dimension) {
             rules &= tables.row(dimension, row);
         }
     };
-    ask(Dimension::Kind, packet.source.family * 3 + u64::from(packet.fragment));
-    ask(Dimension::Protocol, packet.protocol.into());
-    ask(Dimension::DestinationPort, packet.destination_port.into());
-    if tables.asks_rarely() {
-        ask(Dimension::SourcePort, packet.source_port.into());
-        ask(Dimension::TcpFlags, packet.tcp_flags.into());
-        ask(Dimension::IcmpType, packet.icmp_type.into());
-        if tables.asks(Dimension::Vlan) {
-            rules &= tables.row(Dimension::Vlan, outer.into()) | tables.row(Dimension::Vlan, inner.into());
-        }
-    }
-    rules & tables.destination(&packet.destination)
+    ask(Dimension::Kind, kind);
+    ask(Dimension::Protocol, ports.protocol());
+    ask(Dimension::DestinationPort, ports.destination());
+    ask(Dimension::SourcePort, ports.source());
+    rules
 }
 
 /// By the source address, the IP version and the length.

@@ -127,6 +127,8 @@ pub enum FastPath {
     Any = 2,
     /// Nobody asks for more than the source and the IP version: see [`fast_path::judge_source`].
     Sources = 3,
+    /// Keys are made of the source alone, and rules match by what [`fast_path::judge_ports`] reads.
+    Ports = 4,
 }
 
 /// What the stages came to: a reason, with the first rule that denied the packet, or that the slow path has to

@@ -176,8 +176,8 @@ pub struct Globals {
     pub dry_run: u32,
     /// If not zero, each packet counts as one from a source drawn at random among so many, for benchmarks.
     pub random_sources: u32,
-    /// 1 if a rule asks for more of a packet than its source address.
-    pub reads_whole: u32,
+    /// What the rules ask of a packet: [`READS_SOURCE`], [`READS_PORTS`] or [`READS_WHOLE`].
+    pub reads: u32,
     /// 1 if a rule bans sources.
     pub bans: u32,
     /// 1 if the rules are on trial: then a map says until when.
@@ -215,11 +215,13 @@ impl Globals {
         let is_unusual = self.link != LinkLayer::Ethernet as u32 || self.joins != 0 || self.is_on_trial != 0;
         let Conditions { rules, any_address: [source, destination], dimensions, .. } = self.matches;
         let asks_source = source != rules || destination != rules || dimensions & !Dimension::Kind.bit() != 0;
-        let reads_source = self.reads_whole == 0 && self.excepts.is_asked == 0 && !asks_source;
+        let excepts = self.excepts.is_asked != 0;
         self.fast_path = if is_unusual || self.dry_run == DRY_RUN {
             FastPath::None
-        } else if !reads_source {
+        } else if excepts || self.reads == READS_WHOLE {
             FastPath::Any
+        } else if self.reads == READS_PORTS || asks_source {
+            FastPath::Ports
         } else if rules <= 1 && !self.classifies() {
             FastPath::Simple
         } else {
@@ -228,6 +230,13 @@ impl Globals {
         self
     }
 }
+
+/// In [`Globals::reads`]: the source address, the IP version and the length.
+pub const READS_SOURCE: u32 = 0;
+/// Beside these the transport and its ports, by which rules match; keys are made of the source alone.
+pub const READS_PORTS: u32 = 1;
+/// All of it.
+pub const READS_WHOLE: u32 = 2;
 
 /// In [`Globals::dry_run`]: time and length come from a map, and what was found in the packet goes into one.
 pub const DRY_RUN: u32 = 1;

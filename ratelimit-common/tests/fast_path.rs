@@ -16,7 +16,10 @@ use ratelimit_common::{
     pipeline::{Evaluation, FastPath, FrameSize, Hooks as _, StageOutcome, fast_path, stages},
     table::{LEAST_SETS, Secret},
     time::{Nanos, Now},
-    wire::{CompiledRule, Conditions, Globals, KeyMask, Reason, TAKES_BYTES, TAKES_ONE, TAKES_PACKETS},
+    wire::{
+        CompiledRule, Conditions, Globals, KeyMask, READS_PORTS, READS_SOURCE, READS_WHOLE, Reason,
+        TAKES_BYTES, TAKES_ONE, TAKES_PACKETS,
+    },
 };
 use world::{Path, World};
 
@@ -58,11 +61,11 @@ fn the_fast_and_the_slow_path_say_the_same() {
 fn judge(world: &World, frame: &[u8]) -> StageOutcome {
     let mut evaluation = MaybeUninit::uninit();
     let mut early = StageOutcome::UNUSUAL;
-    let reads_source = world.globals.reads_whole == 0;
+    let reads_source = world.globals.reads == READS_SOURCE;
     if world.path == Path::Fast {
         early = match reads_source {
             true => judge_source(world, &Source(frame), &mut evaluation),
-            false => fast_path::judge(world, frame, &mut evaluation),
+            false => judge_whole(world, frame, &mut evaluation),
         };
     }
     if early == StageOutcome::UNUSUAL {
@@ -90,6 +93,14 @@ fn judge_source(world: &World, frame: &Source, evaluation: &mut MaybeUninit<Eval
     match world.globals.with_fast_path().fast_path == FastPath::Simple as u32 {
         true => fast_path::judge_simple(world, frame, evaluation),
         false => fast_path::judge_source(world, frame, evaluation),
+    }
+}
+
+/// Likewise.
+fn judge_whole(world: &World, frame: &[u8], evaluation: &mut MaybeUninit<Evaluation>) -> StageOutcome {
+    match world.globals.with_fast_path().fast_path == FastPath::Ports as u32 {
+        true => fast_path::judge_ports(world, frame, evaluation),
+        false => fast_path::judge(world, frame, evaluation),
     }
 }
 
@@ -214,9 +225,12 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
     let further = random.next() & random.next() & !excepting & random.one_of(&[0, 0, 0xff00, u64::MAX]);
     let excepts = conditions(random, excepting | further);
     let kind = random.one_of(&[0, Dimension::Kind.bit()]);
-    let (matches, excepting, reads_whole) = match random.below(3) {
-        0 => (Conditions { sources: [0; 2], dimensions: kind, ..matches }, 0, 0),
-        _ => (matches, excepting, 1),
+    let by_ports = [Dimension::Kind, Dimension::Protocol, Dimension::SourcePort, Dimension::DestinationPort];
+    let by_ports = by_ports.iter().fold(Dimension::Length.bit(), |all, dimension| all | dimension.bit());
+    let (matches, excepting, reads) = match random.below(4) {
+        0 => (Conditions { sources: [0; 2], dimensions: kind, ..matches }, 0, READS_SOURCE),
+        1 => (Conditions { dimensions: matches.dimensions & by_ports, ..matches }, 0, READS_PORTS),
+        _ => (matches, excepting, READS_WHOLE),
     };
     let further = if excepting == 0 { 0 } else { further };
     let has_any = matches.dimensions != 0 || matches.sources != [0; 2] || random.below(4) == 0;
@@ -238,7 +252,7 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
         dry_run: 0,
         random_sources: 0,
         has_lists: 1,
-        reads_whole,
+        reads,
         bans: 1,
         is_on_trial: 0,
         samples: 0,

@@ -70,8 +70,8 @@ impl<const EXCEPTS: bool> Tables for Maps<EXCEPTS> {
     #[inline(always)]
     fn asks_rarely(&self) -> bool {
         const RARE: u32 = {
-            let [one, two, three, four] = Dimension::RARE;
-            one.bit() | two.bit() | three.bit() | four.bit()
+            let [one, two, three] = Dimension::RARE;
+            one.bit() | two.bit() | three.bit()
         };
         self.conditions().dimensions & RARE != 0
     }

@@ -17,6 +17,7 @@ pub fn judge(ctx: &XdpContext, size: FrameSize, evaluation: &mut MaybeUninit<Eva
     let outcome = match globals().fast_path {
         SIMPLE => fast_path::judge_simple(Program, &source, evaluation),
         ANY => fast_path::judge(Program, &XdpFrame::<true>::of_length(ctx, bytes), evaluation),
+        PORTS => fast_path::judge_ports(Program, &XdpFrame::<true>::of_length(ctx, bytes), evaluation),
         SOURCES => fast_path::judge_source(Program, &source, evaluation),
         _ => StageOutcome::UNUSUAL,
     };
@@ -29,3 +30,4 @@ pub fn judge(ctx: &XdpContext, size: FrameSize, evaluation: &mut MaybeUninit<Eva
 const SIMPLE: u32 = FastPath::Simple as u32;
 const ANY: u32 = FastPath::Any as u32;
 const SOURCES: u32 = FastPath::Sources as u32;
+const PORTS: u32 = FastPath::Ports as u32;

@@ -7,7 +7,7 @@ use ratelimit_common::{
     classify::{judging, judging_source, matching},
     packet::{self, Address, LinkLayer, Packet},
     pipeline::{Evaluation, FrameSize, StageOutcome, stages},
-    wire::{DRY_RUN, Reason},
+    wire::{DRY_RUN, READS_SOURCE, Reason},
 };
 
 use crate::{
@@ -43,7 +43,7 @@ pub fn judge(ctx: &XdpContext, size: FrameSize) -> (Reason, StageOutcome) {
 /// All stages before the rules.
 #[inline(always)]
 fn examine_any(context: *mut xdp_md, evaluation: &mut Evaluation) -> StageOutcome {
-    let reads_source = globals().reads_whole == 0 && globals().link == LinkLayer::Ethernet as u32;
+    let reads_source = globals().reads == READS_SOURCE && globals().link == LinkLayer::Ethernet as u32;
     // Two functions side by side, so that neither has the other's stack.
     if reads_source && globals().dry_run != DRY_RUN {
         let outcome = examine_source(context, evaluation);

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use super::{Evaluation, FrameSize, Hooks, PacketContext, StageOutcome, VlansAndFlags};
 use crate::{
     algorithm::{decide_by_arrival, decide_by_window},
-    classify::{self, matching},
+    classify::{self, matching, matching_ports},
     limit::StateKind,
     lists::Listed,
     packet::{Address, Frame, Ports, parse_plain},
@@ -56,24 +56,63 @@ pub fn judge_source<H: Hooks, F: Frame + ?Sized>(
         Err(outcome) => return outcome,
     };
     let rules = hooks.globals().of_version(source.family);
+    let (ports, size) = (Ports(source.family << 63), FrameSize(frame.length()));
+    judge_by_source(hooks, &source, ports, size, rules, evaluation)
+}
+
+/// Judges a frame under rules that ask for the source, the transport, its ports and the length, but whose keys are made of
+/// the source alone; `evaluation` likewise.
+#[inline(always)]
+pub fn judge_ports<H: Hooks, F: Frame + ?Sized>(
+    hooks: H,
+    frame: &F,
+    evaluation: &mut MaybeUninit<Evaluation>,
+) -> StageOutcome {
+    let Some(packet) = parse_plain(frame) else { return StageOutcome::UNUSUAL };
+    let (source, ports) = (hooks.counts_as(&packet.source), packet.ports());
+    if let Some(reason) = look_up(hooks, &source) {
+        return StageOutcome::of(reason);
+    }
+    let size = FrameSize(frame.length());
+    let rules = matching_ports(&hooks, &source, ports, size.0);
+    judge_by_source(hooks, &source, ports, size, rules, evaluation)
+}
+
+/// Judges a packet under the rules that it matches, whose keys are made of the source alone.
+#[inline(always)]
+fn judge_by_source<H: Hooks>(
+    hooks: H,
+    source: &Address,
+    ports: Ports,
+    size: FrameSize,
+    rules: u64,
+    evaluation: &mut MaybeUninit<Evaluation>,
+) -> StageOutcome {
     if rules == 0 {
         return StageOutcome::of(Reason::Passed);
     }
-    let context = PacketContext {
-        source: source.bits,
-        destination: [0; 2],
-        ports: Ports(source.family << 63),
-        now: Now(Nanos(0)),
-        size: FrameSize(frame.length()),
-    };
+    let context = PacketContext { source: source.bits, destination: [0; 2], ports, now: Now(Nanos(0)), size };
     // From here on the packet is read from there.
     let evaluation = evaluation.write(Evaluation { context, left: rules, denied: 0 });
+    judge_under(hooks, evaluation, |_| [0; 2])
+}
+
+/// Judges a packet under the rules that it matches, if that is one. `destination` is what keys are made of.
+#[inline(always)]
+fn judge_under<H: Hooks>(
+    hooks: H,
+    evaluation: &mut Evaluation,
+    destination: impl Fn(&PacketContext) -> [u64; 2],
+) -> StageOutcome {
+    let rules = evaluation.left;
     if rules & (rules - 1) == 0 {
         let index = hooks.index_of(rules);
         let rule = hooks.rule(index);
-        let (source, ports) = (again(&evaluation.context.source), again(&evaluation.context.ports));
+        let context = &evaluation.context;
+        let (source, destination, ports) =
+            (again(&context.source), destination(context), again(&context.ports));
         let mask = hooks.key_mask(rule, ports.family());
-        let key = mask.key(&hooks.globals().secret, source, [0; 2], ports);
+        let key = mask.key(&hooks.globals().secret, source, destination, ports);
         let (outcome, now) = charge(hooks, &key, || again(&evaluation.context.size), index, rule);
         if outcome != StageOutcome::UNUSUAL {
             return outcome;
@@ -130,22 +169,8 @@ pub fn judge<H: Hooks, F: Frame + ?Sized>(
     if rules == 0 {
         return StageOutcome::of(Reason::Passed);
     }
-    if rules & (rules - 1) == 0 {
-        let index = hooks.index_of(rules);
-        let rule = hooks.rule(index);
-        let context = &evaluation.context;
-        let (source, destination, ports) =
-            (again(&context.source), again(&context.destination), again(&context.ports));
-        let key =
-            hooks.key_mask(rule, ports.family()).key(&hooks.globals().secret, source, destination, ports);
-        let (outcome, now) = charge(hooks, &key, || again(&evaluation.context.size), index, rule);
-        if outcome != StageOutcome::UNUSUAL {
-            return outcome;
-        }
-        evaluation.context.now = now;
-    }
     evaluation.left = rules;
-    StageOutcome::ask_rules(0)
+    judge_under(hooks, evaluation, |context| again(&context.destination))
 }
 
 /// The rules that except a packet with plain headers.

@@ -130,7 +130,7 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         dry_run: 0,
         random_sources: 0,
         has_lists: flag(lists.roots.iter().any(|root| root.step != 0)),
-        reads_whole: flag(reads_whole(&tables, &prefixes[1], &limits)),
+        reads: reads(&tables, &prefixes[1], &limits),
         bans: flag(rules.iter().any(|rule| rule.ban.is_some())),
         is_on_trial: 0,
         samples: 1,
@@ -168,23 +168,21 @@ fn conditions(
     }
 }
 
-/// Whether a rule asks for more of a packet than its source address, IP version and length.
-fn reads_whole(
-    tables: &[DimensionTable],
-    destinations: &AddressConditions,
-    limits: &[wire::CompiledRule],
-) -> bool {
-    let asks = |table: &DimensionTable| match table.dimension {
-        Dimension::Length => false,
+/// What the rules ask of a packet.
+fn reads(tables: &[DimensionTable], destinations: &AddressConditions, limits: &[wire::CompiledRule]) -> u32 {
+    let asked_by = |table: &DimensionTable| match table.dimension {
+        Dimension::Length => wire::READS_SOURCE,
         // Which IP version, but not which fragment.
-        Dimension::Kind => table.of_versions().is_none(),
-        _ => true,
+        Dimension::Kind if table.of_versions().is_some() => wire::READS_SOURCE,
+        Dimension::Protocol | Dimension::SourcePort | Dimension::DestinationPort => wire::READS_PORTS,
+        _ => wire::READS_WHOLE,
     };
     let has_key = |mask: &KeyMask| mask.destination != [0; 2] || mask.ports != 0;
-    tables.iter().any(asks)
-        || !destinations.v4.is_empty()
-        || !destinations.v6.is_empty()
-        || limits.iter().any(|limit| limit.masks.iter().any(has_key))
+    let has_destination = !destinations.v4.is_empty() || !destinations.v6.is_empty();
+    if has_destination || limits.iter().any(|limit| limit.masks.iter().any(has_key)) {
+        return wire::READS_WHOLE;
+    }
+    tables.iter().map(asked_by).max().unwrap_or(wire::READS_SOURCE)
 }
 
 fn compile_part(
