@@ -69,19 +69,32 @@ impl Random {
     }
 }
 
-/// Lists and the rest, and rules: of one in three generations the only rule is about all packets, since these have a way of
-/// their own.
+/// What rules there are, since some have a fast path of their own.
+#[derive(Clone, Copy, PartialEq)]
+enum Rules {
+    /// One, about all packets.
+    One,
+    /// Rules that match by the source, the transport, its ports and the length, and whose keys are made of the source.
+    Ports,
+    Any,
+}
+
+/// Lists and the rest, and rules.
 fn configuration(random: &mut Random) -> (Vec<&'static str>, Vec<String>) {
     let lists = ["allow: [10.1.0.7, \"fd00:0:0:7::/64\"]", "deny: [10.1.0.8/31]", "on_malformed: drop"];
     let lists = lists.into_iter().filter(|_| random.below(4) == 0);
     let network = ["table_size: 32768"].into_iter().chain(lists).collect();
-    let is_simple = random.below(3) == 0;
-    let count = if is_simple { 1 } else { 1 + random.below(12) };
-    let rules = (0..count).map(|index| rule(random, index, is_simple)).collect();
+    let kind = random.one_of(&[Rules::One, Rules::Ports, Rules::Any]);
+    let count = match kind {
+        Rules::One => 1,
+        Rules::Ports => 1 + random.below(4),
+        Rules::Any => 1 + random.below(12),
+    };
+    let rules = (0..count).map(|index| rule(random, index, kind)).collect();
     (network, rules)
 }
 
-fn rule(random: &mut Random, index: u64, is_simple: bool) -> String {
+fn rule(random: &mut Random, index: u64, kind: Rules) -> String {
     let limit = random.one_of(&[
         "rate: 100/s, burst: 3",
         "rate: 1k/s",
@@ -94,20 +107,34 @@ fn rule(random: &mut Random, index: u64, is_simple: bool) -> String {
     ]);
     let keys = ["source", "{source: {ipv4: 24, ipv6: 48}}", "{source: {ipv4: {32: 1, 24: 2}}}"];
     let more = ["destination", "source_destination", "flow", "global"];
-    let key = if is_simple { random.one_of(&keys[..2]) } else { random.one_of(&[&keys[..], &more].concat()) };
-    let matches = random.one_of(&[
+    let key = match kind {
+        Rules::One => random.one_of(&keys[..2]),
+        Rules::Ports => random.one_of(&keys),
+        Rules::Any => random.one_of(&[&keys[..], &more].concat()),
+    };
+    let by_ports = [
         "protocol: udp",
-        "protocol: tcp, tcp_flags: [syn]",
         "destination_port: [8192]",
         "source_port: [1-5000]",
         "source: [10.1.0.0/28, \"fd00::/16\"]",
-        "destination: [10.0.0.0/8]",
         "length: 60-90",
+        "ip_version: 4, destination_port: [0-9000]",
+    ];
+    let by_others = [
+        "protocol: tcp, tcp_flags: [syn]",
+        "destination: [10.0.0.0/8]",
         "vlan: [1-100]",
         "ip_version: 4, fragment: [no]",
-    ]);
-    let matches =
-        if is_simple || random.below(2) == 0 { String::new() } else { format!(", match: {{{matches}}}") };
+    ];
+    let matches = match kind {
+        Rules::Any => random.one_of(&[&by_ports[..], &by_others].concat()),
+        _ => random.one_of(&by_ports),
+    };
+    let matches = match kind {
+        Rules::One => String::new(),
+        _ if random.below(2) == 0 => String::new(),
+        _ => format!(", match: {{{matches}}}"),
+    };
     let action = random.one_of(&["", "", "", ", action: observe"]);
     let new_sources = if key == "global" { "" } else { random.one_of(&["", "", "", ", new_sources: 20/s"]) };
     let ban = if action.is_empty() && keys.contains(&key) {
