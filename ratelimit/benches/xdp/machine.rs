@@ -210,6 +210,7 @@ impl Machine<'_> {
                 }
                 turns
             }
+            "trie_lookup_elem" => self.memory.look_up_prefix(registers[1], registers[2]),
             name if name.ends_with("map_lookup_elem") => self.memory.look_up(registers[1], registers[2]),
             name => return Err(unknown(&format!("the helper {name}"))),
         })

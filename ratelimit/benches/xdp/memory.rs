@@ -15,6 +15,8 @@ use crate::{
 pub const CONTEXT: u64 = 1 << 40;
 pub const PACKET: u64 = 1 << 41;
 pub const STACK: u64 = 1 << 42;
+/// What was found in a trie last: where it stands there is not known.
+const FOUND: u64 = 1 << 43;
 const MAPS: u64 = 1 << 50;
 const MAP_SHIFT: u32 = 36;
 /// Beside a map's address: its values, or of an array for each processor the places of these.
@@ -37,6 +39,7 @@ pub struct Memory {
 struct Map {
     descriptor: OwnedFd,
     is_per_cpu: bool,
+    key: u64,
     value: usize,
     entries: u64,
 }
@@ -80,6 +83,16 @@ impl Memory {
             Some(found) if index < found.entries => (map | VALUES) + index * found.value as u64,
             _ => 0,
         }
+    }
+
+    /// What a look-up in a trie of prefixes finds: a copy.
+    pub fn look_up_prefix(&mut self, map: u64, key: u64) -> u64 {
+        let size = self.map_at(map).map_or(0, |found| found.key);
+        let key: Vec<u8> = (0..size).map(|place| self.read(key + place, 1) as u8).collect();
+        let found = self.map_at(map).and_then(|found| found.get(&key, found.value));
+        let Some(value) = found else { return 0 };
+        self.bytes.extend((FOUND..).zip(value));
+        FOUND
     }
 
     pub fn read(&mut self, address: u64, size: u64) -> u64 {
@@ -136,6 +149,7 @@ impl Map {
         Ok(Self {
             descriptor,
             is_per_cpu: about[0] & 0xffff_ffff == PER_CPU_ARRAY,
+            key: about[1] & 0xffff_ffff,
             value: ((about[1] >> 32) as usize).next_multiple_of(8).max(8),
             entries: about[2] & 0xffff_ffff,
         })
@@ -143,13 +157,17 @@ impl Map {
 
     /// Zeros where there is nothing, as for a map that can't be read.
     fn read(&self, index: u32) -> Vec<u8> {
-        let copies = if self.is_per_cpu { MOST_PROCESSORS } else { 1 };
-        let mut value = vec![0_u8; self.value * copies];
+        let size = if self.is_per_cpu { MOST_PROCESSORS * self.value } else { self.value };
+        self.get(&index.to_ne_bytes(), size).unwrap_or_else(|| vec![0; size])
+    }
+
+    /// The value of a key, which has so many bytes at most.
+    fn get(&self, key: &[u8], size: usize) -> Option<Vec<u8>> {
+        let mut value = vec![0_u8; size];
         let mut attributes = [0_u64; 16];
         attributes[0] = self.descriptor.as_raw_fd() as u64;
-        attributes[1] = (&raw const index) as u64;
+        attributes[1] = key.as_ptr() as u64;
         attributes[2] = value.as_mut_ptr() as u64;
-        let _ = bpf(1, &mut attributes);
-        value
+        bpf(1, &mut attributes).ok().map(|_| value)
     }
 }

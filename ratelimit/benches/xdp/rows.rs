@@ -75,7 +75,7 @@ const EXCEPT_THREE: &str = "rules: [{name: one, rate: 100M/s, \
                             except: [{source: 10.9.0.0/16}, {source: 10.8.0.0/16}, {source: 10.7.0.0/16}]}]";
 const EXCEPT_PORT: &str = "rules: [{name: one, rate: 100M/s, except: {destination_port: 9999}}]";
 /// So many that nobody is banned meanwhile.
-const NEARLY_BANNED: &str = "rules: [{name: one, rate: 1/d, ban: {after: 1M, within: 1s, for: 1s}}]";
+const NEARLY_BANNED: &str = "rules: [{name: one, rate: 1/d, ban: {after: 200k, within: 1s, for: 1s}}]";
 /// Filled in by [`Row::network`]'s reader.
 pub const SIXTY_FOUR: &str = "64 rules on ports";
 pub const EIGHT: &str = "8 rules";
