@@ -6,6 +6,8 @@
 #![expect(clippy::expect_used, reason = "a benchmark that can not go on has nothing to say")]
 
 mod ask;
+#[path = "../support/bound.rs"]
+mod bound;
 mod case;
 mod memory;
 mod process;

@@ -11,6 +11,8 @@ use std::{
 
 use tempfile::TempDir;
 
+use super::bound::bound;
+
 /// Rules under which nothing is ever denied, so that all answers are alike. Buckets of the second stay in use for the day.
 const RULES: &str = "
 domain: bench
@@ -32,7 +34,7 @@ pub enum Kind {
     Throttlecrab,
 }
 
-/// A running server; it ends with this.
+/// A running server; it ends with this, and with the benchmark.
 pub struct Server {
     child: Child,
     _directory: TempDir,
@@ -58,7 +60,7 @@ impl Server {
                 );
                 let file = directory.path().join("ratelimit.yaml");
                 fs::write(&file, config).expect("a file");
-                let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+                let mut command = bound(env!("CARGO_BIN_EXE_ratelimit"));
                 command.arg("run").arg("--config").arg(file);
                 command
             }
@@ -95,7 +97,7 @@ pub fn throttlecrab_path() -> Option<PathBuf> {
 }
 
 fn throttlecrab(grpc: SocketAddr, http: SocketAddr) -> Command {
-    let mut command = Command::new(throttlecrab_path().expect("THROTTLECRAB_SERVER"));
+    let mut command = bound(throttlecrab_path().expect("THROTTLECRAB_SERVER"));
     command.args(["--log-level", "error", "--store-capacity", "200000"]);
     for (name, address) in [("grpc", grpc), ("http", http)] {
         command.arg(format!("--{name}")).arg(format!("--{name}-host")).arg(address.ip().to_string());

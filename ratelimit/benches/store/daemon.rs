@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -17,9 +17,9 @@ use tempfile::TempDir;
 use tonic::{client::Grpc, transport::Channel};
 use tonic_prost::ProstCodec;
 
-use super::case::RULES;
+use super::{bound::bound, case::RULES};
 
-/// A running daemon; it ends with this.
+/// A running daemon; it ends with this, and with the benchmark.
 pub struct Daemon {
     child: Child,
     _directory: TempDir,
@@ -38,7 +38,7 @@ impl Daemon {
         );
         let file = directory.path().join("ratelimit.yaml");
         fs::write(&file, config).expect("a file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+        let mut command = bound(env!("CARGO_BIN_EXE_ratelimit"));
         command.arg("run").arg("--config").arg(file).env("RUST_LOG", "error");
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("a daemon");
         let start = Instant::now();

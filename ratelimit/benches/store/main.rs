@@ -8,6 +8,8 @@
 #![expect(clippy::expect_used, reason = "a benchmark that can not go on has nothing to say")]
 
 mod bare;
+#[path = "../support/bound.rs"]
+mod bound;
 mod case;
 mod daemon;
 
