@@ -41,7 +41,7 @@ pub(crate) fn arguments<'r>(
     requests: impl Iterator<Item = (&'r ShardRequest, Micros)> + Clone,
     times: Times,
 ) -> CallArguments {
-    let keys = Keys::of(requests.clone().map(|(request, _)| request));
+    let keys = CallKeys::of(requests.clone().map(|(request, _)| request));
     let mut batch = Batch {
         of_key: &keys.of_key,
         at: times.at,
@@ -67,12 +67,12 @@ pub(crate) fn arguments<'r>(
 
 /// The keys that requests have in one call.
 pub(crate) fn keys<'r>(requests: impl Iterator<Item = &'r ShardRequest> + Clone) -> Vec<Vec<u8>> {
-    Keys::of(requests).keys
+    CallKeys::of(requests).keys
 }
 
 /// Keys, each once: first those kept as strings.
 #[derive(Default)]
-struct Keys<'r> {
+struct CallKeys<'r> {
     keys: Vec<Vec<u8>>,
     /// Where keys are, counted from 1.
     of_key: HashMap<&'r [u8], usize, FixedState>,
@@ -80,7 +80,7 @@ struct Keys<'r> {
     strings: usize,
 }
 
-impl<'r> Keys<'r> {
+impl<'r> CallKeys<'r> {
     fn of(requests: impl Iterator<Item = &'r ShardRequest> + Clone) -> Self {
         let mut keys = Self::default();
         for logs in [false, true] {

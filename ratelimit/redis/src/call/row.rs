@@ -10,10 +10,10 @@ use super::{
 };
 
 /// The numbers of a part.
-pub(crate) type Row = SmallVec<[f64; 32]>;
+pub(crate) type LimitRow = SmallVec<[f64; 32]>;
 
 /// The numbers of a part, if the server's clock says about `at`.
-pub(crate) fn row(part: &ShardPart, at: Micros) -> Row {
+pub(crate) fn row(part: &ShardPart, at: Micros) -> LimitRow {
     let mut row = common(part);
     match part.limit.kind() {
         StateKind::ArrivalTime => arrival(part, &mut row),
@@ -26,7 +26,7 @@ pub(crate) fn row(part: &ShardPart, at: Micros) -> Row {
     row
 }
 
-fn common(part: &ShardPart) -> Row {
+fn common(part: &ShardPart) -> LimitRow {
     let ShardPart { limit, cost, .. } = part;
     let asked = if part.gives_back() || limit.overruns() { 1 } else { (*cost).max(1) };
     let over = match part.over {
@@ -80,7 +80,7 @@ const fn say(say: Say) -> f64 {
     }
 }
 
-fn arrival(part: &ShardPart, row: &mut Row) {
+fn arrival(part: &ShardPart, row: &mut LimitRow) {
     let ShardPart { limit, cost, soft, .. } = part;
     let is_one = part.gives_back() || limit.overruns() || *cost == 0;
     let asked = if is_one { 1 } else { u64::from(*cost) };
@@ -130,7 +130,7 @@ fn beyond_means(limit: &Limit, units: u64) -> [f64; 2] {
 /// The estimate of the server's clock may be wrong by half of a shorter window, which the script finds by itself.
 const SHORTEST_NAMED: u64 = 50_000;
 
-fn windows(part: &ShardPart, at: Micros, row: &mut Row) {
+fn windows(part: &ShardPart, at: Micros, row: &mut LimitRow) {
     let limit = &part.limit;
     let length = period(limit);
     let at = match part.act {
@@ -159,7 +159,7 @@ fn soft_limit(part: &ShardPart) -> f64 {
 }
 
 /// Where others have a window's numbers; no entries are wanted.
-fn log(part: &ShardPart, row: &mut Row) {
+fn log(part: &ShardPart, row: &mut LimitRow) {
     let limit = &part.limit;
     row.extend([exact(period(limit)), 0.0, 0.0, 0.0]);
     row.extend([exact(limit.capacity()), exact(limit.amount()), 0.0, exact(limit.most_used())]);
@@ -170,7 +170,7 @@ fn log(part: &ShardPart, row: &mut Row) {
 const MOST_PARTS: usize = 2;
 
 /// The row that reads a log: it says which entries the answer needs.
-pub(crate) fn log_reader(request: &ShardRequest, bucket: usize, at: Micros) -> Option<Row> {
+pub(crate) fn log_reader(request: &ShardRequest, bucket: usize, at: Micros) -> Option<LimitRow> {
     let mut row = row(request.reader(bucket)?, at);
     row.pop();
     let parts: SmallVec<[&ShardPart; MOST_PARTS]> = request.about(bucket).collect();

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use ratelimit_limiter::store::remote::Breaker as State;
+use ratelimit_limiter::store::remote::Breaker;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
@@ -15,7 +15,7 @@ const MOST_FAILURES: u32 = 3;
 
 /// The state of one server. One line in the log tells each change.
 #[derive(Debug)]
-pub(super) struct Breaker {
+pub(super) struct CircuitBreaker {
     name: String,
     /// Read without the lock, for most calls.
     is_closed: AtomicBool,
@@ -24,22 +24,22 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 struct Inner {
-    state: State,
+    state: Breaker,
     failures: u32,
     /// From then on one call tries whether the server works again, if it is open.
     next_try: Instant,
     backoff: Backoff,
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// A breaker for the server with this name.
     pub(super) fn new(name: String) -> Self {
         let inner =
-            Inner { state: State::Closed, failures: 0, next_try: Instant::now(), backoff: Backoff::new() };
+            Inner { state: Breaker::Closed, failures: 0, next_try: Instant::now(), backoff: Backoff::new() };
         Self { name, is_closed: AtomicBool::new(true), inner: Mutex::new(inner) }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> Breaker {
         self.lock().state
     }
 
@@ -54,12 +54,12 @@ impl Breaker {
             return true;
         }
         let (mut inner, now) = (self.lock(), Instant::now());
-        if inner.state == State::Closed {
+        if inner.state == Breaker::Closed {
             return true;
         }
         let is_try = now >= inner.next_try;
         if is_try {
-            inner.state = State::HalfOpen;
+            inner.state = Breaker::HalfOpen;
             inner.next_try = now + inner.backoff.next();
         }
         is_try
@@ -74,8 +74,8 @@ impl Breaker {
     pub(super) fn succeeded(&self) {
         let mut inner = self.lock();
         inner.failures = 0;
-        if inner.state != State::Closed {
-            inner.state = State::Closed;
+        if inner.state != Breaker::Closed {
+            inner.state = Breaker::Closed;
             self.is_closed.store(true, Relaxed);
             tracing::info!("the store {} works again", self.name);
         }
@@ -85,7 +85,7 @@ impl Breaker {
     pub(super) fn failed(&self, why: &str) {
         let mut inner = self.lock();
         inner.failures = inner.failures.saturating_add(1);
-        if inner.state == State::Closed && inner.failures >= MOST_FAILURES {
+        if inner.state == Breaker::Closed && inner.failures >= MOST_FAILURES {
             self.is_closed.store(false, Relaxed);
             inner.backoff = Backoff::new();
             inner.next_try = Instant::now() + inner.backoff.next();
@@ -94,8 +94,8 @@ impl Breaker {
                 self.name
             );
         }
-        if inner.state != State::Closed || inner.failures >= MOST_FAILURES {
-            inner.state = State::Open;
+        if inner.state != Breaker::Closed || inner.failures >= MOST_FAILURES {
+            inner.state = Breaker::Open;
         }
     }
 
@@ -114,28 +114,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_in_a_row_open_it_and_one_call_in_a_while_tries() {
-        let breaker = Breaker::new("a".to_owned());
+        let breaker = CircuitBreaker::new("a".to_owned());
         for _ in 0..10 {
             (1..MOST_FAILURES).for_each(|_| breaker.failed("x"));
             assert!(breaker.admits());
             breaker.succeeded();
         }
         (0..MOST_FAILURES).for_each(|_| breaker.failed("x"));
-        assert_eq!((breaker.admits(), breaker.state()), (false, State::Open));
+        assert_eq!((breaker.admits(), breaker.state()), (false, Breaker::Open));
         let mut tries = 0;
         for _ in 0..10_000 {
             advance(Duration::from_millis(1)).await;
             if breaker.admits() {
-                assert_eq!((breaker.admits(), breaker.state()), (false, State::HalfOpen));
+                assert_eq!((breaker.admits(), breaker.state()), (false, Breaker::HalfOpen));
                 tries += 1;
                 breaker.failed("x");
-                assert_eq!(breaker.state(), State::Open);
+                assert_eq!(breaker.state(), Breaker::Open);
             }
         }
         assert!((10..=30).contains(&tries), "{tries}");
         breaker.connected();
         assert!(breaker.admits());
         breaker.succeeded();
-        assert_eq!((breaker.admits(), breaker.state()), (true, State::Closed));
+        assert_eq!((breaker.admits(), breaker.state()), (true, Breaker::Closed));
     }
 }

@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     backoff::Backoff,
-    breaker::Breaker,
+    breaker::CircuitBreaker,
     dial::{Dialer, Dialled},
     reply::{CallFate, too_late},
 };
@@ -44,14 +44,14 @@ pub(super) enum LinkCommand {
 /// A server, and the task that keeps a connection to it. It ends with its handle.
 #[derive(Debug)]
 pub(super) struct Link {
-    shared: Arc<Shared>,
+    shared: Arc<LinkState>,
     runtime: Handle,
     keeper: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    breaker: Breaker,
+struct LinkState {
+    breaker: CircuitBreaker,
     current: watch::Sender<Option<Current>>,
     /// The number of the newest connection that is known to be of no use.
     broken: watch::Sender<u64>,
@@ -67,8 +67,8 @@ struct Current {
 impl Link {
     /// Begins to connect. The name is for people.
     pub(super) fn start(runtime: &Handle, name: String, dialer: Dialer) -> Self {
-        let shared = Arc::new(Shared {
-            breaker: Breaker::new(name),
+        let shared = Arc::new(LinkState {
+            breaker: CircuitBreaker::new(name),
             current: watch::Sender::new(None),
             broken: watch::Sender::new(0),
             in_flight: Arc::new(Semaphore::new(MOST_IN_FLIGHT)),
@@ -77,7 +77,7 @@ impl Link {
         Self { shared, runtime: runtime.clone(), keeper }
     }
 
-    pub(super) fn breaker(&self) -> &Breaker {
+    pub(super) fn breaker(&self) -> &CircuitBreaker {
         &self.shared.breaker
     }
 
@@ -99,7 +99,7 @@ impl Link {
             drop(permit);
             result
         };
-        let exchange = Exchange { future: Some(Box::pin(exchange)), runtime: self.runtime.clone() };
+        let exchange = SentCall { future: Some(Box::pin(exchange)), runtime: self.runtime.clone() };
         let result = match timeout_at(deadline, exchange).await {
             Ok(result) => result,
             Err(_) => Err(CallFate::Failed(Failure { applied: Applied::Maybe, kind: FailureKind::TimedOut })),
@@ -113,15 +113,15 @@ impl Link {
     }
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Value, CallFate>> + Send>>;
+type CallFuture = Pin<Box<dyn Future<Output = Result<Value, CallFate>> + Send>>;
 
 /// Something that was sent. If nobody waits for its answer any more, it goes on without them.
-struct Exchange {
-    future: Option<Answering>,
+struct SentCall {
+    future: Option<CallFuture>,
     runtime: Handle,
 }
 
-impl Future for Exchange {
+impl Future for SentCall {
     type Output = Result<Value, CallFate>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -134,7 +134,7 @@ impl Future for Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for SentCall {
     fn drop(&mut self) {
         if let Some(future) = self.future.take() {
             self.runtime.spawn(future);
@@ -148,7 +148,7 @@ impl Drop for Link {
     }
 }
 
-impl Shared {
+impl LinkState {
     /// Waits for a connection with room. `None` if there will be none.
     async fn ready(&self) -> Option<(OwnedSemaphorePermit, Current)> {
         let permit = Arc::clone(&self.in_flight).acquire_owned().await.ok()?;
@@ -212,7 +212,7 @@ fn last(values: Vec<Value>) -> RedisResult<Value> {
 }
 
 /// Connects, waits until the connection is of no use any more, and connects again.
-async fn keep(shared: Arc<Shared>, mut dialer: Dialer) {
+async fn keep(shared: Arc<LinkState>, mut dialer: Dialer) {
     let mut backoff = Backoff::new();
     for number in 1.. {
         let on_drop = {
@@ -238,7 +238,7 @@ async fn keep(shared: Arc<Shared>, mut dialer: Dialer) {
     }
 }
 
-async fn use_until_broken(shared: &Shared, dialer: &mut Dialer, dialled: Dialled, number: u64) {
+async fn use_until_broken(shared: &LinkState, dialer: &mut Dialer, dialled: Dialled, number: u64) {
     let mut broken = shared.broken.subscribe();
     // A connection may have ended before anybody could see it.
     if *broken.borrow() < number {
