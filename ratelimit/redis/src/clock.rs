@@ -3,12 +3,12 @@
 
 use std::{
     sync::atomic::{AtomicI64, Ordering::Relaxed},
-    time::{Instant, SystemTime},
+    time::Instant,
 };
 
 use crate::call::{batch::Times, number::Micros};
 
-/// The estimate of one server's clock.
+/// The estimate of one server's clock. Nothing is known before a reply was heard.
 #[derive(Debug)]
 pub(crate) struct ServerClock {
     started: Instant,
@@ -18,8 +18,9 @@ pub(crate) struct ServerClock {
 
 const UNKNOWN: i64 = i64::MIN;
 
-/// By how much the clock may be set back, or the estimate be wrong, before requests are refused.
-const TOLERANCE: u64 = 1_000_000;
+/// By how much the clock may be set back, or the estimate be wrong, before the script judges nothing by it. So much later
+/// than it says a request may be charged that was given up, where another server has taken over whose clock is behind.
+const TOLERANCE: u64 = 100_000;
 
 /// Windows are named by a time so much before the estimate, since the next window is named too.
 const MARGIN: u64 = 5_000;
@@ -32,21 +33,20 @@ impl ServerClock {
         Self { started: Instant::now(), offset: AtomicI64::new(UNKNOWN) }
     }
 
-    /// What it says at a moment, rather less than more; by the system's clock as long as nobody knows.
+    pub(crate) fn is_known(&self) -> bool {
+        self.offset.load(Relaxed) != UNKNOWN
+    }
+
+    /// What it says at a moment, rather less than more; 0 as long as nobody knows, so that what is dated by it is void.
     pub(crate) fn at(&self, moment: Instant) -> Micros {
-        let offset = self.offset.load(Relaxed);
-        if offset == UNKNOWN {
-            return system(moment);
-        }
-        Micros(u64::try_from(self.since_start(moment).saturating_add(offset)).unwrap_or(0))
+        let time = self.since_start(moment).saturating_add(self.offset.load(Relaxed));
+        Micros(u64::try_from(time).unwrap_or(0))
     }
 
     /// What a call is made with.
     pub(crate) fn times(&self) -> Times {
-        let now = self.at(Instant::now());
-        let is_known = self.offset.load(Relaxed) != UNKNOWN;
-        let earliest = if is_known { now.0.saturating_sub(TOLERANCE) } else { 0 };
-        Times { at: Micros(now.0.saturating_sub(MARGIN)), earliest: Micros(earliest) }
+        let now = self.at(Instant::now()).0;
+        Times { at: Micros(now.saturating_sub(MARGIN)), earliest: Micros(now.saturating_sub(TOLERANCE)) }
     }
 
     /// A reply has just come that says so.
@@ -75,12 +75,6 @@ impl ServerClock {
     }
 }
 
-fn system(moment: Instant) -> Micros {
-    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let then = now + moment.saturating_duration_since(Instant::now());
-    Micros(u64::try_from(then.as_micros()).unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -90,10 +84,11 @@ mod tests {
     #[test]
     fn a_reply_tells_the_time_whatever_this_machine_thinks_it_is() {
         let clock = ServerClock::new();
-        assert!(clock.at(Instant::now()).0 > 1_000_000_000_000_000);
-        assert_eq!(clock.times().earliest, Micros(0));
+        let later = Instant::now() + Duration::from_secs(2);
+        assert_eq!((clock.is_known(), clock.at(later)), (false, Micros(0)), "whatever it dates is void");
         clock.heard(Micros(5_000_000));
         let now = clock.at(Instant::now()).0;
+        assert!(clock.is_known());
         assert!((5_000_000..6_000_000).contains(&now), "{now}");
         let later = clock.at(Instant::now() + Duration::from_secs(2)).0;
         assert!((7_000_000..8_000_000).contains(&later), "{later}");

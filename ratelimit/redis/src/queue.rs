@@ -4,14 +4,15 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use tokio::{join, runtime::Handle, sync::oneshot, task::yield_now};
+use redis::Value;
+use tokio::{join, runtime::Handle, sync::oneshot, task::yield_now, time::sleep};
 
 use crate::{
     call::{
-        batch::{MOST_KEYS, MOST_REQUESTS, arguments, keys},
+        batch::{CallArguments, MOST_KEYS, MOST_REQUESTS, arguments, keys},
         number::Micros,
         reading::{Reply, Said, StateTexts},
         request::ShardRequest,
@@ -32,6 +33,9 @@ const MOST_LATER: usize = 4_096;
 
 /// How often a request is sent that the script would not judge: its clock was another one, or its windows were.
 const MOST_TRIES: u8 = 4;
+
+/// How long after a request was not found in one place it is sent again.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What became of a request.
 pub(crate) type QueueResult = Result<DecidedRequest, Trouble>;
@@ -96,6 +100,8 @@ struct Waiter {
     /// The time from which on it is void, if the caller says it.
     not_after: Option<Micros>,
     tries: u8,
+    /// Whether it goes in a call of its own, since its keys and those of others were not in one place.
+    is_alone: bool,
     /// `None` if nobody waits.
     answer: Option<oneshot::Sender<QueueResult>>,
 }
@@ -115,7 +121,8 @@ impl<T: Transport> Queue<T> {
     ) -> oneshot::Receiver<QueueResult> {
         let (sender, receiver) = oneshot::channel();
         let request = Box::new(request);
-        let waiting = Waiter { request, deadline, not_after, tries: 0, answer: Some(sender) };
+        let waiting =
+            Waiter { request, deadline, not_after, tries: 0, is_alone: false, answer: Some(sender) };
         let mut line = self.line();
         if line.waiting.len() >= MOST_WAITING {
             drop(line);
@@ -191,42 +198,61 @@ impl<T: Transport> Queue<T> {
     }
 
     async fn call(&self, batch: Vec<Waiter>) -> Called {
-        let times = self.clock.times();
-        let now = Instant::now();
+        let reply = match self.learn_time(&batch).await {
+            Ok(()) => self.send(&batch).await,
+            Err(trouble) => Err(trouble),
+        };
+        if batch.len() == 1 && matches!(reply, Err(Trouble::Failed(FailureKind::Moving))) {
+            sleep(PAUSE).await;
+        }
+        Called { batch, reply }
+    }
+
+    /// Asks the server what time it is before anything is dated by its clock for the first time: by another clock,
+    /// what a server that stands still is sent might not be void yet when it goes on.
+    async fn learn_time(&self, batch: &[Waiter]) -> Result<(), Trouble> {
+        let Some(first) = batch.first().filter(|_| !self.clock.is_known()) else { return Ok(()) };
+        // The key says which server it is.
+        let key = first.request.buckets.first().map(|bucket| bucket.key.clone());
+        let nothing = CallArguments {
+            keys: key.into_iter().collect(),
+            ..arguments([].into_iter(), self.clock.times())
+        };
+        let value = self.run_script(nothing, latest(batch)).await?;
+        let reply = Reply::of(&value, [].into_iter()).ok_or(Trouble::Reply)?;
+        self.clock.heard(reply.now);
+        Ok(())
+    }
+
+    async fn send(&self, batch: &[Waiter]) -> Result<Reply, Trouble> {
         let void = |waiting: &Waiter| {
             waiting.not_after.unwrap_or_else(|| self.clock.at(waiting.deadline)).max(Micros(1))
         };
-        let arguments = arguments(batch.iter().map(|waiting| (&*waiting.request, void(waiting))), times);
-        let latest = batch.iter().map(|waiting| waiting.deadline).max().unwrap_or(now);
-        let call = Call {
-            script: &script::DECIDE,
-            shard: self.shard,
-            keys: arguments.keys,
-            args: vec![arguments.numbers],
-            deadline: latest.into(),
-        };
-        let reply = match self.transport.call(call).await {
-            Ok(value) => {
-                let counts = batch.iter().map(|waiting| waiting.request.buckets.len());
-                Reply::of(&value, counts).ok_or(Trouble::Reply)
-            }
-            Err(Failure { kind, .. }) => Err(Trouble::Failed(kind)),
-        };
-        if let Ok(reply) = &reply {
-            let is_wrong = |said: &Said| matches!(said, Said::Late | Said::OtherWindow);
-            if reply.said.iter().any(is_wrong) {
-                self.clock.set(reply.now);
-            } else {
-                self.clock.heard(reply.now);
-            }
+        let requests = batch.iter().map(|waiting| (&*waiting.request, void(waiting)));
+        let value = self.run_script(arguments(requests, self.clock.times()), latest(batch)).await?;
+        let counts = batch.iter().map(|waiting| waiting.request.buckets.len());
+        let reply = Reply::of(&value, counts).ok_or(Trouble::Reply)?;
+        let is_wrong = |said: &Said| matches!(said, Said::Late | Said::OtherWindow);
+        if reply.said.iter().any(is_wrong) {
+            self.clock.set(reply.now);
+        } else {
+            self.clock.heard(reply.now);
         }
-        Called { batch, reply }
+        Ok(reply)
+    }
+
+    async fn run_script(&self, arguments: CallArguments, deadline: Instant) -> Result<Value, Trouble> {
+        let CallArguments { keys, numbers } = arguments;
+        let (script, shard, args) = (&*script::DECIDE, self.shard, vec![numbers]);
+        let call = Call { script, shard, keys, args, deadline: deadline.into() };
+        self.transport.call(call).await.map_err(|Failure { kind, .. }| Trouble::Failed(kind))
     }
 
     /// Answers what a call was about.
     fn hand_out(&self, called: Option<Called>) {
         match called {
             Some(Called { batch, reply: Ok(reply) }) => self.answer(batch, reply),
+            Some(Called { batch, reply: Err(Trouble::Failed(FailureKind::Moving)) }) => self.ask_apart(batch),
             Some(Called { batch, reply: Err(trouble) }) => end_all(batch, &trouble),
             None => {}
         }
@@ -250,11 +276,15 @@ impl<T: Transport> Queue<T> {
                 Said::Late | Said::OtherWindow => waiting.end(Err(Trouble::Late)),
             }
         }
-        if !again.is_empty() {
-            let mut line = self.line();
-            for waiting in again.into_iter().rev() {
-                line.waiting.push_front(waiting);
-            }
+        self.line().put_first(again);
+    }
+
+    /// Has each of these go alone, since they were not found together; one that was alone goes behind the others.
+    fn ask_apart(&self, mut batch: Vec<Waiter>) {
+        batch.iter_mut().for_each(|waiting| waiting.is_alone = true);
+        match <[Waiter; 1]>::try_from(batch) {
+            Ok([waiting]) => self.line().waiting.push_back(waiting),
+            Err(batch) => self.line().put_first(batch),
         }
     }
 
@@ -271,6 +301,11 @@ impl Waiters {
         all.div_ceil(calls).clamp(MOST_UNSHARED, MOST_REQUESTS)
     }
 
+    /// Puts requests in front, in their order.
+    fn put_first(&mut self, requests: Vec<Waiter>) {
+        requests.into_iter().rev().for_each(|waiting| self.waiting.push_front(waiting));
+    }
+
     /// Whether so many wait.
     fn is_full(&self, calls: usize) -> bool {
         self.waiting.len() >= self.share(calls)
@@ -279,7 +314,7 @@ impl Waiters {
     /// The requests of the next call: those that came first, and if there is room then, charges that nobody waits for.
     fn batch(&mut self, calls: usize) -> Vec<Waiter> {
         let share = self.share(calls);
-        let mut batch = Batch { requests: Vec::new(), keys: 0 };
+        let mut batch = NextCall { requests: Vec::new(), keys: 0 };
         let now = Instant::now();
         for (line, most) in [(&mut self.waiting, share), (&mut self.later, MOST_REQUESTS)] {
             while let Some(waiting) = line.pop_front() {
@@ -295,17 +330,25 @@ impl Waiters {
     }
 }
 
-struct Batch {
+/// Until when somebody waits for one of them.
+fn latest(batch: &[Waiter]) -> Instant {
+    batch.iter().map(|waiting| waiting.deadline).max().unwrap_or_else(Instant::now)
+}
+
+struct NextCall {
     requests: Vec<Waiter>,
     /// How many keys they have, counted with each request.
     keys: usize,
 }
 
-impl Batch {
+impl NextCall {
     /// Adds a request to at most so many, or gives it back if there is no room. One alone finds room whatever it has.
     fn add(&mut self, waiting: Waiter, most: usize) -> Result<(), Waiter> {
         let keys = self.keys + waiting.request.buckets.len();
-        if !self.requests.is_empty() && (self.requests.len() >= most || keys > MOST_KEYS) {
+        let is_apart = |first: &Waiter| first.is_alone || waiting.is_alone;
+        if self.requests.first().is_some_and(is_apart)
+            || !self.requests.is_empty() && (self.requests.len() >= most || keys > MOST_KEYS)
+        {
             return Err(waiting);
         }
         self.keys = keys;
@@ -317,7 +360,8 @@ impl Batch {
 impl Waiter {
     /// One that nobody waits for.
     fn unanswered(request: ShardRequest, deadline: Instant) -> Self {
-        Self { request: Box::new(request), deadline, not_after: None, tries: 0, answer: None }
+        let request = Box::new(request);
+        Self { request, deadline, not_after: None, tries: 0, is_alone: false, answer: None }
     }
 
     fn is_waited_for(&self, now: Instant) -> bool {

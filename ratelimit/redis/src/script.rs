@@ -11,7 +11,7 @@ pub(crate) static DECIDE: LazyLock<Script> = LazyLock::new(|| Script::new(DECIDE
 pub(crate) static SECRET: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("script/secret.lua").to_owned()));
 
-/// Forgets buckets, and says how many there were.
+/// Forgets a bucket, and says how many there were.
 pub(crate) static RESET: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("script/reset.lua").to_owned()));
 

@@ -22,9 +22,10 @@ use tokio::{
 
 use crate::{
     call::{number::Micros, reading::Epoch, request::ShardRequest},
-    keys::{KeyFormat, Secret},
+    keys::{KeyFormat, Secret, StoreKey},
     queue::{Queue, QueueResult, Trouble},
-    script, secret,
+    script,
+    secret::{self, KnownSecret},
     several::Several,
     transport::{Call, FailureKind, Transport},
 };
@@ -54,7 +55,7 @@ pub struct SharedBuckets<T> {
     runtime: Handle,
     /// For each shard the requests on their way there.
     queues: Vec<Arc<Queue<T>>>,
-    secret: watch::Receiver<Option<Secret>>,
+    secret: watch::Receiver<KnownSecret>,
     _told: Arc<secret::Told>,
     epoch: Mutex<Option<Epoch>>,
 }
@@ -80,13 +81,14 @@ impl<T: Transport> SharedBuckets<T> {
     }
 
     async fn secret(&self, deadline: Instant) -> Result<Secret, RemoteError> {
-        if let Some(secret) = *self.secret.borrow() {
+        if let Some(secret) = secret::known(&self.secret.borrow()) {
             return Ok(secret);
         }
+        // If it was asked for in vain, the store is asked for nothing else.
         let mut secret = self.secret.clone();
-        let known = async { secret.wait_for(Option::is_some).await.ok().and_then(|secret| *secret) };
-        match self.until(deadline, known).await {
-            Some(Some(secret)) => Ok(secret),
+        let told = async { secret.wait_for(Option::is_some).await.ok().and_then(|told| told.clone()) };
+        match self.until(deadline, told).await {
+            Some(Some(told)) => told.map_err(error),
             _ => Err(RemoteError::TimedOut),
         }
     }
@@ -151,9 +153,9 @@ impl<T: Transport> SharedBuckets<T> {
         reading.ok_or_else(|| RemoteError::Foreign("a state that is none".to_owned()))
     }
 
-    async fn forget(&self, shard: u16, keys: Vec<Vec<u8>>, deadline: Instant) -> Result<u64, RemoteError> {
+    async fn forget(&self, key: StoreKey, deadline: Instant) -> Result<u64, RemoteError> {
         let (script, args) = (&*script::RESET, Vec::new());
-        let call = Call { script, shard, keys, args, deadline: deadline.into() };
+        let call = Call { script, shard: key.shard, keys: vec![key.name], args, deadline: deadline.into() };
         match self.transport.call(call).await {
             Ok(Value::Int(count)) => Ok(u64::try_from(count).unwrap_or(0)),
             Ok(_) => Err(error(Trouble::Reply)),
@@ -181,7 +183,7 @@ impl<T: Transport> RemoteStore for SharedBuckets<T> {
     }
 
     fn charge_later(&self, question: Question<'_>) {
-        let Some(secret) = *self.secret.borrow() else { return };
+        let Some(secret) = secret::known(&self.secret.borrow()) else { return };
         let deadline = Instant::now() + LATER;
         for (shard, part) in ShardRequest::of(&question, &self.keys, &secret).split() {
             if let Some(queue) = self.queues.get(usize::from(shard)) {
@@ -193,14 +195,10 @@ impl<T: Transport> RemoteStore for SharedBuckets<T> {
     async fn reset(&self, buckets: &[BucketKey<'_>]) -> Result<u64, RemoteError> {
         let deadline = Instant::now() + self.timeout;
         let secret = self.secret(deadline).await?;
-        let mut keys: Vec<_> = buckets.iter().map(|bucket| self.keys.of(&secret, bucket)).collect();
-        keys.sort_by_key(|key| key.shard);
         let mut count = 0;
-        for of_shard in keys.chunk_by(|one, other| one.shard == other.shard) {
-            let shard = of_shard.first().map_or(0, |key| key.shard);
-            let names = of_shard.iter().map(|key| key.name.clone()).collect();
-            let forgotten = self.until(deadline, self.forget(shard, names, deadline)).await;
-            count += forgotten.unwrap_or(Err(RemoteError::TimedOut))?;
+        for bucket in buckets {
+            let forgotten = self.forget(self.keys.of(&secret, bucket), deadline);
+            count += self.until(deadline, forgotten).await.unwrap_or(Err(RemoteError::TimedOut))?;
         }
         Ok(count)
     }
@@ -227,6 +225,9 @@ pub(crate) fn error(trouble: Trouble) -> RemoteError {
         Trouble::Failed(FailureKind::TimedOut) | Trouble::Late => RemoteError::TimedOut,
         Trouble::Failed(FailureKind::Broken) => {
             RemoteError::Unavailable("it has failed just before".to_owned())
+        }
+        Trouble::Failed(FailureKind::Moving) => {
+            RemoteError::Unavailable("its keys are moving from node to node".to_owned())
         }
         Trouble::Full => RemoteError::Overloaded,
         Trouble::Foreign(key) => RemoteError::Foreign(key.escape_ascii().to_string()),

@@ -75,4 +75,6 @@ pub enum FailureKind {
     TimedOut,
     /// Nothing was sent, since the server has failed too often just before.
     Broken,
+    /// Some of its keys have moved to another server already, and others have not: each alone is found.
+    Moving,
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use ratelimit_limiter::store::remote::Breaker as State;
+use ratelimit_limiter::store::remote::Breaker;
 use ratelimit_policy::application::{RedisAddress, RedisSettings};
 use redis::{Cmd, Pipeline, Value};
 use tokio::{
@@ -30,9 +30,6 @@ use super::{
 /// How often one call is redirected.
 const MOST_REDIRECTS: usize = 8;
 
-/// The pause before a call is sent again to a node that refused it for now.
-const PAUSE: Duration = Duration::from_millis(2);
-
 /// The time between two looks at who has which slot, while something is wrong, and while nothing is.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
@@ -42,12 +39,12 @@ const MOST_NODES: usize = 1_000;
 /// The nodes, and the task that looks who has which slot.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    shared: Arc<Shared>,
+    nodes: Arc<Nodes>,
     looker: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Nodes {
     runtime: Handle,
     settings: Arc<RedisSettings>,
     map: watch::Sender<SlotMap>,
@@ -57,24 +54,24 @@ struct Shared {
 
 impl Cluster {
     pub(super) fn start(runtime: &Handle, settings: &Arc<RedisSettings>) -> Self {
-        let shared = Arc::new(Shared {
+        let nodes = Arc::new(Nodes {
             runtime: runtime.clone(),
             settings: Arc::clone(settings),
             map: watch::Sender::default(),
             links: Mutex::default(),
             is_doubtful: Notify::new(),
         });
-        let looker = runtime.spawn(look(Arc::clone(&shared)));
-        Self { shared, looker }
+        let looker = runtime.spawn(look(Arc::clone(&nodes)));
+        Self { nodes, looker }
     }
 
     /// Sends it to the node that has the slot, and after redirects to others.
     pub(super) async fn send(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, CallFate> {
-        let (mut node, mut is_asking) = (self.shared.node(slot, deadline).await?, false);
+        let (mut node, mut is_asking) = (self.nodes.node(slot, deadline).await?, false);
         let mut redirects = 0..MOST_REDIRECTS;
         loop {
             let request = if is_asking { asking(command) } else { LinkCommand::One(command.clone()) };
-            let link = self.shared.link(&node);
+            let link = self.nodes.link(&node);
             let refused = match link.send(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(refused) => refused,
@@ -85,37 +82,32 @@ impl Cluster {
                     is_asking = matches!(refused, CallFate::Ask(_));
                     let Some(next) = next(text) else { return Err(refused) };
                     if !is_asking {
-                        self.shared.moved(slot, &next);
+                        self.nodes.moved(slot, &next);
                     }
                     node = next;
                 }
-                CallFate::TryAgain => {
-                    if deadline.saturating_duration_since(Instant::now()) <= PAUSE {
-                        return Err(refused);
-                    }
-                    sleep(PAUSE).await;
-                    (node, is_asking) = (self.shared.node(slot, deadline).await?, false);
-                }
                 CallFate::ReadOnly | CallFate::Unable(_) | CallFate::Lost(_) | CallFate::Failed(_) => {
-                    self.shared.is_doubtful.notify_one();
+                    self.nodes.is_doubtful.notify_one();
                     return Err(refused);
                 }
-                CallFate::Moved(_) | CallFate::Ask(_) | CallFate::NoScript => return Err(refused),
+                CallFate::Moved(_) | CallFate::Ask(_) | CallFate::TryAgain | CallFate::NoScript => {
+                    return Err(refused);
+                }
             }
         }
     }
 
     /// The worst of the nodes that have slots.
-    pub(super) fn breaker(&self) -> State {
-        if self.shared.map.borrow().nodes().next().is_none() {
-            return State::Open;
+    pub(super) fn breaker(&self) -> Breaker {
+        if self.nodes.map.borrow().nodes().next().is_none() {
+            return Breaker::Open;
         }
-        let links = self.shared.links();
+        let links = self.nodes.links();
         let states = links.values().map(|link| link.breaker().state());
-        states.fold(State::Closed, |worst, state| match (worst, state) {
-            (State::Open, _) | (_, State::Open) => State::Open,
-            (State::HalfOpen, _) | (_, State::HalfOpen) => State::HalfOpen,
-            (State::Closed, State::Closed) => State::Closed,
+        states.fold(Breaker::Closed, |worst, state| match (worst, state) {
+            (Breaker::Open, _) | (_, Breaker::Open) => Breaker::Open,
+            (Breaker::HalfOpen, _) | (_, Breaker::HalfOpen) => Breaker::HalfOpen,
+            (Breaker::Closed, Breaker::Closed) => Breaker::Closed,
         })
     }
 }
@@ -132,7 +124,7 @@ fn asking(command: &Cmd) -> LinkCommand {
     LinkCommand::Asking(commands)
 }
 
-impl Shared {
+impl Nodes {
     /// The node that has a slot. Waits for it, at the start and while a cluster is broken.
     async fn node(&self, slot: u16, deadline: Instant) -> Result<Node, CallFate> {
         if let Some(node) = self.map.borrow().node(slot) {
@@ -172,7 +164,7 @@ impl Shared {
 
     fn is_well(&self) -> bool {
         self.map.borrow().is_complete()
-            && self.links().values().all(|link| link.breaker().state() == State::Closed)
+            && self.links().values().all(|link| link.breaker().state() == Breaker::Closed)
     }
 
     /// Who has which slot, by the first node that says it.
@@ -231,15 +223,15 @@ async fn ask(settings: &RedisSettings, address: &RedisAddress) -> Result<SlotMap
 }
 
 /// Looks who has which slot: at the start, when a call shows that something has changed, and now and then.
-async fn look(shared: Arc<Shared>) {
+async fn look(nodes: Arc<Nodes>) {
     loop {
-        if let Some(map) = shared.ask().await {
-            shared.take(map);
+        if let Some(map) = nodes.ask().await {
+            nodes.take(map);
         }
         sleep(jittered(LOOKS.0)).await;
-        if shared.is_well() {
+        if nodes.is_well() {
             // Also if nobody has noticed anything.
-            let _ = timeout(jittered(LOOKS.1), shared.is_doubtful.notified()).await;
+            let _ = timeout(jittered(LOOKS.1), nodes.is_doubtful.notified()).await;
         }
     }
 }

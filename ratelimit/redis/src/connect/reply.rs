@@ -16,7 +16,7 @@ pub(super) enum CallFate {
     Moved(String),
     /// Another node has what the slot is about to have.
     Ask(String),
-    /// Not now, while keys move from node to node.
+    /// Not now, since some of its keys have moved to another node already.
     TryAgain,
     /// It takes no writes, so that it is not the master any more.
     ReadOnly,
@@ -75,12 +75,12 @@ impl CallFate {
     pub(super) fn into_failure(self) -> Failure {
         let why = match self {
             Self::Failed(failure) => return failure,
+            Self::TryAgain => return Failure { applied: Applied::No, kind: FailureKind::Moving },
             Self::Lost(why) => {
                 return Failure { applied: Applied::Maybe, kind: FailureKind::Unavailable(why) };
             }
             Self::NoScript => "it does not keep scripts".to_owned(),
             Self::Moved(node) | Self::Ask(node) => format!("it sends from node to node, now to {node}"),
-            Self::TryAgain => "its keys are moving from node to node".to_owned(),
             Self::Unable(why) => why,
             Self::ReadOnly => "it is a read-only replica".to_owned(),
         };

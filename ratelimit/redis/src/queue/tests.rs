@@ -1,70 +1,18 @@
 //! Requests on their way, through a transport that waits for the test.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
-    time::Duration,
-};
+mod gate;
+
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use ratelimit_common::{
     limit::{Algorithm, LimitSpec, Rate, StateStorage},
     time::Nanos,
 };
-use ratelimit_limiter::store::remote::{Act, Over, RemoteHealth, Say};
-use redis::Value;
-use tokio::sync::Semaphore;
+use ratelimit_limiter::store::remote::{Act, Over, Say};
 
+use self::gate::Gate;
 use super::*;
 use crate::call::request::{Doing, ShardBucket, ShardPart};
-
-/// Answers when it is allowed to, and remembers what it was asked.
-struct Gate {
-    open: Semaphore,
-    on_way: AtomicUsize,
-    most_on_way: AtomicUsize,
-    /// For each call its keys, and how many requests it had.
-    calls: Mutex<Vec<(Vec<Vec<u8>>, usize)>>,
-    /// What it says of each request.
-    letter: u8,
-}
-
-impl Gate {
-    fn new(letter: u8) -> Arc<Self> {
-        Arc::new(Self {
-            open: Semaphore::new(0),
-            on_way: AtomicUsize::new(0),
-            most_on_way: AtomicUsize::new(0),
-            calls: Mutex::default(),
-            letter,
-        })
-    }
-}
-
-impl Transport for Gate {
-    async fn call(&self, call: Call) -> Result<Value, Failure> {
-        let number = |place: usize| {
-            let bytes = call.args[0].get(place * 8..place * 8 + 8).unwrap();
-            f64::from_le_bytes(bytes.try_into().unwrap()) as usize
-        };
-        let requests = number(2);
-        self.calls.lock().unwrap().push((call.keys.clone(), requests));
-        let on_way = self.on_way.fetch_add(1, SeqCst) + 1;
-        self.most_on_way.fetch_max(on_way, SeqCst);
-        self.open.acquire().await.unwrap().forget();
-        self.on_way.fetch_sub(1, SeqCst);
-        let texts = match self.letter {
-            b'A' => b"0:".repeat(call.keys.len().max(requests)),
-            // The last key is the first request's.
-            b'F' => (1..=requests).rev().flat_map(|key| format!("1:{key}").into_bytes()).collect(),
-            _ => Vec::new(),
-        };
-        let letters = Value::BulkString(vec![self.letter; requests]);
-        Ok(Value::Array(vec![Value::Int(1), letters, Value::BulkString(texts)]))
-    }
-
-    fn health(&self) -> RemoteHealth {
-        RemoteHealth::default()
-    }
-}
 
 fn request(keys: impl IntoIterator<Item = usize>) -> ShardRequest {
     request_of(Algorithm::TokenBucket, keys)
@@ -106,6 +54,30 @@ async fn settle() {
     for _ in 0..20 {
         yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_queue_asks_what_time_it_is_before_its_first_request_and_not_again() {
+    let gate = Gate::new(b'A');
+    let queue = queue(&gate);
+    gate.open.add_permits(10);
+    for key in [3, 4, 5] {
+        queue.ask(request([key, 9]), later(), None).await.unwrap().unwrap();
+    }
+    assert_eq!(*gate.asked_time.lock().unwrap(), [[b"3"]], "of the server that has the first key");
+}
+
+#[tokio::test]
+async fn one_slow_reply_does_not_make_later_requests_void() {
+    let gate = Gate::new(b'A');
+    let queue = queue(&gate);
+    gate.open.add_permits(10);
+    // As if the second reply took a second on its way.
+    for now in [10_000_000, 9_000_000] {
+        gate.now.store(now, SeqCst);
+        queue.ask(request([0]), later(), None).await.unwrap().unwrap();
+    }
+    assert!(queue.clock.at(Instant::now()) > Micros(9_900_000));
 }
 
 #[tokio::test]
@@ -200,6 +172,7 @@ async fn a_call_has_few_keys_unless_one_request_has_more() {
             deadline: later(),
             not_after: Some(Micros(1)),
             tries: 0,
+            is_alone: false,
             answer: None,
         });
     }
@@ -294,6 +267,36 @@ async fn what_is_not_judged_comes_first_again_in_its_order() {
     }
     let keys = |call: usize| gate.calls.lock().unwrap()[call].0.concat();
     assert_eq!((keys(0), keys(1)), (b"12".to_vec(), b"123".to_vec()));
+}
+
+#[tokio::test]
+async fn those_that_are_not_found_together_go_alone_and_those_behind_them_together() {
+    let gate = Gate::new(b'M');
+    let queue = Queue::new(0, 1, Arc::clone(&gate), Handle::current());
+    let first = queue.ask(request([0]), later(), None);
+    settle().await;
+    let others = [1, 2, 3].map(|key| queue.ask(request([key]), later(), None));
+    gate.open.add_permits(2);
+    first.await.unwrap().unwrap();
+    settle().await;
+    let last = [4, 5].map(|key| queue.ask(request([key]), later(), None));
+    gate.open.add_permits(20);
+    for answer in others.into_iter().chain(last) {
+        answer.await.unwrap().unwrap();
+    }
+    let keys: Vec<Vec<u8>> = gate.calls.lock().unwrap().iter().map(|(keys, _)| keys.concat()).collect();
+    assert_eq!(keys, [&b"0"[..], b"123", b"1", b"2", b"3", b"45", b"4", b"5"]);
+}
+
+#[tokio::test]
+async fn one_that_is_never_found_in_one_place_keeps_nobody_waiting() {
+    let gate = Gate::new(b'M');
+    let queue = Queue::new(0, 1, Arc::clone(&gate), Handle::current());
+    gate.open.add_permits(10_000);
+    let moving = queue.ask(request([1, 2]), Instant::now() + Duration::from_millis(50), None);
+    settle().await;
+    queue.ask(request([3]), later(), None).await.unwrap().unwrap();
+    assert!(matches!(moving.await.unwrap(), Err(Trouble::Late)));
 }
 
 #[tokio::test]

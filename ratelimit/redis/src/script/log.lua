@@ -197,12 +197,12 @@ local function new_log()
   function log.undo(b, r)
     local units, charged = pay(b, N[r + 5]), N[r + 19]
     load(b)
-    local kept, times = {}, b.all
-    for i = #times, 1, -1 do
-      if units > 0 and times[i] == charged then
+    local kept = {}
+    for _, time in ipairs(b.all) do
+      if units > 0 and time == charged then
         units = units - 1
       else
-        table.insert(kept, 1, times[i])
+        kept[#kept + 1] = time
       end
     end
     b.all, b.length, b.is_rewritten = kept, #kept, true

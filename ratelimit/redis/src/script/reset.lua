@@ -1,7 +1,3 @@
--- KEYS  buckets to forget, whatever is kept there.
+-- KEYS[1]  the bucket to forget, whatever is kept there
 -- Gives how many there were.
-local gone = 0
-for first = 1, #KEYS, 1000 do
-  gone = gone + redis.call('DEL', unpack(KEYS, first, math.min(first + 999, #KEYS)))
-end
-return gone
+return redis.call('DEL', KEYS[1])

@@ -1,11 +1,11 @@
 //! Whatever is wrong with a server, each policy does what it says, nobody waits for long, and all goes on by itself.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Instant};
 
 use futures_util::future::join_all;
 use ratelimit_limiter::application::ServicePolicy;
 use ratelimit_policy::application::{Login, RedisSettings};
-use ratelimit_redis_testing::{Engine, Server, Setup};
+use ratelimit_redis_testing::{Engine, PATIENCE, Server, Setup};
 
 use crate::{
     counter::settings,
@@ -84,6 +84,28 @@ descriptors:
 async fn at_once(daemon: &Daemon, count: usize, key: &str, value: &str) -> usize {
     let answers = join_all((0..count).map(|_| daemon.passes(key, value))).await;
     answers.into_iter().filter(|passes| *passes).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_was_never_there_keeps_nobody_waiting() {
+    let mut server = Server::start(Engine::Redis);
+    server.kill();
+    let daemon = Daemon::of(&settings(&[server.url()]), &rules("deny"));
+    let errors = || daemon.0.shared_store().unwrap().errors;
+    let start = Instant::now();
+    while errors()[0].1 == 0 {
+        assert!(!daemon.passes("three", "a").await);
+        assert!(start.elapsed() < PATIENCE, "each waits until its time is over");
+    }
+    let before = errors();
+    for _ in 0..50 {
+        assert!(!daemon.passes("three", "a").await);
+    }
+    // None of them has waited until its time was over.
+    let after = errors();
+    assert_eq!((after[0].1 - before[0].1, after[1].1 - before[1].1), (50, 0), "{after:?}");
+    server.start_again();
+    daemon.until_passes("three", "a").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use ratelimit_common::limit::Algorithm;
-use ratelimit_limiter::store::remote::RemoteError;
+use ratelimit_limiter::store::remote::{BucketKey, RemoteError, RemoteStore};
 use ratelimit_redis::{SharedBuckets, StoreOptions};
 use ratelimit_redis_testing::{Engine, Server, Setup};
 use tokio::runtime::Handle;
@@ -70,6 +70,34 @@ async fn what_nobody_waits_for_is_not_charged_late() {
     let (after, _) = outcomes(&patient, &asks).await.unwrap();
     assert!(after.said()[0].contains("[997, 3, 0, 0]"), "{:?}", after.said());
     assert!(decide(&quick, &asks).await.unwrap(), "it goes on by itself");
+}
+
+/// Nothing that a daemon's clock says is true of a server's: its first requests are no exception.
+#[tokio::test(flavor = "multi_thread")]
+async fn first_requests_that_a_stopped_server_was_sent_are_not_charged_late() {
+    let server = Setup::new(Engine::Valkey).clock().start();
+    for hours in [0, 1] {
+        server.set_clock(Duration::from_secs(hours * 3_600), false);
+        let quick = store(Direct::to(&server).await, Duration::from_millis(300));
+        let limits = each_kind(10, WEEK);
+        // Which needs the secret, so that it is known from then on, and tells nothing of the time.
+        until_known(&quick).await;
+        let before = server.keys();
+        server.pause();
+        let key = hours.to_string();
+        let asks: Vec<_> = limits.iter().map(|(name, limit)| [one(name, &key, limit)]).collect();
+        let answers = join_all(asks.iter().map(|asks| decide(&quick, asks))).await;
+        assert!(answers.iter().all(|answer| *answer == Err(RemoteError::TimedOut)), "{answers:?}");
+        server.resume();
+        while decide(&quick, &[one("after", &key, &limits[0].1)]).await.is_err() {}
+        assert_eq!(server.keys(), before + 1, "{hours} h behind");
+    }
+}
+
+async fn until_known(store: &impl RemoteStore) {
+    let (kind, window) = limit(Algorithm::TokenBucket, 1, WEEK).shape();
+    let bucket = BucketKey { domain: "test", account: "", kind, window, entries: &[("key", "")] };
+    while store.reset(&[bucket]).await.is_err() {}
 }
 
 #[tokio::test(flavor = "multi_thread")]
