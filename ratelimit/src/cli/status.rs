@@ -23,6 +23,7 @@ use super::{
 use crate::{
     control::{self, ControlError},
     dataplane::{self, Error, InstanceStatus, ReasonStatus, TRIED_AGAIN, TrialStatus},
+    policy::InstanceName,
     server::LayerStatus,
     text::Thousands,
 };
@@ -166,9 +167,11 @@ impl fmt::Display for StatusAnswer {
             }
         }
         if !status.out_of_sight.is_empty() {
+            let is_default = status.instance == InstanceName::default().as_str();
+            let named = if is_default { String::new() } else { format!(" --instance {}", status.instance) };
             let how = self.daemon.map_or_else(
                 || "look from there".to_owned(),
-                |process| format!("look with `nsenter --target {process} --net ratelimit status`"),
+                |process| format!("look with `nsenter --target {process} --net ratelimit status{named}`"),
             );
             let names = status.out_of_sight.join(", ");
             writeln!(

@@ -193,7 +193,7 @@ fn status_says_that_packets_are_limited_where_the_pins_cannot_be_seen() {
 fn status_calls_no_interface_missing_that_is_in_another_network_namespace() {
     isolated(|| {
         let _link = Link::silent();
-        let daemon = Daemon::start(&config(&[], &[EVERY]));
+        let (daemon, web) = two();
         let elsewhere = |arguments: &[&str]| {
             let mut unshare = Command::new("unshare");
             let unshare = unshare.arg("--net").args(arguments).env("PATH", with_binary());
@@ -208,6 +208,9 @@ fn status_calls_no_interface_missing_that_is_in_another_network_namespace() {
         assert_eq!((&json["missing"], &json["out_of_sight"]), (&json!([]), &json!(["server0"])), "{json}");
         let followed = elsewhere(&own_words.split(' ').collect::<Vec<_>>());
         assert!(followed.contains("interface   server0 (native)\n"), "{followed}");
+        let named = format!("nsenter --target {} --net ratelimit status --instance web", web.process());
+        let shown = elsewhere(&["ratelimit", "status", "--instance", "web"]);
+        assert!(shown.contains(&format!("`{named}`\n")), "{shown}");
         assert_eq!(status().out_of_sight, [""; 0]);
         daemon.kill();
         let shown = elsewhere(&["ratelimit", "status"]);
