@@ -13,8 +13,7 @@ pub const KEYS: &[ConfigKey] = &[
         "application.proxy",
         "list of mappings, at most 64",
         Said("nothing is passed on"),
-        "A reverse proxy: where it listens, what it limits, and where requests go that may go on. `docs/proxy.md` is its \
-         guide.",
+        "A reverse proxy: where it listens, what it limits, and where it passes requests on to. `docs/proxy.md` is its guide.",
         "proxy:\n  - listen: 127.0.0.1:8000\n    domain: web\n    descriptors: [{client: \
          \"{client_address}\"}]\n    routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]",
     ),
@@ -154,8 +153,8 @@ pub const KEYS: &[ConfigKey] = &[
         "application.proxy[].path.escaped_slashes",
         "`refuse`, `keep` or `decode`",
         Is("refuse"),
-        "What becomes of `%2F`, `%5C` and `\\` in a path, which servers understand in different ways: the request is refused, it \
-         is part of a name, or a slash.",
+        "What becomes of `%2F`, `%5C` and `\\` in a path, which servers understand in different ways: `refuse` refuses the \
+         request, `keep` takes them for parts of a name, and `decode` for slashes.",
         "proxy:\n  - listen: 127.0.0.1:8000\n    path: {escaped_slashes: keep}\n    routes: [{upstreams: \
          [\"http://127.0.0.1:3000\"]}]",
     ),

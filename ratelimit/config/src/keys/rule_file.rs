@@ -21,7 +21,7 @@ pub const KEYS: &[ConfigKey] = &[
         "consistency",
         "`strict`",
         Is("strict"),
-        "Whether such a store is asked about each of the domain's requests.",
+        "How exactly daemons share the domain's limits over such a store: `application.consistency` for this domain.",
         "consistency: strict",
     ),
     key(

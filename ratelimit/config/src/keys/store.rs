@@ -183,8 +183,8 @@ pub const KEYS: &[ConfigKey] = &[
         "application.consistency",
         "`strict`",
         Is("strict"),
-        "Whether a store that several daemons share is asked about each request. Only what is known for less than a second to be \
-         exhausted is denied without asking. A file of rules can say it for its domain.",
+        "How exactly daemons share limits over a store. `strict` asks the store about each request; only a key that was \
+         exhausted less than a second ago is denied without asking. A file of rules can say it for its domain.",
         "consistency: strict",
     ),
 ];
