@@ -16,7 +16,7 @@ mod store;
 mod wall_clock;
 mod watch;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use ratelimit_common::time::Nanos;
@@ -119,11 +119,12 @@ async fn serve(
     if let Some(log) = running.log() {
         tokio::spawn(log.forward());
     }
-    let bans = bans.map(std::sync::Arc::new);
+    let bans = bans.map(Arc::new);
     let mut new_bans = bans.as_deref().map(NewBans::watch).transpose()?;
     if let Some((layer, bans)) = running.requests().zip(bans.as_ref()) {
-        let queue = std::sync::Arc::clone(layer.servers().offenders().queue());
-        offenders::ban(queue, std::sync::Arc::clone(bans))?;
+        let servers = layer.servers();
+        let (queue, proxy) = (Arc::clone(servers.offenders().queue()), Arc::clone(servers.proxy()));
+        offenders::ban(queue, Arc::clone(bans), proxy)?;
     }
     let instance = running.instance().clone();
     let kernel = bans.clone().map(|bans| NetworkControl { bans, events: Hub::start(&instance) });

@@ -2,6 +2,7 @@
 //! hold.
 
 mod asking;
+mod cookies;
 mod deny_body;
 mod facts;
 mod listen;

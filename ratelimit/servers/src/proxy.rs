@@ -40,7 +40,10 @@ pub use self::{
 };
 use crate::{
     context::ServeContext,
-    policy::application::{ProxyListener, ProxyProtocol},
+    policy::{
+        Prefix,
+        application::{ProxyListener, ProxyProtocol, UpstreamUrl},
+    },
     serving::{
         Announcers, AnswerGuard, Bounds, Budget, Client, ConnectionTimeouts, Exchange, Versions, close_after,
     },
@@ -137,6 +140,13 @@ impl Proxy {
     #[must_use]
     pub const fn stats(&self) -> &ProxyStats {
         &self.stats
+    }
+
+    /// A server with an address in a network, which must not be dropped.
+    #[must_use]
+    pub fn server_in(&self, network: &Prefix) -> Option<UpstreamUrl> {
+        let upstreams = self.upstreams.all();
+        upstreams.iter().find(|upstream| upstream.is_in(network)).map(|upstream| upstream.url.clone())
     }
 
     /// Its servers, by their names.

@@ -168,10 +168,14 @@ fn nobody_has_somebody_else_banned_nor_who_is_never_banned() {
 
 /// A proxy without a server behind it, whose rule lets one request of a client pass and bans at the second denied one.
 fn proxy(lines: &str) -> PathBuf {
+    proxy_before("http://127.0.0.1:1", lines)
+}
+
+fn proxy_before(server: &str, lines: &str) -> PathBuf {
     let limit = "rate_limit: {unit: day, requests_per_unit: 1, ban: {after: 2, within: 1h, for: 1h}}";
     fs::write("/run/rules.yaml", format!("domain: d\ndescriptors: [{{key: client, {limit}}}]\n")).unwrap();
     let asks = "domain: d, descriptors: [{client: '{client_address}'}]";
-    let routes = "routes: [{upstreams: ['http://127.0.0.1:1']}]";
+    let routes = format!("routes: [{{timeouts: {{connect: 1s}}, upstreams: ['{server}']}}]");
     let proxy = format!("proxy: [{{listen: '{SERVER_V4}:8080', {asks}, {routes}{lines}}}]");
     let application = format!("application: {{rules: [rules.yaml], {proxy}}}");
     config_at("/run/ratelimit.yaml", &application, &[], &["{name: every, rate: 1M/s}"])
@@ -216,6 +220,30 @@ fn a_client_behind_a_trusted_proxy_never_bans_the_proxy() {
         wait_for_ban("198.51.100.7/32");
         let bans = run(&["bans"]);
         assert_eq!(bans.matches('/').count(), 1, "{bans}");
+    });
+}
+
+#[test]
+fn a_server_behind_the_proxy_is_not_banned_nor_is_a_network_that_it_is_in() {
+    isolated(|| {
+        let link = link(&[NEIGHBOUR]);
+        for (server, spared, banned) in [
+            (format!("http://{OFFENDER}:1"), OFFENDER, "198.51.100.7"),
+            ("http://[fd00:0:0:7::99]:1".to_owned(), "fd00:0:0:7::1", "fd00:0:0:8::1"),
+        ] {
+            let _daemon = Daemon::start(&proxy_before(&server, &format!(", proxy_protocol: [{NEIGHBOUR}]")));
+            for client in [spared, banned] {
+                let (family, destination) =
+                    if client.contains(':') { ("TCP6", SERVER_V6) } else { ("TCP4", SERVER_V4) };
+                let line = format!("PROXY {family} {client} {destination} 1000 8080\r\n");
+                let [first, rest @ ..] = [(); 3].map(|()| get(&link, &line));
+                assert!(matches!(first, 502 | 504) && rest == [429, 429], "{client} {first} {rest:?}");
+            }
+            wait::until("the ban is in force", || run(&["bans"]).contains('/').then_some(()));
+            let bans = run(&["bans"]);
+            assert_eq!(bans.matches('/').count(), 1, "{bans}");
+            assert!(bans.contains(banned.trim_end_matches('1')), "{bans}");
+        }
     });
 }
 

@@ -119,9 +119,8 @@ pub const KEYS: &[ConfigKey] = &[
          `{query:NAME}`. The text behind a `|` is used if a request does not have the value, or has an empty \
          one: `{header:x-plan|free}`. A \
          descriptor that names what a request does not have is left out, with a warning if no other descriptor \
-         limits such requests. Different values under one name count as the value `(several)`. On a Unix socket \
-         `{client_address}` needs \
-         `trusted_hops`. A brace that is meant as text is written twice.",
+         limits such requests. Different values under one name count as the value `(several)`, and so does what only some \
+         servers find there; see `docs/request-rules.md`. On a Unix socket `{client_address}` needs `trusted_hops`. A brace that is meant as text is written twice.",
         "auth: {domain: edge, descriptors: [{client: \"{client_address}\"}, {user: \"{header:x-user}\", method: \"{method}\"}]}",
     ),
     number(

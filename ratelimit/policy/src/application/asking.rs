@@ -111,6 +111,15 @@ impl RequestTemplate {
         self.descriptors.iter().filter_map(|template| template.entries.iter().map(entry).collect()).collect()
     }
 
+    /// The headers that descriptors are about, their names in lower case.
+    pub fn headers(&self) -> impl Iterator<Item = &str> {
+        let entries = self.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+        entries.flat_map(|(_, template)| template.facts()).filter_map(|fact| match fact {
+            Fact::Header(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Whether a descriptor is about the client's address.
     #[must_use]
     pub fn names_clients(&self) -> bool {

@@ -54,20 +54,28 @@ impl<'r> FactValue<'r> {
         }
     }
 
-    /// The value of lines of a header. What is no text counts, too: otherwise one byte would take a request out of its limits.
-    pub fn of_lines(lines: impl IntoIterator<Item = &'r [u8]>) -> Self {
-        lines.into_iter().map(String::from_utf8_lossy).collect()
+    /// The value of lines of a header whose name is in lower case. What is no text counts, too: otherwise one byte would take a
+    /// request out of its limits.
+    pub fn of_header(name: &str, lines: impl IntoIterator<Item = &'r [u8]>) -> Self {
+        let values = lines.into_iter().map(String::from_utf8_lossy);
+        if name == "authorization" {
+            return values.map(credentials).collect();
+        }
+        values.collect()
     }
 
-    /// The value of a cookie in lines of `Cookie`. Quotes around a value and escapes in it are for transport.
-    pub fn of_cookie(lines: impl IntoIterator<Item = &'r [u8]>, name: &str) -> Self {
-        let pairs = lines.into_iter().flat_map(|line| line.split(|byte| *byte == b';'));
-        let value = |pair: &'r [u8]| {
-            let at = pair.iter().position(|byte| *byte == b'=')?;
-            let (key, value) = (pair.get(..at)?, pair.get(at + 1..)?.trim_ascii());
-            (key.trim_ascii() == name.as_bytes()).then(|| decoded(unquoted(value)))
-        };
-        pairs.filter_map(value).collect()
+    /// Of all values that servers may find under one name, each with whether all of them do. Otherwise somebody would choose
+    /// what is judged, and have the server take something else.
+    pub(super) fn of_readings(readings: impl IntoIterator<Item = (Cow<'r, str>, bool)>) -> Self {
+        let mut is_certain = false;
+        let values = readings.into_iter().map(|(value, of_all)| {
+            is_certain |= of_all;
+            bare(value)
+        });
+        match values.collect() {
+            Self::One(_) if !is_certain => Self::Several,
+            value => value,
+        }
     }
 }
 
@@ -79,22 +87,40 @@ impl<'r> FromIterator<Cow<'r, str>> for FactValue<'r> {
     }
 }
 
-fn unquoted(value: &[u8]) -> &[u8] {
-    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
+/// Without blanks around it, and without what follows a NUL: applications often take both off.
+fn bare(value: Cow<'_, str>) -> Cow<'_, str> {
+    let trimmed = value.split('\0').next().unwrap_or_default().trim_ascii();
+    if trimmed.len() == value.len() { value } else { Cow::Owned(trimmed.to_owned()) }
 }
 
-/// Without percent escapes, which some applications take out of cookies.
-fn decoded(value: &[u8]) -> Cow<'_, str> {
-    if !value.contains(&b'%') {
-        return String::from_utf8_lossy(value);
+/// Schemes of credentials, as most clients write them.
+const SCHEMES: [&str; 6] = ["Basic", "Bearer", "Digest", "DPoP", "Negotiate", "Token"];
+
+/// Credentials in one form: of their scheme, capitals count for nothing, nor do further blanks behind it (RFC 9110, section
+/// 11.1).
+fn credentials(value: Cow<'_, str>) -> Cow<'_, str> {
+    let Some((scheme, rest)) = value.split_once([' ', '\t']) else { return value };
+    let Some(known) = SCHEMES.iter().find(|known| known.eq_ignore_ascii_case(scheme)) else { return value };
+    Cow::Owned(format!("{known} {}", rest.trim_ascii_start()))
+}
+
+/// Whether something is there under a name that is written like this: `Some(true)` if it is that name, and `Some(false)` if
+/// only some servers take it for that. They pass over case, over blanks before it, and over what follows a NUL or an opening
+/// bracket, and take dots and blanks in it for `_`.
+pub(super) fn is_named(written: &[u8], name: &str) -> Option<bool> {
+    if written == name.as_bytes() {
+        return Some(true);
     }
-    let (mut bytes, mut rest) = (Vec::with_capacity(value.len()), value);
-    while let Some((&byte, after)) = rest.split_first() {
-        let escape = after.first_chunk().filter(|_| byte == b'%').and_then(super::target::unescaped);
-        bytes.push(escape.unwrap_or(byte));
-        rest = if escape.is_some() { after.get(2..).unwrap_or_default() } else { after };
-    }
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+    let has_brackets = name.contains('[');
+    let is_same = taken_for(written, has_brackets).eq(taken_for(name.as_bytes(), has_brackets));
+    is_same.then_some(false)
+}
+
+fn taken_for(name: &[u8], has_brackets: bool) -> impl Iterator<Item = u8> {
+    let is_end = |byte: &u8| *byte == 0 || *byte == b'[' && !has_brackets;
+    let end = name.iter().position(is_end).unwrap_or(name.len());
+    let name = name.get(..end).unwrap_or_default().trim_ascii();
+    name.iter().map(|byte| if matches!(byte, b'.' | b' ') { b'_' } else { byte.to_ascii_lowercase() })
 }
 
 #[cfg(test)]
@@ -102,39 +128,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cookie_has_one_value_or_several() {
-        let one = |text: &'static str| FactValue::One(text.into());
-        for (lines, expected) in [
-            (&["sid=a"][..], one("a")),
-            (&["x=1; sid=a; y=2"], one("a")),
-            (&["x=1;sid = \"a\" ;y"], one("a")),
-            (&["sid=%61"], one("a")),
-            (&["sid=a%"], one("a%")),
-            (&["sid=a=b"], one("a=b")),
-            (&["sid="], one("")),
-            (&["sid=a; sid=a"], one("a")),
-            (&["sid=a", "x=1", "sid=\"%61\""], one("a")),
-            (&["sid=a; sid=b"], FactValue::Several),
-            (&["sid=a", "sid=b"], FactValue::Several),
-            (&["sid=a; sid="], FactValue::Several),
-            (&["sid"], FactValue::Absent),
-            (&["SID=a; xsid=b; sidx=c"], FactValue::Absent),
-            (&[], FactValue::Absent),
-        ] {
-            let value = FactValue::of_cookie(lines.iter().map(|line| line.as_bytes()), "sid");
-            assert_eq!(value, expected, "{lines:?}");
-        }
-        assert_eq!(FactValue::of_cookie([&b"sid=\xff"[..]], "sid"), one("\u{fffd}"));
-    }
-
-    #[test]
     fn lines_of_a_header_are_one_value_or_several() {
-        let of =
-            |lines: &[&'static str]| FactValue::of_lines(lines.iter().map(|line| line.as_bytes())).text();
+        let of = |lines: &[&'static str]| {
+            FactValue::of_header("x-plan", lines.iter().map(|line| line.as_bytes())).text()
+        };
         assert_eq!(of(&["a"]), Some("a".into()));
         assert_eq!(of(&["a", "a"]), Some("a".into()));
         assert_eq!(of(&["a", "b"]), Some(SEVERAL_VALUES.into()));
         assert_eq!(of(&["a", ""]), Some(SEVERAL_VALUES.into()));
         assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn credentials_have_one_form() {
+        for (lines, expected) in [
+            (&["Bearer abc"][..], "Bearer abc"),
+            (&["bearer abc"], "Bearer abc"),
+            (&["BEARER \t abc"], "Bearer abc"),
+            (&["bearer\tabc", "Bearer abc"], "Bearer abc"),
+            (&["Bearer abc", "Bearer abd"], SEVERAL_VALUES),
+            (&["Bearer ABC"], "Bearer ABC"),
+            (&["dpop abc d"], "DPoP abc d"),
+            (&["ApiKey  abc"], "ApiKey  abc"),
+            (&["abc"], "abc"),
+        ] {
+            let value = FactValue::of_header("authorization", lines.iter().map(|line| line.as_bytes()));
+            assert_eq!(value.text().as_deref(), Some(expected), "{lines:?}");
+        }
+        let other = FactValue::of_header("x-other", [&b"bearer abc"[..]]);
+        assert_eq!(other.text().as_deref(), Some("bearer abc"));
+    }
+
+    #[test]
+    fn names_are_those_that_servers_take_for_them() {
+        for (written, name, expected) in [
+            ("key", "key", Some(true)),
+            ("KEY", "key", Some(false)),
+            (" key ", "key", Some(false)),
+            ("key\0x", "key", Some(false)),
+            ("key[]", "key", Some(false)),
+            ("key[0", "key", Some(false)),
+            ("my.key", "my_key", Some(false)),
+            ("my key", "my_key", Some(false)),
+            ("my_key", "my.key", Some(false)),
+            ("keys", "key", None),
+            ("mykey", "my_key", None),
+            ("[key]", "key", None),
+            ("", "key", None),
+            ("a[b]", "a[b]", Some(true)),
+            ("A[b]", "a[b]", Some(false)),
+            ("a[c]", "a[b]", None),
+        ] {
+            assert_eq!(is_named(written.as_bytes(), name), expected, "{written:?} {name:?}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -90,13 +90,17 @@ impl Progress {
 pub struct Upload {
     body: Incoming,
     progress: Arc<Progress>,
+    /// Headers that rules are about; `None` if there is nothing to come.
+    judged: Option<Arc<[HeaderName]>>,
 }
 
 impl Upload {
-    /// The body of a request whose head has come.
-    pub fn new(body: Incoming) -> (Self, Arc<Progress>) {
-        let progress = Progress::new(body.is_end_stream());
-        (Self { body, progress: Arc::clone(&progress) }, progress)
+    /// The body of a request whose head has come, and was judged by such headers.
+    pub fn new(body: Incoming, judged: &Arc<[HeaderName]>) -> (Self, Arc<Progress>) {
+        let is_whole = body.is_end_stream();
+        let progress = Progress::new(is_whole);
+        let judged = (!is_whole).then(|| Arc::clone(judged));
+        (Self { body, progress: Arc::clone(&progress), judged }, progress)
     }
 }
 
@@ -122,7 +126,9 @@ impl Body for Upload {
             Poll::Ready(Some(Err(_))) => progress.has_failed.store(true, Relaxed),
             Poll::Ready(None) => progress.is_whole.store(true, Relaxed),
         }
-        polled.map(|next| next.map(|next| next.map(|frame| with_trailers(frame, clean_request))))
+        let judged = self.judged.as_deref().unwrap_or_default();
+        let clean = |trailers: &mut HeaderMap| clean_request(trailers, judged);
+        polled.map(|next| next.map(|next| next.map(|frame| with_trailers(frame, clean))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -134,7 +140,7 @@ impl Body for Upload {
     }
 }
 
-fn with_trailers(frame: Frame<Bytes>, clean: fn(&mut HeaderMap)) -> Frame<Bytes> {
+fn with_trailers(frame: Frame<Bytes>, clean: impl FnOnce(&mut HeaderMap)) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(mut trailers) => {
             clean(&mut trailers);
@@ -144,11 +150,14 @@ fn with_trailers(frame: Frame<Bytes>, clean: fn(&mut HeaderMap)) -> Frame<Bytes>
     }
 }
 
-/// Some servers put trailers among the headers, where no client is believed what only proxies may say.
-fn clean_request(trailers: &mut HeaderMap) {
+/// Some servers put trailers among the headers, where no client is believed what only proxies may say, and where rules would have
+/// seen them.
+fn clean_request(trailers: &mut HeaderMap, judged: &[HeaderName]) {
     clean(trailers);
     headers::remove_claims(trailers);
-    trailers.remove(header::FORWARDED);
+    for name in judged {
+        trailers.remove(name);
+    }
 }
 
 /// Takes off what belongs to headers alone (RFC 9110, section 6.5.1).

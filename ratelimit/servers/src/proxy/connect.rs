@@ -3,7 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -47,27 +47,35 @@ pub enum Connection {
 /// Where a server is, as far as that is known.
 #[derive(Debug, Default)]
 pub struct UpstreamAddresses {
-    known: Mutex<Option<(Instant, Vec<SocketAddr>)>>,
+    known: Mutex<KnownAddresses>,
+}
+
+#[derive(Debug, Default)]
+struct KnownAddresses {
+    /// When they were found; `None` if they are not believed any more.
+    since: Option<Instant>,
+    addresses: Vec<SocketAddr>,
 }
 
 impl UpstreamAddresses {
     fn fresh(&self) -> Option<Vec<SocketAddr>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().filter(|(since, _)| since.elapsed() < BELIEVED).map(|(_, addresses)| addresses.clone())
+        let known = self.lock();
+        let is_fresh = known.since.is_some_and(|since| since.elapsed() < BELIEVED);
+        is_fresh.then(|| known.addresses.clone())
     }
 
     /// Lets them be looked up again.
     fn doubt(&self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.as_ref().is_some_and(|(since, _)| since.elapsed() >= DOUBTED_AFTER) {
-            *known = None;
-        }
+        self.lock().since.take_if(|since| since.elapsed() >= DOUBTED_AFTER);
     }
 
-    /// Those that are known.
+    /// Those that were found last.
     pub fn known(&self) -> Vec<SocketAddr> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().map(|(_, addresses)| addresses.clone()).unwrap_or_default()
+        self.lock().addresses.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KnownAddresses> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn find(&self, url: &UpstreamUrl) -> Result<Vec<SocketAddr>, UpstreamFailure> {
@@ -79,8 +87,7 @@ impl UpstreamAddresses {
         if addresses.is_empty() {
             return Err(UpstreamFailure::Name);
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = Some((Instant::now(), addresses.clone()));
+        *self.lock() = KnownAddresses { since: Some(Instant::now()), addresses: addresses.clone() };
         Ok(addresses)
     }
 }
@@ -187,9 +194,9 @@ mod tests {
     use super::*;
 
     fn known_since(age: Duration) -> UpstreamAddresses {
-        let since = Instant::now().checked_sub(age).expect("an hour since the start");
-        let address = ([192, 0, 2, 1], 80).into();
-        UpstreamAddresses { known: Mutex::new(Some((since, vec![address]))) }
+        let since = Instant::now().checked_sub(age);
+        let addresses = vec![([192, 0, 2, 1], 80).into()];
+        UpstreamAddresses { known: Mutex::new(KnownAddresses { since, addresses }) }
     }
 
     async fn is_loopback(addresses: &UpstreamAddresses) -> bool {
@@ -205,8 +212,9 @@ mod tests {
         assert!(is_loopback(&known_since(BELIEVED)).await);
         // Nobody answers at that address.
         fresh.doubt();
+        assert!(!fresh.known().is_empty(), "it is the last that is known");
         assert!(is_loopback(&fresh).await);
         fresh.doubt();
-        assert!(!fresh.known().is_empty(), "what was just found is not doubted");
+        assert!(fresh.fresh().is_some(), "what was just found is not doubted");
     }
 }

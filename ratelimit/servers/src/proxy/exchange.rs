@@ -80,12 +80,13 @@ impl<'p> ProxyExchange<'p> {
     async fn prepare(&self, answering: AnswerGuard, request: Request<Incoming>) -> Result<Outgoing<'p>, Own> {
         let (mut head, body) = request.into_parts();
         let upgrade = head.extensions.remove::<OnUpgrade>();
-        let asked = ProxyRequest::new(head, self.client.is_tls, self.table.path).map_err(|why| {
+        let mut asked = ProxyRequest::new(head, self.client.is_tls, self.table.path).map_err(|why| {
             self.proxy.stats.turned(Turned::Refused);
             Box::new(answer::refused(why))
         })?;
         let peer = self.client.peer.0;
         let client = client_address::client(&asked.headers, peer, self.table.trusted_hops);
+        headers::remove_disbelieved(&mut asked.headers, self.table.trusted_hops);
         let limits = self.judge(&asked, client).await?;
         let routed =
             self.table.find(&asked.host, asked.path()).ok_or_else(|| self.turned(Turned::NoRoute))?;
@@ -98,7 +99,7 @@ impl<'p> ProxyExchange<'p> {
             is_http1: asked.is_http1,
             authority: &asked.authority,
         };
-        let (upload, progress) = Upload::new(body);
+        let (upload, progress) = Upload::new(body, &self.table.judged_headers);
         let how = how(&asked, routed, &progress);
         let held =
             AnswerContext { answering, place, upgrade: upgrade.filter(|_| asked.is_websocket), limits };

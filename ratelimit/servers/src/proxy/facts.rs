@@ -40,7 +40,7 @@ impl Facts for ProxyFacts<'_> {
         if name == "host" {
             return FactValue::One(self.asked.host.as_str().into());
         }
-        FactValue::of_lines(self.asked.headers.get_all(name).iter().map(HeaderValue::as_bytes))
+        FactValue::of_header(name, self.asked.headers.get_all(name).iter().map(HeaderValue::as_bytes))
     }
 
     fn cookie(&self, name: &str) -> FactValue<'_> {

@@ -25,20 +25,23 @@ fn is_of_connection(name: &HeaderName) -> bool {
     )
 }
 
+/// `X-Client-IP`, `True-Client-IP`, `Fastly-Client-IP` and many others.
+const CLIENT_IP: &str = "client-ip";
 const X_FORWARDED: &str = "x-forwarded-";
 const X_ORIGINAL: &str = "x-original-";
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Takes off what belongs to one connection. `Host` and `Content-Length` say what a message is, whatever `Connection` says.
+/// Takes off what belongs to one connection. `Host` and `Content-Length` say what a message is, whatever `Connection` says; and
+/// what proxies say of a client is not for that client to take off.
 pub fn remove_those_of_connection(headers: &mut HeaderMap) {
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
             // What most servers say, which is taken off in any case.
             .filter(|name| !name.eq_ignore_ascii_case(b"keep-alive"))
             .filter_map(|name| HeaderName::from_bytes(name).ok())
-            .filter(|name| name != header::HOST && name != header::CONTENT_LENGTH)
+            .filter(|name| name != header::HOST && name != header::CONTENT_LENGTH && !is_claim(name))
             .collect();
         for name in named {
             headers.remove(name);
@@ -92,14 +95,9 @@ pub struct Origin<'r> {
 }
 
 impl Origin<'_> {
-    /// Says it in the headers, instead of what the client says of itself.
+    /// Says it in the headers, in which there is nothing left that is not believed.
     pub fn tell(&self, headers: &mut HeaderMap) {
-        if self.trusted_hops == 0 {
-            remove_claims(headers);
-        }
         self.tell_addresses(headers);
-        // What it says is in `X-Forwarded-For`, to which this proxy adds.
-        headers.remove(header::FORWARDED);
         let scheme = HeaderValue::from_static(if self.is_tls { "https" } else { "http" });
         headers.entry(X_FORWARDED_PROTO).or_insert(scheme);
         headers.entry(X_FORWARDED_HOST).or_insert_with(|| self.authority.clone());
@@ -134,22 +132,36 @@ fn add(hops: &mut Vec<u8>, hop: &[u8]) {
     hops.extend_from_slice(hop);
 }
 
-/// Takes off what only proxies may say: of whom a request comes, and for which path and host it was. Some servers take that
-/// for the request's own.
-pub fn remove_claims(headers: &mut HeaderMap) {
-    remove_all(headers, |name| match name.as_str() {
-        "via"
-        | "x-real-ip"
-        | "x-client-ip"
-        | "x-cluster-client-ip"
-        | "true-client-ip"
-        | "cf-connecting-ip" => true,
-        "x-host" | "x-http-host-override" | "x-rewrite-url" => true,
-        other => other.starts_with(X_FORWARDED) || other.starts_with(X_ORIGINAL),
-    });
+/// Takes off what is not believed: what only proxies may say, if none is trusted; and `Forwarded`, since what it says is in
+/// `X-Forwarded-For`, to which this proxy adds.
+pub fn remove_disbelieved(headers: &mut HeaderMap, trusted_hops: u8) {
+    match trusted_hops {
+        0 => remove_claims(headers),
+        _ => drop(headers.remove(header::FORWARDED)),
+    }
 }
 
-/// Puts cookies that came apart, as over HTTP/2, into one header (RFC 9113, section 8.2.3).
+/// Takes off what only proxies may say.
+pub fn remove_claims(headers: &mut HeaderMap) {
+    remove_all(headers, is_claim);
+}
+
+/// Whether only proxies may say it: of whom a request comes, and for which path and host it was. Some servers take that for
+/// the request's own.
+fn is_claim(name: &HeaderName) -> bool {
+    match name.as_str() {
+        "via" | "forwarded" => true,
+        "x-real-ip" | "x-remote-ip" | "x-remote-addr" | "x-originating-ip" => true,
+        "cf-connecting-ip" | "cf-connecting-ipv6" | "x-envoy-external-address" => true,
+        "x-host" | "x-http-host-override" | "x-rewrite-url" | "x-envoy-original-path" => true,
+        other => {
+            other.ends_with(CLIENT_IP) || other.starts_with(X_FORWARDED) || other.starts_with(X_ORIGINAL)
+        }
+    }
+}
+
+/// Puts cookies that came apart, as over HTTP/2, into one header (RFC 9113, section 8.2.3): what servers make of several over
+/// HTTP/1, they don't agree on.
 pub fn join_cookies(headers: &mut HeaderMap) {
     let mut cookies = headers.get_all(header::COOKIE).iter();
     if cookies.next().is_none() || cookies.next().is_none() {
@@ -187,7 +199,7 @@ mod tests {
     fn what_belongs_to_a_connection_is_taken_off() {
         let mut all = headers(&[
             ("connection", "close, X-Mine"),
-            ("connection", "host,content-length, te"),
+            ("connection", "host,content-length, te, x-forwarded-for, Forwarded, x-real-ip"),
             ("keep-alive", "1"),
             ("proxy-connection", "keep-alive"),
             ("proxy", "http://192.0.2.1"),
@@ -199,9 +211,10 @@ mod tests {
             ("host", "x"),
             ("content-length", "1"),
             ("x-other", "1"),
+            ("x-forwarded-for", "192.0.2.1"),
         ]);
         remove_those_of_connection(&mut all);
-        assert_eq!(shown(&all), ["content-length: 1", "host: x", "x-other: 1"]);
+        assert_eq!(shown(&all), ["content-length: 1", "host: x", "x-forwarded-for: 192.0.2.1", "x-other: 1"]);
     }
 
     fn told(lines: &[(&str, &str)], client: &str, trusted_hops: u8) -> Vec<String> {
@@ -209,6 +222,7 @@ mod tests {
         let authority = HeaderValue::from_static("shop:8000");
         let peer = "10.0.0.1".parse().ok();
         let client = client.parse().ok();
+        remove_disbelieved(&mut all, trusted_hops);
         Origin { peer, client, trusted_hops, is_tls: true, is_http1: true, authority: &authority }
             .tell(&mut all);
         shown(&all)
@@ -223,6 +237,9 @@ mod tests {
             ("x-forwarded-port", "1"),
             ("forwarded", "for=192.0.2.1"),
             ("x-real-ip", "192.0.2.1"),
+            ("client-ip", "192.0.2.1"),
+            ("fastly-client-ip", "192.0.2.1"),
+            ("x-envoy-external-address", "192.0.2.1"),
             ("x-original-url", "/free"),
             ("x-rewrite-url", "/free"),
             ("via", "1.0 lie"),

@@ -101,9 +101,7 @@ impl ProxyRequest {
         headers::remove_ambiguous(&mut headers);
         headers.remove(header::EXPECT);
         headers.remove(header::HOST);
-        if !is_http1 {
-            headers::join_cookies(&mut headers);
-        }
+        headers::join_cookies(&mut headers);
         Ok(Self { method, target, judged, host, authority, headers, is_http1, is_websocket, takes_trailers })
     }
 

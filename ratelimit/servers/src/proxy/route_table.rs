@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -32,6 +32,8 @@ pub struct RouteTable {
     pub trusted_hops: u8,
     /// What is asked about a request.
     pub asks: Option<RequestTemplate>,
+    /// Headers that it asks about.
+    pub judged_headers: Arc<[HeaderName]>,
     /// What a denied request gets to read.
     pub deny_body: Option<DenyBody>,
     /// What is one path and what is another.
@@ -116,6 +118,12 @@ impl TableBuilder {
         Ok(RouteTable {
             trusted_hops: listener.trusted_hops,
             asks: listener.asks.clone(),
+            judged_headers: listener
+                .asks
+                .iter()
+                .flat_map(RequestTemplate::headers)
+                .flat_map(str::parse)
+                .collect(),
             deny_body: listener.deny_body.clone(),
             path: listener.path,
             routes,

@@ -1,6 +1,7 @@
 //! One server: sending it a request, on a connection that is there or a new one, and which server is next.
 
 use std::{
+    net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -21,7 +22,10 @@ use super::{
     pool::{Alone, Lease, Pool, Shared, StreamPermit},
     stats::UpstreamStats,
 };
-use crate::policy::application::{Balance, Scheme, UpstreamUrl};
+use crate::policy::{
+    Prefix,
+    application::{Balance, Scheme, UpstreamUrl},
+};
 
 /// How long a server is left alone that can't be connected to, as long as others answer.
 const LEFT_ALONE: Duration = Duration::from_secs(5);
@@ -101,6 +105,13 @@ impl Upstream {
             left_alone_until: Mutex::default(),
             said: Mutex::default(),
         }
+    }
+
+    /// Whether it has an address there, as far as that is known.
+    pub fn is_in(&self, network: &Prefix) -> bool {
+        let named = self.url.host.parse::<IpAddr>().ok();
+        let known = self.addresses.known().into_iter().map(|address| address.ip());
+        named.into_iter().chain(known).any(|address| network.contains(&address.to_canonical().into()))
     }
 
     /// Counts a request.
@@ -343,6 +354,21 @@ mod tests {
     fn group(count: u16, balance: Balance) -> UpstreamGroup {
         let url = |port| UpstreamUrl { scheme: Scheme::Http, host: "x".to_owned(), port };
         UpstreamGroup::new((0..count).map(|port| Arc::new(Upstream::new(url(port + 1)))).collect(), balance)
+    }
+
+    #[tokio::test]
+    async fn a_server_is_where_its_url_says_and_where_its_name_was_found() {
+        let of = |url: &str| Upstream::new(url.parse().unwrap());
+        let is_in = |upstream: &Upstream, network: &str| upstream.is_in(&network.parse().unwrap());
+        let written = of("http://10.1.0.7:80");
+        assert!(is_in(&written, "10.1.0.7/32") && is_in(&written, "10.0.0.0/8"));
+        assert!(!is_in(&written, "10.1.0.8/32") && !is_in(&written, "2001:db8::/32"));
+        assert!(is_in(&of("http://[::ffff:10.1.0.7]:80"), "10.1.0.7/32"));
+        let named = of("http://localhost:80");
+        assert!(!is_in(&named, "127.0.0.1/32") && !is_in(&named, "::1/128"));
+        let how_long = Duration::from_secs(10);
+        drop(connect(&named.url, &named.addresses, None, false, how_long).await);
+        assert!(is_in(&named, "127.0.0.1/32") || is_in(&named, "::1/128"));
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl<'r> Facts for ForwardedFacts<'r> {
     }
 
     fn header(&self, name: &str) -> FactValue<'_> {
-        FactValue::of_lines(self.headers.get_all(name).iter().map(HeaderValue::as_bytes))
+        FactValue::of_header(name, self.headers.get_all(name).iter().map(HeaderValue::as_bytes))
     }
 
     fn cookie(&self, name: &str) -> FactValue<'_> {

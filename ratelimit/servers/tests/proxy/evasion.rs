@@ -142,18 +142,106 @@ fn no_name_of_a_header_is_another_one() {
 fn no_cookie_or_parameter_is_left_out_by_writing_it_otherwise() {
     let server = Recorder::answering(OK);
     let proxy = guarded(&server, "[{plan: '{cookie:plan|free}'}]");
-    for cookie in ["plan=", "plan", "PLAN=x", "plan=free", "a=1; plan = \"free\"", "plan=f%72ee", "=plan; x"]
-    {
+    for cookie in [
+        "plan=",
+        "plan",
+        "plan=free",
+        "a=1; plan = \"free\"",
+        "plan=f%72ee",
+        "plan=\"f\\162e\\e\"",
+        "plan=free%20",
+        "=plan; x",
+        // What some servers take for it, or for its end, or for another one.
+        "PLAN=paid",
+        "%70lan=paid",
+        "plan=paid; Plan=free",
+        "plan=paid, plan=free",
+        "plan=paid plan=free",
+        "x=1, plan=paid",
+        "plan=free,x=1",
+        "plan=free x=1",
+        "x=1\r\nCookie: y=2, plan=paid",
+        "plan=paid\r\nCookie: plan=free",
+    ] {
         let line = format!("Cookie: {cookie}\r\n");
         assert_eq!(ask(&proxy, b"GET /", line.as_bytes()), 429, "{cookie}");
     }
     let proxy = guarded(&server, "[{plan: '{query:plan|free}'}]");
-    for query in
-        ["", "?", "?plan", "?plan=", "?PLAN=x", "?p%6can=free", "?plan=fre%65", "?&&plan=free&", "#?plan=x"]
-    {
+    for query in [
+        "",
+        "?",
+        "?plan",
+        "?plan=",
+        "?p%6can=free",
+        "?plan=fre%65",
+        "?plan=+free%20",
+        "?plan=free%00",
+        "?&&plan=free&",
+        "#?plan=x",
+        // Likewise.
+        "?PLAN=paid",
+        "?plan=paid&Plan=free",
+        "?plan=paid&%20plan=free",
+        "?plan=paid&plan[]=free",
+        "?plan=paid&plan%00=free",
+        "?plan=paid;plan=free",
+        "?plan=free;x=1",
+        "?x=1;plan=paid",
+    ] {
         assert_eq!(ask(&proxy, format!("GET /{query}").as_bytes(), b""), 429, "{query}");
     }
     assert!(server.has_nothing());
+}
+
+#[test]
+fn credentials_are_the_same_however_their_scheme_is_written() {
+    let server = Recorder::answering(OK);
+    let proxy = guarded(&server, "[{client: '{header:authorization}'}]");
+    for (line, expected) in [
+        ("Bearer abc", 200),
+        ("bearer abc", 200),
+        ("BEARER   abc", 200),
+        ("bEARER\tabc", 429),
+        ("Bearer abcd", 200),
+    ] {
+        let line = format!("Authorization: {line}\r\n");
+        assert_eq!(ask(&proxy, b"GET /", line.as_bytes()), expected, "{line}");
+    }
+}
+
+#[test]
+fn what_only_proxies_may_say_is_not_judged_either() {
+    let server = Recorder::answering(OK);
+    for name in ["X-Real-IP", "X-Forwarded-Plan", "Forwarded", "Via", "Client-IP"] {
+        let proxy = guarded(&server, &format!("[{{plan: '{{header:{name}|free}}'}}]"));
+        assert_eq!(ask(&proxy, b"GET /", format!("{name}: paid\r\n").as_bytes()), 429, "{name}");
+    }
+    assert!(server.has_nothing());
+}
+
+#[test]
+fn nobody_takes_off_what_proxies_in_front_say() {
+    let server = Recorder::answering(OK);
+    let routes = format!("routes: [{{upstreams: 'http://{}'}}]", server.address);
+    let proxy = Proxy::new(&format!(
+        "trusted_hops: 1\ndomain: web\ndescriptors: [{{network: '{{client_address}}'}}]\n{routes}"
+    ));
+    for connection in ["close", "close, X-Forwarded-For", "Forwarded, X-FORWARDED-FOR, close"] {
+        let head = format!("GET / HTTP/1.1\r\nHost: shop\r\nConnection: {connection}\r\n");
+        let got = proxy.send(format!("{head}X-Forwarded-For: 192.0.2.7\r\n\r\n"));
+        assert_eq!(status(&got), 429, "{connection}");
+    }
+    assert!(server.has_nothing());
+}
+
+#[test]
+fn cookies_reach_a_server_in_one_header() {
+    let server = Recorder::answering(OK);
+    let proxy = Proxy::before(server.address);
+    assert_eq!(ask(&proxy, b"GET /", b"Cookie: a=1\r\nX: y\r\nCookie: b=2; c=3\r\n"), 200);
+    let got = server.next();
+    assert!(got.contains("cookie: a=1; b=2; c=3\r\n"), "{got}");
+    assert_eq!(got.matches("cookie").count(), 1, "{got}");
 }
 
 #[test]
@@ -167,6 +255,13 @@ fn trailers_say_nothing_that_headers_may_not() {
         "POST / HTTP/1.1\r\nHost: shop\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: {names}\r\n\r\n\
          3\r\nabc\r\n0\r\n{trailers}\r\n"
     );
+    assert_eq!(status(&proxy.send(request)), 200);
+    let got = server.next();
+    assert!(got.ends_with("3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n"), "{got}");
+    // Nor what rules would have seen there.
+    let proxy = guarded(&server, "[{plan: '{header:x-plan|other}'}, {plan: '{header:x-tier}'}]");
+    let request = "POST / HTTP/1.1\r\nHost: shop\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\
+                   Trailer: X-Plan, X-Sum, X-Tier\r\n\r\n3\r\nabc\r\n0\r\nX-Plan: free\r\nX-Sum: 7\r\nX-TIER: free\r\n\r\n";
     assert_eq!(status(&proxy.send(request)), 200);
     let got = server.next();
     assert!(got.ends_with("3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n"), "{got}");

@@ -39,6 +39,9 @@ descriptors:
   - key: plan
     value: free
     rate_limit: {name: free, unit: hour, requests_per_unit: 0}
+  - key: plan
+    value: (several)
+    rate_limit: {name: several, unit: hour, requests_per_unit: 0}
 ";
 
 /// A running proxy.
