@@ -30,6 +30,7 @@ fn what_reaches_a_server_has_one_form() {
         // Lines that end as Unix has it.
         ("GET / HTTP/1.1\nHost: shop\nX: 1\n\n", got("GET /", &["x: 1"], "")),
         ("GET http://shop/a HTTP/1.1\r\nHost: shop\r\n\r\n", got("GET /a", &[], "")),
+        ("GET http://shop#/free HTTP/1.1\r\nHost: shop\r\n\r\n", got("GET /", &[], "")),
         ("GET //x/%2e%2E/%61//b/./c?q=//..  HTTP/1.1\r\nHost: shop\r\n\r\n", Vec::new()),
         (
             "GET //x/%2e%2E/%61//b/./c?q=//.. HTTP/1.1\r\nHost: shop\r\n\r\n",
@@ -92,6 +93,7 @@ fn what_can_not_be_brought_into_one_form_is_refused() {
         ("GET / HTTP/1.1\r\nHost: shop\r\nHost: other\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: shop/x\r\n\r\n", 400),
         ("GET http://other/ HTTP/1.1\r\nHost: shop\r\n\r\n", 400),
+        ("GET http://shop?a HTTP/1.1\r\nHost: shop\r\n\r\n", 400),
         ("GET http://me@shop/ HTTP/1.1\r\nHost: shop\r\n\r\n", 400),
         ("OPTIONS * HTTP/1.1\r\nHost: shop\r\n\r\n", 400),
         ("CONNECT shop:443 HTTP/1.1\r\nHost: shop:443\r\n\r\n", 405),
