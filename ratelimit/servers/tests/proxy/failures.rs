@@ -242,7 +242,8 @@ fn many_idle_clients_hold_up_nobody_else() {
 #[tokio::test]
 async fn a_stop_answers_what_was_asked() {
     let server = Recorder::new(|stream, _| {
-        thread::sleep(Duration::from_millis(500)); // tidy: sleep, an answer that takes a while
+        // tidy: sleep, an answer that takes longer than clients have who ask for nothing
+        thread::sleep(Duration::from_millis(1_500));
         stream.write_all(OK.as_bytes()).is_ok()
     });
     let proxy = Proxy::before(server.address);
