@@ -64,8 +64,8 @@ impl<'r> FactValue<'r> {
         values.collect()
     }
 
-    /// Of all values that servers may find under one name, each with whether all of them do. Otherwise somebody would choose
-    /// what is judged, and have the server take something else.
+    /// The value that counts among all that servers may find under one name, each with whether all of them do. Otherwise somebody
+    /// would choose what is judged, and have the server take something else.
     pub(super) fn of_readings(readings: impl IntoIterator<Item = (Cow<'r, str>, bool)>) -> Self {
         let mut is_certain = false;
         let values = readings.into_iter().map(|(value, of_all)| {

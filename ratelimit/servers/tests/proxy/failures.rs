@@ -242,8 +242,7 @@ fn many_idle_clients_hold_up_nobody_else() {
 #[tokio::test]
 async fn a_stop_answers_what_was_asked() {
     let server = Recorder::new(|stream, _| {
-        // tidy: sleep, an answer that takes longer than clients have who ask for nothing
-        thread::sleep(Duration::from_millis(1_500));
+        thread::sleep(Duration::from_millis(1_500)); // tidy: sleep, an answer that takes longer than the farewell
         stream.write_all(OK.as_bytes()).is_ok()
     });
     let proxy = Proxy::before(server.address);
