@@ -166,12 +166,15 @@ mod tests {
 
     #[test]
     fn makers_are_told_by_numbers() {
-        let names = ["ssh".to_owned(), "syn".to_owned()];
+        // The bit that says of other makers that there is a text is one of a rule's number, too.
+        let names = ["ssh".to_owned(), "every".to_owned()];
+        assert!([0, HAS_TEXT].iter().all(|bit| names.iter().any(|name| number_of(name) & HAS_TEXT == *bit)));
         let text = BanNote { name: "d.client".to_owned(), reason: None };
         for maker in [
             Maker::Unknown,
             Maker::Command,
-            Maker::Rule(Some("syn".to_owned())),
+            Maker::Rule(Some("ssh".to_owned())),
+            Maker::Rule(Some("every".to_owned())),
             Maker::RequestRule("d.client".to_owned()),
         ] {
             for has_text in [false, true] {
