@@ -27,7 +27,7 @@ local function new_log()
   function log.parse(b)
     local length = redis.pcall('LLEN', KEYS[b.key])
     if type(length) ~= 'number' or length > MOST + 1 then return false end
-    b.length, b.is_kept = max(length - 1, 0), length > 0
+    b.length, b.elements = max(length - 1, 0), length
     if length == 0 then return true end
     b.header = call('LINDEX', KEYS[b.key], '0')
     if #b.header ~= 15 then return false end
@@ -254,12 +254,9 @@ local function new_log()
     local key, header = KEYS[b.key], packed(HEADER, 5, b.owed, b.since)
     if b.ends <= now then return call('DEL', key) end
     local times, size = {}, b.length - b.head - b.tail
-    if b.all then
-      call('DEL', key)
+    if b.all or b.elements == 0 then
       times[1] = header
       for i = 1, size do times[i + 1] = format('%.0f', b.all[b.head + i]) end
-    elseif not b.is_kept then
-      times[1] = header
     else
       -- One more is left in front, which the header replaces.
       if b.head > 0 or b.tail > 0 then
@@ -270,6 +267,8 @@ local function new_log()
     local added = format('%.0f', b.at)
     for _ = 1, b.added do times[#times + 1] = added end
     push(key, times)
+    -- Not before: a node that is giving the slot away does not make a key anew that is gone.
+    if b.all and b.elements > 0 then call('LTRIM', key, format('%.0f', b.elements), '-1') end
     call('PEXPIRE', key, lifetime(b.ends))
   end
 

@@ -261,6 +261,31 @@ async fn slots_that_move_admit_nothing_extra() {
     }
 }
 
+/// A node that is giving the slot away makes no key anew, also within a script.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_back_from_a_log_while_its_slot_is_moving_leaves_the_rest_in_it() {
+    for engine in Engine::ALL {
+        let cluster = Cluster::start(engine);
+        let daemon = Daemon(Daemon::sharing(&of_cluster(&cluster), RULES).0.remembering(0));
+        daemon.until_passes("log", "first").await;
+        assert_eq!(daemon.passing(5, &[("three", "exhausted")]).await, 3);
+        // One of them lies in another shard than what denies.
+        for value in 0..4 {
+            let value = value.to_string();
+            assert!(daemon.ask(&[("log", &value)], 5).await.allowed());
+            let left = daemon.remaining("log", &value).await;
+            let has_it =
+                |node: &&Server| node.ask::<Vec<String>>(&["KEYS", &format!("*3:log1:{value}")]).len() == 1;
+            let node = cluster.nodes().iter().find(has_it).unwrap();
+            let key = node.ask::<Vec<String>>(&["KEYS", &format!("*3:log1:{value}")]).remove(0);
+            let slot: u16 = node.ask(&["CLUSTER", "KEYSLOT", &key]);
+            cluster.begin_migration(slot, (cluster.master_of(slot) + 1) % 3);
+            assert_eq!(daemon.passing(3, &[("log", &value), ("three", "exhausted")]).await, 0);
+            until("what is taken back", || node.ask::<u64>(&["LLEN", &key]) == 1 + 9_999 - left);
+        }
+    }
+}
+
 /// A call may have keys that have moved, keys that have not, and keys that are nowhere yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_come_together_are_answered_while_their_slot_is_moving() {
