@@ -216,7 +216,7 @@ pub const KEYS: &[ConfigKey] = &[
         Said("nobody is banned"),
         "Drops all packets of a client that goes on exceeding the limit, in the XDP program, before the kernel or a gateway spends \
          anything on them; see `docs/lists-and-bans.md`. It needs `network` in the configuration. What `network.allow` names, loopback \
-         addresses and networks in which a server of the proxy is are never banned.",
+         addresses, and networks with a server of the proxy are never banned.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m, source_entry: client}}",
     ),
     key(
