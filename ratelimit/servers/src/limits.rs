@@ -23,6 +23,8 @@ pub const BOUNDS: Bounds = Bounds {
     versions: Versions::Both,
     headers: 64 << 10,
     streams: 100,
+    // One piece after the other: what waits is counted as long as its answer has more.
+    send_buffer: 1,
     times: ConnectionTimeouts {
         headers: Duration::from_secs(10),
         request: Some(Duration::from_secs(10)),

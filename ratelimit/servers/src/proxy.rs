@@ -58,6 +58,7 @@ pub const BOUNDS: Bounds = Bounds {
     versions: Versions::Both,
     headers: 64 << 10,
     streams: 1_000,
+    send_buffer: 64 << 10,
     times: ConnectionTimeouts {
         headers: Duration::from_secs(10),
         request: None,

@@ -13,9 +13,11 @@ use std::{
 use crate::{
     blocks,
     http::{Answer, request},
-    process::{Daemon, Process, accepts, free_address, from_document, get, post, program, until},
+    process::{Daemon, Process, accepts, free_address, from_document, get, program, until},
     stops::StopsAtEnd,
 };
+
+mod budget;
 
 const RULES: &str = "
 domain: edge
@@ -364,33 +366,4 @@ fn costs_that_envoy_would_leave_out_do_not_reach_it() {
     }
     assert_eq!(ask("b", "999999999"), 429);
     assert_eq!(envoy.statuses(2, "/user", &[("x-user", "a")]), [429; 2]);
-}
-
-/// 5,000 tokens a minute, and answers of 2,000: the third goes beyond them, and the fourth waits until that is paid.
-#[test]
-fn a_budget_is_charged_when_an_answer_is_done() {
-    let rules =
-        from_document("docs/budgets.md", "yaml", "domain: llm").replace("domain: llm", "domain: edge");
-    let routes = from_document(
-        "docs/budgets.md",
-        "yaml",
-        "routes:                           # of a virtual host, for budgets",
-    );
-    let envoy = Envoy::start_with_routes(&rules, &routes);
-    let left = || {
-        let entries = r#"[{"key": "user", "value": "alice"}], "hits_addend": 0"#;
-        let question = format!(r#"{{"domain": "edge", "descriptors": [{{"entries": {entries}}}]}}"#);
-        let answer = post(envoy.daemon.http, "/v1/check", &question);
-        (answer.status, answer.json()["remaining"].as_u64().unwrap_or(0))
-    };
-    let ask = || envoy.get("/any", &[("x-user", "alice")]).status;
-    // In the seconds that each step may take, less comes back than one answer costs.
-    for most in [3_999, 1_999] {
-        assert_eq!(ask(), 200);
-        until("a report", || left().1 <= most);
-    }
-    assert_eq!(ask(), 200);
-    until("the last report", || left().0 == 429);
-    assert_eq!((ask(), left()), (429, (429, 0)));
-    until("the debt's end", || ask() == 200);
 }

@@ -12,7 +12,7 @@ const MARK: &str = "*The tests do not run this: ";
 const RUN: &[(&str, &str, &str, &str)] = &[
     ("README.md", "", "ratelimit validate", "ratelimit/tests/kernel/documents.rs"),
     ("docs/algorithms.md", "sh", "", "ratelimit/tests/commands/documents.rs"),
-    ("docs/budgets.md", "yaml", "of a virtual host, for budgets", "ratelimit/tests/clients/envoy.rs"),
+    ("docs/budgets.md", "yaml", "of a virtual host, for budgets", "ratelimit/tests/clients/envoy/budget.rs"),
     ("docs/budgets.md", "sh", "Before the work:", "ratelimit/tests/clients/curl.rs"),
     ("docs/budgets.md", "yaml", "- key: running", "ratelimit/tests/clients/curl.rs"),
     ("docs/budgets.md", "sh", "It begins:", "ratelimit/tests/clients/curl.rs"),

@@ -2,19 +2,20 @@
 //! too far is cut off.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     thread,
 };
 
 use self::target::{
-    Attacker, CONTINUATION, DATA, END_HEADERS, END_STREAM, End, HEADERS, PRIORITY, SETTINGS, Target,
+    Attacker, CONTINUATION, DATA, END_HEADERS, END_STREAM, End, HEADERS, LARGE, PRIORITY, SETTINGS, Target,
     WINDOW_UPDATE, frame, header, post, streams,
 };
 use crate::{
     grpc,
     http2::{GOAWAY, PING, RST_STREAM},
     support::{Answer, PATIENCE, question, request},
+    wait::until,
 };
 
 mod internal;
@@ -25,6 +26,15 @@ const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 /// Requests at once on a connection over gRPC.
 const STREAMS: u32 = 2_000;
+/// What a client gets at most of the memory that is set aside for requests and answers: half of what is not in reserve.
+const MOST_OF_CLIENT: u64 = (160 << 20) / 8 * 7 / 2;
+/// Files that the daemon sets aside for other than connections.
+const OTHER_FILES: u32 = 256;
+/// Questions that were denied, and other requests that were refused, since there was no room for them.
+const NO_ROOM: &str = "ratelimit_denied_unjudged_total{reason=\"no_room\"}";
+const REFUSED: &str = "ratelimit_request_errors_total";
+/// All that was answered, in whatever way.
+const ANSWERED: &str = "ratelimit_answer_seconds_count{protocol=\"grpc\"}";
 /// Settings that let nothing of any answer through.
 const NO_WINDOW: &[u8] = &[0, 4, 0, 0, 0, 0];
 
@@ -124,34 +134,49 @@ fn requests_that_wait_hold_no_more_memory_than_there_is_for_all() {
         target.serves_others();
         attackers.join().unwrap()
     });
+    assert!(ends.iter().all(|end| *end == End::Taken), "{ends:?}");
+    // How many depends on how long all of them take to come: those that are held are given up after ten seconds.
+    until("some are refused", || (target.counted(REFUSED) > 0).then_some(()));
     target.is_small();
     target.serves_others();
-    drop(ends);
 }
 
 #[test]
 fn answers_and_streams_that_nobody_takes_hold_no_more_memory_than_there_is_for_all() {
     let target = Target::new();
     let about = |key| grpc::request(vec![grpc::descriptor(&[(key, "a")])]);
-    // All of the large ones would take 800 MB.
     let [small, large] =
         ["user", "large"].map(|key| grpc::framed(&prost::Message::encode_to_vec(&about(key))));
-    for (path, message) in [
-        (grpc::PATH, &small[..]),
-        (grpc::PATH, &large),
-        (WATCH, &[0; 5]),
-        (REFLECTION, b"\0\0\0\0\x02\x3a\0"),
+    for (path, message, connections) in [
+        (grpc::PATH, &small[..], 4),
+        // With more of them no connection would be kept.
+        (grpc::PATH, &large, 1),
+        (WATCH, &[0; 5], 4),
+        (REFLECTION, b"\0\0\0\0\x02\x3a\0", 4),
     ] {
-        let all: Vec<_> = (0..4)
+        let [answered, no_room] = [ANSWERED, NO_ROOM].map(|series| target.counted(series));
+        let all: Vec<_> = (0..connections)
             .map(|_| {
                 let attacker = Attacker::deaf(target.grpc).http2(NO_WINDOW);
-                attacker.send(streams(STREAMS).map(|stream| ask(path, stream, message)));
+                assert_eq!(
+                    attacker.send(streams(STREAMS).map(|stream| ask(path, stream, message))),
+                    End::Taken
+                );
                 attacker
             })
             .collect();
         target.serves_others();
+        let asked = connections * u64::from(STREAMS);
+        until("all is answered", || (target.counted(ANSWERED) >= answered + asked).then_some(()));
         target.is_small();
+        if message == large {
+            // Those that are denied hold little.
+            let held = MOST_OF_CLIENT / u64::try_from(LARGE).unwrap();
+            let denied = target.counted(NO_ROOM) - no_room;
+            assert!(denied >= asked - held, "{denied}");
+        }
         drop(all);
+        until("all is given up", || (target.counted("ratelimit_connections") == 0).then_some(()));
     }
 }
 
@@ -179,10 +204,23 @@ fn who_fills_the_room_for_bodies_leaves_some_for_others() {
 
 #[test]
 fn who_takes_all_connections_keeps_nobody_out() {
-    let target = Target::with_files(1_300);
-    let idle: Vec<_> = (0..1_200).map(|_| TcpStream::connect(target.http).unwrap()).collect();
+    const PLACES: u32 = 1_000;
+    let target = Target::with_files(PLACES + OTHER_FILES);
+    let idle: Vec<_> = (0..PLACES + 200).map(|_| TcpStream::connect(target.http).unwrap()).collect();
+    // They are taken in their order. The last of them is still there when the first had to go.
+    until("all places are taken", || {
+        (target.counted("ratelimit_connections") == u64::from(PLACES)).then_some(())
+    });
+    until("the first is ended", || is_ended(&idle[0]).then_some(()));
     target.serves_others();
-    drop(idle);
+    assert!(!is_ended(&idle[idle.len() - 1]));
+    assert_eq!(target.counted("ratelimit_connections_refused_total"), 0);
+}
+
+/// Whether the other side has ended a connection on which it says nothing.
+fn is_ended(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    !matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
 #[test]

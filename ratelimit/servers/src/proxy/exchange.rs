@@ -1,6 +1,6 @@
 //! One request on its way: seen, judged, passed on, answered.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{future::pending, net::IpAddr, sync::Arc};
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
@@ -28,6 +28,9 @@ use crate::{
     policy::application::AnswerHeaders,
     serving::{AnswerGuard, Client, Full, Share},
 };
+
+/// Answers of a connection over HTTP/2 that need not have a place while nobody takes them: that there is none is one, too.
+const TURNED_AWAY: usize = 100;
 
 /// What a request is passed on with.
 pub struct ProxyExchange<'p> {
@@ -78,6 +81,7 @@ impl<'p> ProxyExchange<'p> {
     }
 
     async fn prepare(&self, answering: AnswerGuard, request: Request<Incoming>) -> Result<Outgoing<'p>, Own> {
+        self.untaken(&answering).await?;
         let (mut head, body) = request.into_parts();
         let upgrade = head.extensions.remove::<OnUpgrade>();
         let mut asked = ProxyRequest::new(head, self.client.is_tls, self.table.path).map_err(|why| {
@@ -109,6 +113,21 @@ impl<'p> ProxyExchange<'p> {
         origin.tell(request.headers_mut());
         request.headers_mut().remove(header::CONTENT_LENGTH);
         Ok(Outgoing { request, routed, how, held })
+    }
+
+    /// Lets answers have places that nobody takes. Who does not even take that there is none is not served any more.
+    async fn untaken(&self, answering: &AnswerGuard) -> Result<(), Own> {
+        let places = &self.proxy.places;
+        let untaken = answering.untaken(1, || places.share(self.client.holder(places), true));
+        let Some((share, count)) = untaken else { return Ok(()) };
+        match share.hold(count) {
+            Ok(()) => Ok(()),
+            Err(Full) if count <= TURNED_AWAY => Err(self.turned(Turned::Busy)),
+            Err(Full) => {
+                answering.end_connection();
+                pending().await
+            }
+        }
     }
 
     /// A place among the requests on their way. Whose they are is looked up once for a connection, if all on it are of one client.

@@ -5,23 +5,26 @@
 //! answers, and those that change the settings of HTTP/2 again and again.
 
 use std::{
-    io, mem,
-    pin::{Pin, pin},
+    mem,
+    pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
+    task::{Poll, ready},
     time::Duration,
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::Notify,
     time::{Instant, sleep_until},
 };
 
-use super::{bounds::ConnectionTimeouts, budget::Share, frames::Frames};
+use super::{bounds::ConnectionTimeouts, budget::Share};
+
+mod noted;
+
+pub use self::noted::Noted;
 
 /// How HTTP/2 begins, and no request over HTTP/1 does.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -53,6 +56,21 @@ pub struct Activity {
     blocked: AtomicU64,
     /// Told when the connection is to end at once.
     ends: Notify,
+    /// Streams of HTTP/2 that have begun, and whose answers have not been sent to their end.
+    open: AtomicUsize,
+    /// Those of them of which who answers has let go.
+    untaken: AtomicUsize,
+    /// What these hold, if anything.
+    held: Mutex<Option<UntakenShare>>,
+}
+
+/// What the answers of a connection over HTTP/2 hold together of which the client has yet to take the last, while who answers
+/// has let go of them.
+#[derive(Debug)]
+struct UntakenShare {
+    share: Arc<Share>,
+    /// For each of them.
+    each: usize,
 }
 
 /// A request that is being answered, until this is dropped.
@@ -73,6 +91,20 @@ impl AnswerGuard {
     /// What the request holds as long as it is being answered.
     pub fn holds(&mut self, share: Arc<Share>) {
         self.share = Some(share);
+    }
+
+    /// The share of all answers that have been let go of and not been taken, and how much it has to hold, so much for each;
+    /// `None` if there are none.
+    pub fn untaken(&self, each: usize, share: impl FnOnce() -> Arc<Share>) -> Option<(Arc<Share>, usize)> {
+        if self.activity.untaken.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut held = self.activity.held();
+        // It may have changed.
+        let untaken = self.activity.untaken.load(Relaxed);
+        let held =
+            (untaken > 0).then(|| held.get_or_insert_with(|| UntakenShare { share: share(), each }))?;
+        Some((Arc::clone(&held.share), untaken * held.each))
     }
 
     /// Ends the connection, with all that is being answered.
@@ -121,6 +153,9 @@ impl Activity {
             moved: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
             ends: Notify::new(),
+            open: AtomicUsize::new(0),
+            untaken: AtomicUsize::new(0),
+            held: Mutex::default(),
         })
     }
 
@@ -226,6 +261,29 @@ impl Activity {
         bytes.get(common..)
     }
 
+    fn held(&self) -> MutexGuard<'_, Option<UntakenShare>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that has come was given to who answers, and all that could be sent was sent.
+    fn is_settled(&self) {
+        let answered = self.answering.load(Relaxed) + self.resting.load(Relaxed);
+        let untaken = self.open.load(Relaxed).saturating_sub(answered as usize);
+        if self.untaken.swap(untaken, Relaxed) > untaken
+            && let Some(UntakenShare { share, each }) = &*self.held()
+        {
+            share.keep(untaken * each);
+        }
+    }
+
+    /// The connection is gone, with all its streams.
+    fn is_gone(&self) {
+        let mut held = self.held();
+        self.open.store(0, Relaxed);
+        self.untaken.store(0, Relaxed);
+        *held = None;
+    }
+
     fn written(&self) {
         self.last.store(self.now(), Relaxed);
     }
@@ -258,6 +316,7 @@ pub async fn within<F: Future>(activity: &Activity, future: F) -> Option<F::Outp
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Some(output));
         }
+        activity.is_settled();
         loop {
             let end = activity.end();
             if end < timer.deadline() {
@@ -271,95 +330,6 @@ pub async fn within<F: Future>(activity: &Activity, future: F) -> Option<F::Outp
         }
     })
     .await
-}
-
-/// A stream whose reads and writes are noted.
-#[derive(Debug)]
-pub struct Noted<I> {
-    stream: I,
-    activity: Arc<Activity>,
-    frames: Frames,
-}
-
-impl<I> Noted<I> {
-    pub fn new(stream: I, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, frames: Frames::default() }
-    }
-
-    fn read(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let frames = self.activity.read(bytes);
-        if !frames.is_empty() {
-            let seen = self.frames.read(frames, self.activity.start.elapsed())?;
-            self.activity.headers(seen.in_headers, seen.headers_ended);
-        }
-        Ok(())
-    }
-
-    /// Whether the client takes what there is for it.
-    fn takes(&self, takes: bool) {
-        if takes {
-            self.activity.blocked.store(0, Relaxed);
-        } else if !self.activity.is_blocked() {
-            self.activity.blocked.store(self.activity.now(), Relaxed);
-        }
-    }
-
-    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.takes(written.is_ready());
-        if matches!(written, Poll::Ready(Ok(_))) {
-            self.activity.written();
-        }
-        written
-    }
-}
-
-impl<I: AsyncRead + Unpin> AsyncRead for Noted<I> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        Poll::Ready(match buffer.filled().get(before..) {
-            None | Some([]) => Ok(()),
-            Some(bytes) => self.read(bytes),
-        })
-    }
-}
-
-impl<I: AsyncWrite + Unpin> AsyncWrite for Noted<I> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.written(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.takes(flushed.is_ready());
-        flushed
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }
 
 #[cfg(test)]

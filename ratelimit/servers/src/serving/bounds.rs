@@ -7,8 +7,6 @@ use std::time::Duration;
 pub const TAKEN_BACK: usize = 1_000;
 /// Bytes that an HTTP/2 client may send before they are read: on one stream, and on the whole connection.
 pub const WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
-/// Bytes of an answer over HTTP/2 that wait for their client, on one stream.
-pub const SEND_BUFFER: usize = 64 << 10;
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 /// How often an HTTP/2 client is asked whether it is still there, when nothing is heard.
@@ -36,6 +34,8 @@ pub struct Bounds {
     pub headers: u32,
     /// Requests at once over HTTP/2.
     pub streams: u32,
+    /// Bytes of an answer over HTTP/2 that wait for their client on one stream, when no more of it is asked for.
+    pub send_buffer: usize,
     /// What may take how long.
     pub times: ConnectionTimeouts,
 }
@@ -63,6 +63,7 @@ impl Bounds {
         versions: Versions::Http1,
         headers: 16 << 10,
         streams: 0,
+        send_buffer: 1,
         times: ConnectionTimeouts {
             headers: Duration::from_secs(5),
             request: None,

@@ -1,7 +1,7 @@
 //! An answer's body that holds what belongs to its request until it has been sent, and says whether it waits for its client.
 //!
 //! It is handed out in pieces: HTTP/2 keeps what it is given until the client takes it, however much that is, and asks for
-//! more only then. So its end is told apart from its last piece, too.
+//! more only then. Who hands out the last piece lets go of the answer, so that one is small: the [stream](REQUEST) holds it.
 
 use std::{
     future::poll_fn,
@@ -17,7 +17,7 @@ use tonic::Status;
 
 use super::{
     activity::AnswerGuard,
-    budget::{Full, Share},
+    budget::{Full, LAST, Share},
 };
 
 /// Bytes of a piece: a frame of HTTP/2.
@@ -74,6 +74,11 @@ fn length(next: Option<&Next>) -> usize {
     next.and_then(|next| next.as_ref().ok()?.data_ref()).map_or(0, Bytes::len)
 }
 
+/// Bytes of the next piece of so many.
+fn piece(bytes: usize) -> usize {
+    if bytes <= LAST { bytes } else { PIECE.min(bytes - LAST) }
+}
+
 /// How a stream ends whose next message there is no room for.
 fn end(full: Full) -> Frame<Bytes> {
     let mut trailers = HeaderMap::new();
@@ -97,7 +102,7 @@ impl hyper::body::Body for BudgetedBody {
         if let Err(full) = self.share.hold(data.len()) {
             return Poll::Ready(Some(Ok(end(full))));
         }
-        let piece = data.split_to(data.len().min(PIECE));
+        let piece = data.split_to(piece(data.len()));
         self.next = (!data.is_empty()).then(|| Ok(Frame::data(data)));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

@@ -30,7 +30,7 @@ use tokio::{
 
 use super::{
     activity::{self, Activity, AnswerGuard, Noted},
-    bounds::{Bounds, PING_INTERVAL, PING_TIME, SEND_BUFFER, TAKEN_BACK, Versions, WINDOWS},
+    bounds::{Bounds, PING_INTERVAL, PING_TIME, TAKEN_BACK, Versions, WINDOWS},
     budget::{Budget, Holder, Metered, REQUEST, Share, held_by},
     budgeted_body::BudgetedBody,
     linger::Lingering,
@@ -42,11 +42,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// What whoever serves is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// AnswerGuard.
+    /// Answering all who come.
     Serving,
-    /// AnswerGuard those who are connected, and telling them to go.
+    /// Answering those who are connected, and telling them to go.
     Leaving,
-    /// AnswerGuard what has been asked.
+    /// Answering what has been asked.
     Ending,
 }
 
@@ -257,14 +257,13 @@ pub fn close_after(response: &mut Response<Body>) {
 impl<H: Handler> Bounded<H> {
     /// Answers a request that there is no room for. Who takes none of these answers either is not served any more.
     async fn turn_away(&self, begun: Arc<Share>, answering: AnswerGuard, path: &str) -> Response<Body> {
-        if begun.take_of_reserve(REQUEST).is_err() {
+        let untaken = answering.untaken(REQUEST, || begun.another());
+        let is_full = untaken.is_some_and(|(share, bytes)| share.hold_of_reserve(bytes).is_err());
+        if is_full || begun.hold_of_reserve(REQUEST).is_err() {
             answering.end_connection();
             return pending().await;
         }
-        let mut response = self.handler.no_room(path);
-        let body = mem::take(response.body_mut());
-        *response.body_mut() = BudgetedBody::within(body, begun, answering);
-        response
+        self.handler.no_room(path).map(|body| BudgetedBody::within(body, begun, answering))
     }
 }
 
@@ -280,8 +279,10 @@ impl<H: Handler> Exchange for Bounded<H> {
         let (head, body) = request.into_parts();
         let uri = head.uri.clone();
         let holder = client.holder(budget);
-        let (begun, bytes) = (budget.share(holder, true), held_by(&head.headers, uri.path()));
-        if begun.take(bytes).is_err() {
+        let begun = budget.share(holder, true);
+        let untaken = answering.untaken(REQUEST, || begun.another());
+        let is_full = untaken.is_some_and(|(share, bytes)| share.hold(bytes).is_err());
+        if is_full || begun.take(held_by(&head.headers, uri.path())).is_err() {
             let mut response = self.turn_away(begun, answering, uri.path()).await;
             if is_http1 && !body.is_end_stream() {
                 close_after(&mut response);
@@ -348,7 +349,7 @@ fn builder(bounds: &Bounds) -> auto::Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(TAKEN_BACK)
         .initial_stream_window_size(WINDOWS.0)
         .initial_connection_window_size(WINDOWS.1)
-        .max_send_buf_size(SEND_BUFFER)
+        .max_send_buf_size(bounds.send_buffer)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIME);
     match bounds.versions {
@@ -357,3 +358,6 @@ fn builder(bounds: &Bounds) -> auto::Builder<TokioExecutor> {
         Versions::Both => builder,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,7 @@ use crate::{
 pub const MOST_MEMORY: u64 = 360;
 
 /// Bytes of each answer about the key `large`, and a few more.
-const LARGE: usize = 100_000;
+pub const LARGE: usize = 100_000;
 
 /// Types of frames.
 pub const DATA: u8 = 0;
@@ -119,6 +119,15 @@ metrics: {{listen: '{metrics}'}}\n",
         let stream = self.connect("control.sock");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Answer::read(stream, b"GET /v1/instance HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+    }
+
+    /// What its metrics say of this series.
+    pub fn counted(&self, series: &str) -> u64 {
+        let stream = TcpStream::connect(self.metrics).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let metrics = Answer::read(stream, &request("GET", "/metrics", &[], b"")).body;
+        let value = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.parse::<u64>().ok();
+        metrics.lines().find_map(value).unwrap_or_else(|| panic!("no {series} in {metrics}"))
     }
 
     /// The most memory that it has had, in MiB.

@@ -1,8 +1,16 @@
 //! When a connection's time is over, by what has come.
 
-use std::{future::poll_fn, task::Waker};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    task::{Context, Waker},
+};
 
-use tokio::{io::AsyncReadExt as _, net::UnixStream};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWrite as _},
+    net::UnixStream,
+};
 
 use super::*;
 
