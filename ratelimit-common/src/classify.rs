@@ -58,7 +58,7 @@ impl Dimension {
     /// Those that few rules ask about.
     pub const RARE: [Self; 3] = [Self::TcpFlags, Self::IcmpType, Self::Vlan];
 
-    /// Its bit in [`crate::wire::Globals::dimensions`].
+    /// Its bit in [`crate::wire::Conditions::dimensions`].
     #[must_use]
     #[inline(always)]
     pub const fn bit(self) -> u32 {

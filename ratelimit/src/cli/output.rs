@@ -25,7 +25,7 @@ pub fn write(answer: &dyn Display) -> std::io::Result<()> {
 /// The same for a part of an answer without end; returns whether anybody reads on.
 ///
 /// # Errors
-/// See [`write`].
+/// See [`write()`].
 pub fn write_on(part: &dyn Display) -> std::io::Result<bool> {
     let mut out = std::io::stdout().lock();
     match write!(out, "{part}").and_then(|()| out.flush()) {
