@@ -16,8 +16,8 @@ const TIMES_NFTABLES: [(u16, f64, f64); 3] = [(1, 2.0, 2.4), (1_000, 2.1, 2.55),
 /// Nanoseconds that a packet takes that passes.
 const ADDED: [(u16, f64, f64); 2] = [(1_000, 80.0, 50.0), (50_000, 220.0, 150.0)];
 
-/// One goal and how it stands.
-struct Standing {
+/// One goal and what was measured.
+struct GoalResult {
     what: String,
     is: f64,
     must: f64,
@@ -26,7 +26,7 @@ struct Standing {
     is_cost: bool,
 }
 
-impl Standing {
+impl GoalResult {
     fn misses(&self, least: f64) -> bool {
         if self.is_cost { self.is > least } else { self.is < least }
     }
@@ -34,10 +34,10 @@ impl Standing {
 
 /// The list, what must be reached first.
 pub fn missed(cases: &[Case]) -> String {
-    let all = standings(cases);
+    let all = results(cases);
     let musts: Vec<_> = all.iter().filter(|one| one.misses(one.must)).collect();
     let goals: Vec<_> = all.iter().filter(|one| !one.misses(one.must) && one.misses(one.goal)).collect();
-    let mut text = format!("\nOf {} goals measured, {} miss what they must reach\n", all.len(), musts.len());
+    let mut text = format!("\n{} of {} goals measured miss what they must reach\n", musts.len(), all.len());
     for one in musts {
         let _ = writeln!(text, "  {:<52} {:>7.2}, must {:.2}", one.what, one.is, one.must);
     }
@@ -48,13 +48,13 @@ pub fn missed(cases: &[Case]) -> String {
     text
 }
 
-fn standings(cases: &[Case]) -> Vec<Standing> {
+fn results(cases: &[Case]) -> Vec<GoalResult> {
     let dropped = |filter, sources| nanos(cases, filter, Traffic::Dropped, sources);
     let added = |filter, sources| added(cases, filter, sources);
     let mut all = Vec::new();
     for (sources, must, goal) in SHARES {
         let is = dropped(Filter::ClockOnly, sources).zip(dropped(Filter::Ratelimit, sources));
-        all.extend(is.map(|(least, own)| Standing {
+        all.extend(is.map(|(least, own)| GoalResult {
             what: format!("dropping, of parsing and clock, {sources} sources"),
             is: least / own,
             must,
@@ -65,7 +65,7 @@ fn standings(cases: &[Case]) -> Vec<Standing> {
     for (sources, must, goal) in TIMES_NFTABLES {
         let nft = [Filter::NftIngress, Filter::NftPrerouting].map(|hook| dropped(hook, sources));
         let nft = nft.into_iter().flatten().reduce(f64::min);
-        all.extend(nft.zip(dropped(Filter::Ratelimit, sources)).map(|(nft, own)| Standing {
+        all.extend(nft.zip(dropped(Filter::Ratelimit, sources)).map(|(nft, own)| GoalResult {
             what: format!("dropping, times nftables, {sources} sources"),
             is: nft / own,
             must,
@@ -76,7 +76,7 @@ fn standings(cases: &[Case]) -> Vec<Standing> {
     for (sources, must, goal) in ADDED {
         let own = added(Filter::Ratelimit, sources);
         let cost =
-            |what: String, is: f64, must: f64, goal: f64| Standing { what, is, must, goal, is_cost: true };
+            |what: String, is: f64, must: f64, goal: f64| GoalResult { what, is, must, goal, is_cost: true };
         all.extend(own.map(|own| cost(format!("passing, ns added, {sources} sources"), own, must, goal)));
         for other in [Filter::NftIngress, Filter::NftPrerouting, Filter::Hashlimit] {
             let both = own.zip(added(other, sources));

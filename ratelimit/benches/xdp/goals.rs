@@ -52,8 +52,8 @@ pub const GOALS: &[Goal] = &[
 ];
 
 impl Goal {
-    /// How it stands; `None` if the row was not measured.
-    pub fn stands(&self, all: &[Figures]) -> Option<f64> {
+    /// What was measured; `None` if the row was not measured.
+    pub fn measured(&self, all: &[Figures]) -> Option<f64> {
         let figures = all.iter().find(|figures| figures.row.name == self.row)?;
         let product = figures.product.above;
         Some(match self.measure {
@@ -84,11 +84,11 @@ impl Goal {
 
 /// The list of goals missed, the least ones first.
 pub fn print_missed(all: &[Figures]) {
-    let standing = || GOALS.iter().filter_map(|goal| Some((goal, goal.stands(all)?)));
-    let missed_musts: Vec<_> = standing().filter(|(goal, number)| *number > goal.must).collect();
+    let measured = || GOALS.iter().filter_map(|goal| Some((goal, goal.measured(all)?)));
+    let missed_musts: Vec<_> = measured().filter(|(goal, number)| *number > goal.must).collect();
     let missed_goals: Vec<_> =
-        standing().filter(|(goal, number)| *number > goal.goal && *number <= goal.must).collect();
-    println!("\nOf {} goals measured, {} miss what they must reach", standing().count(), missed_musts.len());
+        measured().filter(|(goal, number)| *number > goal.goal && *number <= goal.must).collect();
+    println!("\n{} of {} goals measured miss what they must reach", missed_musts.len(), measured().count());
     for (goal, number) in missed_musts {
         println!(
             "  {:<32} {:>8} {}, must {}",

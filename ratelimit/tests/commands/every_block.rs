@@ -63,6 +63,15 @@ const RUN: &[(&str, &str, &str, &str)] = &[
     ("docs/troubleshooting.md", "", "", "ratelimit/tests/kernel/documents.rs"),
 ];
 
+/// Blocks that lie as files in `config`, too: the document, a part of the block, and the file.
+const FILES: &[(&str, &str, &str)] = &[
+    ("docs/nginx.md", "trusted_hops: 1", "nginx/ratelimit.yaml"),
+    ("docs/nginx.md", "domain: web\n", "nginx/web.yaml"),
+    ("docs/nginx.md", "location = /_ratelimit", "nginx/ratelimit.conf"),
+    ("docs/caddy.md", "forward_auth", "caddy/Caddyfile"),
+    ("docs/traefik.md", "forwardAuth", "traefik/ratelimit.yaml"),
+];
+
 /// Keys at the top of YAML that `ratelimit/config/tests/config` checks, wherever it stands.
 const CHECKED: [&str; 3] = ["network:", "application:", "domain:"];
 
@@ -119,6 +128,15 @@ fn run_by(document: &str, language: &str, text: &str) -> Option<&'static str> {
     }
     let row = RUN.iter().find(|row| row.0 == document && row.1 == language && text.contains(row.2));
     row.map(|row| row.3)
+}
+
+#[test]
+fn files_beside_a_guide_are_its_blocks() {
+    for (document, part, file) in FILES {
+        let block = blocks::of(document).into_iter().find(|(_, text)| text.contains(part));
+        let (_, text) = block.unwrap_or_else(|| panic!("{document} has no block with {part:?}"));
+        assert_eq!(source(&format!("config/{file}")), text, "{file}, and {document}");
+    }
 }
 
 #[test]

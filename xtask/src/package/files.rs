@@ -41,7 +41,9 @@ pub fn add(tree: &Tree, writer: &Path) -> Result<()> {
     for name in EXAMPLES {
         tree.copy(&format!("{documents}/examples/{name}"), &sources.join("config").join(name), 0o644)?;
     }
-    copy_all(tree, &format!("{documents}/examples/envoy"), &sources.join("config/envoy"))?;
+    for name in ["caddy", "envoy", "nginx", "traefik"] {
+        copy_all(tree, &format!("{documents}/examples/{name}"), &sources.join("config").join(name))?;
+    }
     for name in DOCUMENTS {
         tree.write_gz(&format!("{documents}/{name}.gz"), &read(&sources.join(name))?)?;
     }
