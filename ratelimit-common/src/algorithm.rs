@@ -1,8 +1,9 @@
 //! The rate limit algorithms: pure functions from (limit, state, now, cost) to a decision and the new state.
 //!
-//! Each file holds one algorithm whose state is a 64-bit word; the log and the wide sliding counter have states of their
-//! own and are called directly. Every word is a time in its high bits, and a bucket is as good as new once that time is
-//! past. So one comparison tells whether a slot is idle, whatever its algorithm, and [`fresh`] is a fresh state of all.
+//! Each file holds one algorithm whose state is a 64-bit word; the log and the wide sliding counter have states of
+//! their own and are called directly. Every word is a time in its high bits, and a bucket is as good as new once that
+//! time is past. So one comparison tells whether a slot is idle, whatever its algorithm, and [`fresh`] is a fresh state
+//! of all.
 
 pub mod fixed_window;
 pub mod leaky_bucket;
@@ -80,8 +81,8 @@ pub fn decide<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (LimitDe
     (LimitDecision { allowed, limit, facts: DecidedState::Word { before: state, after }, cost, now }, after)
 }
 
-/// Charges a cost that is reported afterwards, as far as there is room, and gives the new state: a limit that can be overrun,
-/// or that counts denied requests, takes it as [`decide`] does, any other up to the whole units that are left.
+/// Charges a cost that is reported afterwards, as far as there is room, and gives the new state: a limit that can be
+/// overrun, or that counts denied requests, takes it as [`decide`] does, any other up to the whole units that are left.
 #[must_use]
 pub fn report<'l>(limit: &'l Limit, state: u64, now: Now, cost: u32) -> (LimitDecision<'l>, u64) {
     let left = decide(limit, state, now, 0).0.remaining();
@@ -93,7 +94,8 @@ fn reported(limit: &Limit, left: u64, cost: u32) -> u32 {
     if limit.always_charges() { cost } else { u32::try_from(left).unwrap_or(u32::MAX).min(cost) }
 }
 
-/// Whether a limit that keeps arrival times allows a request, and the state after it: [`decide`] of the commonest kind alone.
+/// Whether a limit that keeps arrival times allows a request, and the state after it: [`decide`] of the commonest kind
+/// alone.
 #[must_use]
 #[inline(always)]
 pub fn decide_by_arrival(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool, u64) {
@@ -109,8 +111,8 @@ pub fn decide_by_window(limit: &Limit, state: u64, now: Now, cost: u32) -> (bool
 
 /// The state without what a request took at `charged`, which a later limit made void. `later` is the present.
 ///
-/// What others did in between stays. Where it can't be told apart from the charge, the charge stays too: undoing may leave
-/// too little, never too much.
+/// What others did in between stays. Where it can't be told apart from the charge, the charge stays too: undoing may
+/// leave too little, never too much.
 #[must_use]
 #[inline(always)]
 pub fn undo(limit: &Limit, state: u64, charged: Now, later: Now, cost: u32) -> u64 {
@@ -247,7 +249,8 @@ impl<'l> LimitDecision<'l> {
         }
     }
 
-    /// Units used; what is owed is among them, and a fixed window that counts denied requests may have more than its limit.
+    /// Units used; what is owed is among them, and a fixed window that counts denied requests may have more than its
+    /// limit.
     #[must_use]
     pub fn used(&self) -> u64 {
         match self.facts {
@@ -258,7 +261,8 @@ impl<'l> LimitDecision<'l> {
         }
     }
 
-    /// How long until one more unit is there than [`Self::remaining`]; of a fixed window, until it ends. 0 if none is missing.
+    /// How long until one more unit is there than [`Self::remaining`]; of a fixed window, until it ends. 0 if none is
+    /// missing.
     #[must_use]
     pub fn next_after(&self) -> Nanos {
         let remaining = self.remaining();
@@ -306,8 +310,8 @@ impl<'l> LimitDecision<'l> {
         Some(self.wait(state, cost))
     }
 
-    /// How long until the bucket is full again; of a window, until it ends, or the one does in which the last is paid that is
-    /// owed.
+    /// How long until the bucket is full again; of a window, until it ends, or the one does in which the last is paid
+    /// that is owed.
     #[must_use]
     pub fn reset_after(&self) -> Nanos {
         let state = match self.facts {

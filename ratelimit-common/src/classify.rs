@@ -1,8 +1,9 @@
 //! Which rules judge a packet: for each dimension a table gives the set of rules that the packet's value satisfies, as
-//! the bits of one word, and their intersection is the rules that match. So the cost does not grow with the number of rules.
+//! the bits of one word, and their intersection is the rules that match. So the cost does not grow with the number of
+//! rules.
 //!
-//! What rules except are conditions of the same kind, in tables of their own, which only packets are asked about that match
-//! such a rule.
+//! What rules except are conditions of the same kind, in tables of their own, which only packets are asked about that
+//! match such a rule.
 
 use crate::packet::{Address, Packet, Ports};
 
@@ -70,8 +71,8 @@ impl Dimension {
 pub trait Tables {
     /// Whether some rule has a condition on a dimension.
     fn asks(&self, dimension: Dimension) -> bool;
-    /// Whether some rule has a condition on one of [`Dimension::RARE`]. In the program each question is an instruction or
-    /// two, though its answer is a constant.
+    /// Whether some rule has a condition on one of [`Dimension::RARE`]. In the program each question is an instruction
+    /// or two, though its answer is a constant.
     #[inline(always)]
     fn asks_rarely(&self) -> bool {
         Dimension::RARE.into_iter().any(|dimension| self.asks(dimension))
@@ -95,8 +96,8 @@ pub trait Exceptions: Tables {
 /// Rows of [`Exceptions::rules_of`].
 pub const ROWS_OF_FURTHER: usize = 256 * size_of::<u64>();
 
-/// The rules that judge a packet, of which the frame is so long: those that it matches and that do not except it. `some` are
-/// those that except something.
+/// The rules that judge a packet, of which the frame is so long: those that it matches and that do not except it.
+/// `some` are those that except something.
 #[inline(always)]
 pub fn judging(
     matches: &impl Tables,
@@ -176,8 +177,8 @@ pub fn matching(tables: &impl Tables, packet: &Packet, wire_length: u64) -> u64 
     rules & tables.destination(&packet.destination)
 }
 
-/// The same of a packet that is no fragment, where no rule asks for more than its source, IP version, transport, ports and
-/// length.
+/// The same of a packet that is no fragment, where no rule asks for more than its source, IP version, transport, ports
+/// and length.
 #[inline(always)]
 pub fn matching_ports(tables: &impl Tables, source: &Address, ports: Ports, wire_length: u64) -> u64 {
     matching_kind(tables, source, source.family * 3, ports, wire_length)

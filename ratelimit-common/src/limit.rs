@@ -362,8 +362,8 @@ impl Limit {
         self.delays != 0
     }
 
-    /// The time that `cost` units take at the rate, rounded down to a tick. `cost` must not exceed the capacity, unless the
-    /// limit can be overrun: then it is at most the time of all that can be used.
+    /// The time that `cost` units take at the rate, rounded down to a tick. `cost` must not exceed the capacity, unless
+    /// the limit can be overrun: then it is at most the time of all that can be used.
     #[inline(always)]
     pub(crate) fn time_of(&self, cost: u32) -> Ticks {
         if cost == 1 {

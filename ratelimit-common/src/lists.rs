@@ -1,11 +1,11 @@
 //! Whether an address is on the allow or the deny list: a look-up whose cost does not grow with the lists.
 //!
-//! Both lists are one trie in an array of words. A node skips the bits that all its prefixes share and takes about as many
-//! of the next ones as it needs to tell them apart, so that a look-up takes two or three steps, however many prefixes there
-//! are; its worst case is 64. What was skipped is compared at the end, with the prefix that the way led to: first with its last
-//! bits, which are beside its index, so that most addresses that are on no list need no look at the prefix. Before all that
-//! one bit says whether any prefix can contain an address, so that of most that are on no list nothing else is read. Building
-//! it is for user space.
+//! Both lists are one trie in an array of words. A node skips the bits that all its prefixes share and takes about as
+//! many of the next ones as it needs to tell them apart, so that a look-up takes two or three steps, however many
+//! prefixes there are; its worst case is 64. What was skipped is compared at the end, with the prefix that the way led
+//! to: first with its last bits, which are beside its index, so that most addresses that are on no list need no look at
+//! the prefix. Before all that one bit says whether any prefix can contain an address, so that of most that are on no
+//! list nothing else is read. Building it is for user space.
 
 use crate::packet::Address;
 
@@ -59,8 +59,8 @@ impl TrieRoot {
     }
 }
 
-/// A bit for each number that so many bits of an address make: whether a prefix has addresses with these. As one word, like
-/// that of a node of the trie: where the bits begin (32 bits), the shifts, the half.
+/// A bit for each number that so many bits of an address make: whether a prefix has addresses with these. As one word,
+/// like that of a node of the trie: where the bits begin (32 bits), the shifts, the half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter(pub u64);
 
@@ -83,12 +83,12 @@ pub const MOST_STEPS: u32 = 64;
 
 /// A step of the trie, as one word: nothing, a node, or a prefix to compare with.
 ///
-/// A node: where its entries begin (32 bits), by how much the address is shifted left to lose what is behind the node (6
-/// bits), by how much then right so that only the node's own bits are left (6 bits), and whether these are of the address's
-/// second half (1 bit).
+/// A node: where its entries begin (32 bits), by how much the address is shifted left to lose what is behind the node
+/// (6 bits), by how much then right so that only the node's own bits are left (6 bits), and whether these are of the
+/// address's second half (1 bit).
 ///
-/// A prefix: where it is kept (28 bits), its last bits, as many as there is room for (24 bits), its length less one (7 bits),
-/// and whether an address that it does not contain may be in another one, behind it (1 bit).
+/// A prefix: where it is kept (28 bits), its last bits, as many as there is room for (24 bits), its length less one (7
+/// bits), and whether an address that it does not contain may be in another one, behind it (1 bit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrieEntry(pub u64);
 

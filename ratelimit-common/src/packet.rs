@@ -1,12 +1,12 @@
 //! What a frame says about itself: the same code in the XDP program and on the host.
 //!
-//! Ethernet or nothing, up to two VLAN tags, IPv4 with options, IPv6 with up to eight extension headers, and of the transport
-//! what rules can ask for. Tunnels are not entered. A frame whose addresses can be read is an IP packet, however broken the rest
-//! of it is; any other frame is not IP.
+//! Ethernet or nothing, up to two VLAN tags, IPv4 with options, IPv6 with up to eight extension headers, and of the
+//! transport what rules can ask for. Tunnels are not entered. A frame whose addresses can be read is an IP packet,
+//! however broken the rest of it is; any other frame is not IP.
 //!
-//! What a packet does not have and what can't be told are different: a rule on ports does not match a packet that has none
-//! (ICMP, a later fragment), but does match one whose ports can't be reached, so that breaking a header is no way around
-//! a limit.
+//! What a packet does not have and what can't be told are different: a rule on ports does not match a packet that has
+//! none (ICMP, a later fragment), but does match one whose ports can't be reached, so that breaking a header is no way
+//! around a limit.
 
 mod link;
 mod network;
@@ -42,8 +42,8 @@ pub trait Frame {
     fn link(&self) -> LinkLayer {
         LinkLayer::Ethernet
     }
-    /// Whether anybody asks for more than the source address: if not, what else there is may be left as if the packet had
-    /// none of it.
+    /// Whether anybody asks for more than the source address: if not, what else there is may be left as if the packet
+    /// had none of it.
     const IS_READ_WHOLE: bool = true;
 }
 
@@ -74,8 +74,8 @@ pub struct Address {
     pub family: Flag,
 }
 
-/// 0 or 1. A number and not a `bool`, because a `bool` comes from a branch, and the kernel's verifier would follow both ways
-/// to the end of the program.
+/// 0 or 1. A number and not a `bool`, because a `bool` comes from a branch, and the kernel's verifier would follow both
+/// ways to the end of the program.
 pub type Flag = u64;
 
 impl Address {
@@ -101,8 +101,8 @@ impl From<IpAddr> for Address {
     }
 }
 
-/// An IP packet. Where a field's value can be missing or unreachable, numbers above all values say so. Fields are narrow, because
-/// the kernel has little stack.
+/// An IP packet. Where a field's value can be missing or unreachable, numbers above all values say so. Fields are
+/// narrow, because the kernel has little stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Packet {
@@ -112,8 +112,8 @@ pub struct Packet {
     pub destination: Address,
     /// The ids of its VLAN tags, the outer one first, or [`NO_VLAN`].
     pub vlans: [u32; 2],
-    /// The transport's number, or [`UNKNOWN_PROTOCOL`]; that of a later IPv6 fragment is not known, because the host goes by
-    /// what the first one says.
+    /// The transport's number, or [`UNKNOWN_PROTOCOL`]; that of a later IPv6 fragment is not known, because the host
+    /// goes by what the first one says.
     pub protocol: u32,
     /// The source port, [`NO_PORT`] or [`UNKNOWN_PORT`].
     pub source_port: u32,
@@ -226,8 +226,9 @@ impl Ports {
 pub struct NotIp {
     /// The ids of its VLAN tags, as in [`Packet::vlans`].
     pub vlans: [u32; 2],
-    /// 1 if VLAN tags hide what it is: more than two of which one has no id, or one without an id where no tag belongs. The host takes off tags without an id,
-    /// however many there are, so it may be any packet; nobody sends such frames for another reason.
+    /// 1 if VLAN tags hide what it is: more than two of which one has no id, or one without an id where no tag belongs.
+    /// The host takes off tags without an id, however many there are, so it may be any packet; nobody sends such frames
+    /// for another reason.
     pub hides: Flag,
 }
 

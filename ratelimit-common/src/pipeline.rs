@@ -1,7 +1,7 @@
 //! The stages of a packet, in their order, over whatever a host of them has for maps, clock and counters.
 //!
-//! Most packets take the [`fast_path`]; one about which something is unusual leaves it before anything has changed, and goes
-//! through all [`stages`]: that is the slow path.
+//! Most packets take the [`fast_path`]; one about which something is unusual leaves it before anything has changed, and
+//! goes through all [`stages`]: that is the slow path.
 
 pub mod bucket;
 mod context;
@@ -24,8 +24,8 @@ use crate::{
     wire::{CompiledRule, Globals, KeyMask, Reason},
 };
 
-/// What differs between the XDP program and a process: memory, clock, counters, loops, and which stages are functions of
-/// their own. The program's has no size, because nothing but code gets into the kernel's loops.
+/// What differs between the XDP program and a process: memory, clock, counters, loops, and which stages are functions
+/// of their own. The program's has no size, because nothing but code gets into the kernel's loops.
 pub trait Hooks: Tables + Copy {
     /// A set of the bucket table.
     type Set: Set;
@@ -83,7 +83,8 @@ pub trait Hooks: Tables + Copy {
     fn repeat<T, F: Fn(&mut T) -> bool + Copy>(self, most: u32, carried: &mut T, turn: F);
     /// [`bucket::attempt`] at the bucket of the rule at `index`.
     fn attempt(self, what: BucketOp, context: &PacketContext, index: u64) -> BucketResult;
-    /// [`table::decide`] under the limit at `index`: a call of its own in the kernel, for all but the commonest algorithms.
+    /// [`table::decide`] under the limit at `index`: a call of its own in the kernel, for all but the commonest
+    /// algorithms.
     #[inline(always)]
     fn decide(self, index: u64, state: u64, now: Now, cost: u32) -> (bool, u64) {
         table::decide(&self.rule(index).limit, state, now, cost)
@@ -121,7 +122,8 @@ pub trait Hooks: Tables + Copy {
 pub enum FastPath {
     /// None of them: all packets take the slow path.
     None = 0,
-    /// All are under the only rule, or there is none, and nobody asks for more than the source: see [`fast_path::judge_simple`].
+    /// All are under the only rule, or there is none, and nobody asks for more than the source: see
+    /// [`fast_path::judge_simple`].
     Simple = 1,
     /// Rules of all sorts: see [`fast_path::judge`].
     Any = 2,

@@ -1,8 +1,8 @@
-//! Which packets are looked at more closely: about one in as many as the rate of packets allows, drawn at random, so that
-//! no rhythm of traffic can hide from it.
+//! Which packets are looked at more closely: about one in as many as the rate of packets allows, drawn at random, so
+//! that no rhythm of traffic can hide from it.
 //!
-//! Few packets are all sampled; of many, one in a power of two, up to one in 1,024. What a sample stands for is known when it
-//! is drawn, so sums of that estimate what came without bias.
+//! Few packets are all sampled; of many, one in a power of two, up to one in 1,024. What a sample stands for is known
+//! when it is drawn, so sums of that estimate what came without bias.
 
 /// One stream of packets that is sampled, on one processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,9 +39,9 @@ impl Sampler {
         packet >= self.next
     }
 
-    /// Takes this packet and draws the next one. `now` is in nanoseconds, of any clock. Returns how many packets this one
-    /// stands for. If `joined` packets came as one, of which this is the last, the first of them that is due is taken, and
-    /// those behind it stand for themselves.
+    /// Takes this packet and draws the next one. `now` is in nanoseconds, of any clock. Returns how many packets this
+    /// one stands for. If `joined` packets came as one, of which this is the last, the first of them that is due is
+    /// taken, and those behind it stand for themselves.
     #[must_use]
     #[inline(always)]
     pub fn take(&mut self, packet: u64, joined: u64, now: u64, random: u32) -> u64 {
@@ -89,8 +89,8 @@ mod tests {
         for packets in [20_000, 100_000, 1_000_000, 10_000_000] {
             let mut sampler = Sampler::default();
             let (samples, stands_for) = second(&mut sampler, packets, 1_000_000_000 / packets, 7);
-            // So many a second, or one in 1,024, and before that those that may be ahead of their time; a thirtieth more,
-            // since the gaps are random.
+            // So many a second, or one in 1,024, and before that those that may be ahead of their time; a thirtieth
+            // more, since the gaps are random.
             let rate = 7_629.max(packets / 1_024);
             let most = rate + rate / 30 + FREE + (MOST_HALVINGS << STEP);
             assert!(samples <= most, "{samples} of {packets}, at most {most}");

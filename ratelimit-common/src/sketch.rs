@@ -1,10 +1,10 @@
 //! The heaviest sources, in little memory: for each window of a second and each processor, sets of eight slots that a
 //! source shares with those whose address falls into the same set.
 //!
-//! Space-Saving (Metwally, Agrawal, El Abbadi 2005), set by set: a source that has no slot takes that of the lightest in its
-//! set and inherits that one's weight as what may have been missed of it. So what a slot has is at most what came, and with
-//! what was missed at least that; and whoever sends more than an eighth of its set's traffic has a slot. Packets and bytes
-//! both have weight, so that whoever sends many packets keeps a slot, and whoever sends many bytes.
+//! Space-Saving (Metwally, Agrawal, El Abbadi 2005), set by set: a source that has no slot takes that of the lightest
+//! in its set and inherits that one's weight as what may have been missed of it. So what a slot has is at most what
+//! came, and with what was missed at least that; and whoever sends more than an eighth of its set's traffic has a slot.
+//! Packets and bytes both have weight, so that whoever sends many packets keeps a slot, and whoever sends many bytes.
 
 use crate::verifier::opaque;
 
@@ -59,7 +59,8 @@ pub enum Group {
     All = 3,
 }
 
-/// What tells the slots of a window and a group from others. `now` is in nanoseconds, of the clock that both sides read.
+/// What tells the slots of a window and a group from others. `now` is in nanoseconds, of the clock that both sides
+/// read.
 #[must_use]
 #[inline(always)]
 pub const fn stamp(now: u64, group: Group) -> u64 {
@@ -94,8 +95,8 @@ pub struct Sample {
     pub bytes: u64,
 }
 
-/// The weight of a packet, beside that of its bytes, each of which weighs 1. So of a weight that was missed at most a 256th
-/// was packets.
+/// The weight of a packet, beside that of its bytes, each of which weighs 1. So of a weight that was missed at most a
+/// 256th was packets.
 pub const PACKET: u64 = 256;
 
 impl SketchSet {
@@ -117,8 +118,8 @@ impl SketchSet {
         slot.variance_bytes += deviation * (units * units);
     }
 
-    /// The slot of the sample's source, else one of an earlier window, else the lightest. Without branches on the data: the
-    /// verifier would follow each.
+    /// The slot of the sample's source, else one of an earlier window, else the lightest. Without branches on the data:
+    /// the verifier would follow each.
     #[inline(always)]
     fn place(&self, sample: &Sample) -> usize {
         let mut best = u64::MAX >> 1;

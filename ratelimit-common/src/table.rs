@@ -1,13 +1,14 @@
-//! The bucket table: sets of eight slots, each a key and a state word, shared by any number of processors without a lock.
+//! The bucket table: sets of eight slots, each a key and a state word, shared by any number of processors without a
+//! lock.
 //!
 //! The state word is the lock of its slot. Charging a bucket loads the state, then the key, then exchanges the state if
-//! it is still the same. Taking a slot for another key exchanges its state for [`BUSY`] first, so that nobody can charge
-//! it meanwhile, writes the key, and then searches both sets for the same key: of two that claim at once, whoever comes
-//! second sees the first and gives its slot back. A slot that is given back is left empty and with another state than
-//! before, so that nobody who read it earlier can charge it.
+//! it is still the same. Taking a slot for another key exchanges its state for [`BUSY`] first, so that nobody can
+//! charge it meanwhile, writes the key, and then searches both sets for the same key: of two that claim at once,
+//! whoever comes second sees the first and gives its slot back. A slot that is given back is left empty and with
+//! another state than before, so that nobody who read it earlier can charge it.
 //!
-//! A slot whose state is idle (see [`crate::algorithm`]) can be taken without changing any later decision. Only if no slot
-//! of the two sets is idle, the bucket nearest to fresh is lost, and counted.
+//! A slot whose state is idle (see [`crate::algorithm`]) can be taken without changing any later decision. Only if no
+//! slot of the two sets is idle, the bucket nearest to fresh is lost, and counted.
 //!
 //! The memory is the caller's: [`Slot`], [`Set`] and [`Table`] say what it must do. A call makes one attempt, because a
 //! loop looks different in the kernel: repeat it while it says [`Attempt::Again`].
@@ -87,7 +88,8 @@ pub trait Set: Copy {
         holders_in(self, word)
     }
 
-    /// The index of the first one whose key is `word`. A process may look at all at once, since where a key lies can't be guessed.
+    /// The index of the first one whose key is `word`. A process may look at all at once, since where a key lies can't
+    /// be guessed.
     #[cfg(not(target_arch = "bpf"))]
     #[inline(always)]
     fn find(self, word: u64) -> Option<usize> {
@@ -125,8 +127,8 @@ pub trait Table {
     /// Called when a bucket in use had to give way.
     fn on_live_eviction(&self);
 
-    /// [`nearest_to_fresh`] of a home of which no slot is idle: a call of its own in the kernel. A table that can still grow
-    /// does so and answers `None`.
+    /// [`nearest_to_fresh`] of a home of which no slot is idle: a call of its own in the kernel. A table that can still
+    /// grow does so and answers `None`.
     #[inline]
     fn nearest_to_fresh(&self, home: &Home<Self::Set>, now: Now) -> Option<Position>
     where
@@ -241,8 +243,8 @@ pub fn peek<T: Table>(table: &T, request: &BucketRequest<'_>) -> Attempt {
     Attempt::Done { allowed, before: state, after: state, is_new }
 }
 
-/// Gives a key a state, and a slot if it has none: `first` then, else what `change` makes of the one it had, while the slot
-/// is [`BUSY`]. True when done. For states that are no limit's.
+/// Gives a key a state, and a slot if it has none: `first` then, else what `change` makes of the one it had, while the
+/// slot is [`BUSY`]. True when done. For states that are no limit's.
 #[inline(always)]
 pub fn put<T: Table>(
     table: &T,
@@ -370,8 +372,8 @@ fn claim<T: Table>(table: &T, home: &Home<T::Set>, key: &Key, now: Now, after: u
     true
 }
 
-/// The state of a slot that is given back: idle, and another than it had. At one and the same time each is lower than the
-/// one before, so that none comes back however often the slot is taken and given back.
+/// The state of a slot that is given back: idle, and another than it had. At one and the same time each is lower than
+/// the one before, so that none comes back however often the slot is taken and given back.
 #[inline(always)]
 const fn given_back(before: u64, fresh: u64) -> u64 {
     let idle = fresh.saturating_sub(1);

@@ -1,4 +1,5 @@
-//! Time as the algorithms see it: nanoseconds since the bucket table was made, and the finer unit in which states keep it.
+//! Time as the algorithms see it: nanoseconds since the bucket table was made, and the finer unit in which states keep
+//! it.
 
 /// A length of time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +64,8 @@ const WRAP: u64 = 1 << (64 - Ticks::SHIFT);
 ///
 /// States keep 64 bits of ticks, which is 4.57 years. Until times ahead get there the order of any two times is plain.
 /// From then on a time that is no further ahead than a limit's states can be counts as the future and all others as the
-/// past, so limits go on to work; a bucket that nobody touched for more than two years may then look used when it is not.
+/// past, so limits go on to work; a bucket that nobody touched for more than two years may then look used when it is
+/// not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now(pub Nanos);
 
@@ -107,8 +109,8 @@ impl Now {
         self.ahead_of(self.ticks(), time, far)
     }
 
-    /// Whether `time` is not ahead, whatever limit it is of. Shortly before the wrap, times ahead that have wrapped look
-    /// passed; that only chooses which bucket gives way in a full table.
+    /// Whether `time` is not ahead, whatever limit it is of. Shortly before the wrap, times ahead that have wrapped
+    /// look passed; that only chooses which bucket gives way in a full table.
     #[inline(always)]
     pub(crate) const fn has_passed(self, time: Ticks) -> bool {
         let distance = time.0.wrapping_sub(self.ticks().0);

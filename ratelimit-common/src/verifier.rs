@@ -17,8 +17,8 @@ pub fn opaque(number: u64) -> u64 {
     number
 }
 
-/// What has been written to memory, read from there: the compiler would keep a copy of it, which takes as much of the kernel's
-/// stack again.
+/// What has been written to memory, read from there: the compiler would keep a copy of it, which takes as much of the
+/// kernel's stack again.
 #[must_use]
 #[inline(always)]
 pub fn again<T: Copy>(memory: &T) -> T {

@@ -25,8 +25,8 @@ pub const MOST_RULES: usize = 64;
 /// a power of two, so that a mask keeps an index inside.
 pub const MOST_LIMITS: usize = (3 * MOST_RULES).next_power_of_two();
 
-/// Numbers that tell rules apart in the table and the counters. More than rules, so that a new generation can use numbers
-/// that the old one, which runs until the switch, does not.
+/// Numbers that tell rules apart in the table and the counters. More than rules, so that a new generation can use
+/// numbers that the old one, which runs until the switch, does not.
 pub const RULE_NUMBERS: usize = 512;
 
 /// Room for the daemon's own notes, kept with the table.
@@ -155,8 +155,8 @@ pub struct Globals {
     pub matches: Conditions,
     /// What rules that match except. Its bits are those of exceptions: the first one of a rule has the rule's.
     pub excepts: Conditions,
-    /// Where nobody asks for more than the source and the IP version: the bits of the rules that IPv4, that IPv6 packets
-    /// match.
+    /// Where nobody asks for more than the source and the IP version: the bits of the rules that IPv4, that IPv6
+    /// packets match.
     pub of_version: [u64; 2],
     /// The bits of the rules that except something.
     pub excepting: u64,

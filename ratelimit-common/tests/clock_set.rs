@@ -1,7 +1,7 @@
-//! The bound after the wall clock was set: whatever is done to it, in any stretch of real time a key gets at most what it
-//! could get in one of that length with the clock left alone, and one limit more for each step forward in it. (With `refill:
-//! interval`, and for a fixed window that can be overrun, for a step back after one forward, too.) If the limit can be
-//! overrun, that holds for all but the last request of the stretch.
+//! The bound after the wall clock was set: whatever is done to it, in any stretch of real time a key gets at most what
+//! it could get in one of that length with the clock left alone, and one limit more for each step forward in it. (With
+//! `refill: interval`, and for a fixed window that can be overrun, for a step back after one forward, too.) If the
+//! limit can be overrun, that holds for all but the last request of the stretch.
 #![expect(clippy::expect_used, reason = "a test that can not go on has failed")]
 
 #[path = "support/bucket.rs"]

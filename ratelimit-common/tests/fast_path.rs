@@ -1,5 +1,5 @@
-//! The fast and the slow path of a packet judge alike: random rules, packets, buckets and times, with another processor that
-//! comes in between, give the same outcome, the same counters and the same buckets.
+//! The fast and the slow path of a packet judge alike: random rules, packets, buckets and times, with another processor
+//! that comes in between, give the same outcome, the same counters and the same buckets.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that can't go on has failed")]
 
 #[path = "fast_path/world.rs"]

@@ -1,5 +1,5 @@
-//! Limits that can be overrun: against slow models with exact rationals, against golden vectors of their own, and the bound
-//! that they promise, with costs that are reported after others were asked.
+//! Limits that can be overrun: against slow models with exact rationals, against golden vectors of their own, and the
+//! bound that they promise, with costs that are reported after others were asked.
 //!
 //! `PROPTEST_CASES` runs more cases than the default.
 

@@ -40,8 +40,8 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: if asked { default.cases } else { 100 }, failure_persistence: None, ..default }
 }
 
-/// Uptimes up to 4.5 years, at any of which the walk may begin, and debts and windows that end before the wrap. A clock may
-/// step back by an hour, in the first year by any time.
+/// Uptimes up to 4.5 years, at any of which the walk may begin, and debts and windows that end before the wrap. A clock
+/// may step back by an hour, in the first year by any time.
 fn plain(made: &Made, start: u64) -> Range {
     let ahead = made.horizon().0 + made.spec.rate.per.0 / 4 + 2 * BACK.0;
     let young = start.is_multiple_of(2);

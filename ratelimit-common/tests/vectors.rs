@@ -1,5 +1,6 @@
-//! The golden decisions of `vectors.yaml` through the pure functions, to the nanosecond: in every place that can keep the
-//! limit, and for tables of several ages. Also checks, for every event, that its numbers agree with what then happens.
+//! The golden decisions of `vectors.yaml` through the pure functions, to the nanosecond: in every place that can keep
+//! the limit, and for tables of several ages. Also checks, for every event, that its numbers agree with what then
+//! happens.
 
 #[path = "support/agreement.rs"]
 mod agreement;

@@ -43,8 +43,8 @@ maps! {
     DEST_V6: LpmTrie<[u64; 2], [u64; 2]> = NO_PREALLOC;
 }
 
-/// The tables of what rules match, or of what they except, which have the second half of each map of rows, and the second set
-/// of each prefix.
+/// The tables of what rules match, or of what they except, which have the second half of each map of rows, and the
+/// second set of each prefix.
 #[derive(Clone, Copy)]
 pub struct Maps<const EXCEPTS: bool>;
 

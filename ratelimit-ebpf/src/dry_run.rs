@@ -1,5 +1,5 @@
-//! Dry runs: what the daemon and the tests put in the place of clock and wire, and what they want to know of a packet. In
-//! a generation that is attached to an interface the verifier removes all of it.
+//! Dry runs: what the daemon and the tests put in the place of clock and wire, and what they want to know of a packet.
+//! In a generation that is attached to an interface the verifier removes all of it.
 
 use aya_ebpf::{macros::map, maps::Array};
 use ratelimit_common::{

@@ -7,8 +7,8 @@ use ratelimit_common::pipeline::{Evaluation, FastPath, FrameSize, StageOutcome, 
 
 use crate::{frame::XdpFrame, globals::globals, program::Program};
 
-/// Judges a packet, unless it has to take the slow path: then what was found of it is in `evaluation`. No calls, since one takes as
-/// long as a third of all this.
+/// Judges a packet, unless it has to take the slow path: then what was found of it is in `evaluation`. No calls, since
+/// one takes as long as a third of all this.
 #[inline(always)]
 pub fn judge(ctx: &XdpContext, size: FrameSize, evaluation: &mut MaybeUninit<Evaluation>) -> StageOutcome {
     // Frames that stand for several packets take the slow path.

@@ -15,8 +15,8 @@ use ratelimit_common::{
 
 use crate::{dry_run, globals::globals, verified::verified_once};
 
-/// The first buffer of a packet, and the length of all. `WHOLE`: whether more than the source address is read. `ANY_LINK`:
-/// whether it may begin otherwise than with an Ethernet header.
+/// The first buffer of a packet, and the length of all. `WHOLE`: whether more than the source address is read.
+/// `ANY_LINK`: whether it may begin otherwise than with an Ethernet header.
 pub struct XdpFrame<const WHOLE: bool, const ANY_LINK: bool = false> {
     context: *mut c_void,
     start: usize,
@@ -89,8 +89,8 @@ impl<const WHOLE: bool, const ANY_LINK: bool> Frame for XdpFrame<WHOLE, ANY_LINK
     }
 }
 
-/// Reads all that rules and people may ask of a packet into `packet`. An error says whether what is not IP hides something;
-/// then `packet` has its VLAN tags.
+/// Reads all that rules and people may ask of a packet into `packet`. An error says whether what is not IP hides
+/// something; then `packet` has its VLAN tags.
 #[inline(always)]
 pub fn parse_whole(context: *mut xdp_md, packet: &mut Packet) -> Result<(), Flag> {
     match read_link(context, packet) {
@@ -137,7 +137,8 @@ verified_once! {
     } else false;
 }
 
-/// The same address, which the compiler must not compute a second time: the verifier would not know that one to be checked.
+/// The same address, which the compiler must not compute a second time: the verifier would not know that one to be
+/// checked.
 #[inline(always)]
 fn address(address: usize) -> usize {
     let mut address = address;

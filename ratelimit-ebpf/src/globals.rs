@@ -1,5 +1,5 @@
-//! The constants of this generation. The daemon sets them before it loads the program, and the map they lie in is frozen:
-//! so the verifier knows their values, and removes what this generation's rules do not use.
+//! The constants of this generation. The daemon sets them before it loads the program, and the map they lie in is
+//! frozen: so the verifier knows their values, and removes what this generation's rules do not use.
 
 use core::arch::asm;
 
@@ -27,8 +27,8 @@ static RULE_INDEX: Constant<RULE_NUMBERS> = Constant([0; _]);
 #[unsafe(no_mangle)]
 static FURTHER_EXCEPTS: Constant<{ ROWS_OF_FURTHER * size_of::<u64>() }> = Constant([0; _]);
 
-/// The address of a constant, made anew each time: kept, it would take a register or a place on the kernel's stack, and to make
-/// it takes no longer than to load it from there.
+/// The address of a constant, made anew each time: kept, it would take a register or a place on the kernel's stack, and
+/// to make it takes no longer than to load it from there.
 ///
 /// The instruction does nothing else.
 macro_rules! address_of {

@@ -11,8 +11,8 @@ const GO_ON: i64 = 0;
 /// What it wants to hear to end the loop.
 const STOP: i64 = 1;
 
-/// Takes up to `count` turns, each with what is carried along, until one says that it was the last. A turn may hold nothing
-/// of its own, since only its code gets to the kernel.
+/// Takes up to `count` turns, each with what is carried along, until one says that it was the last. A turn may hold
+/// nothing of its own, since only its code gets to the kernel.
 #[inline(always)]
 pub fn repeat<T, F: Fn(&mut T) -> bool + Copy>(count: u32, carried: &mut T, _turn: F) {
     const { assert!(size_of::<F>() == 0) };

@@ -55,8 +55,8 @@ fn examine_any(context: *mut xdp_md, evaluation: &mut Evaluation) -> StageOutcom
     examine(context, evaluation)
 }
 
-// All stages before the rules. Functions of their own, so that the rules have their stack, and so that what comes after them
-// is not verified again for each way through the headers.
+// All stages before the rules. Functions of their own, so that the rules have their stack, and so that what comes after
+// them is not verified again for each way through the headers.
 
 const NOT_IP: StageOutcome = StageOutcome::of(Reason::NotIp);
 
@@ -68,8 +68,8 @@ verified_once! {
         let mut packet = Packet::EMPTY;
         match frame::parse_whole(context, &mut packet) {
             Ok(()) => {
-                // What goes through this host to somebody else is no neighbour's word to it: who is over a limit could send
-                // any number of such packets to anybody.
+                // What goes through this host to somebody else is no neighbour's word to it: who is over a limit could
+                // send any number of such packets to anybody.
                 if packet.is_neighbour_discovery != 0 && globals().dry_run != DRY_RUN {
                     packet.is_neighbour_discovery = u32::from(!routes::forwards(context, &packet));
                 }

@@ -16,11 +16,12 @@ const AF_INET6: u8 = 10;
 const LINK_LOCAL: u64 = 0xfe80 >> 6;
 
 verified_once! {
-    /// Whether the host would forward this IPv6 packet, by its routes: not what is for itself, nor what is link-local or
-    /// multicast, nor anything if it is no router. A function of its own, with a symbol, because the kernel's question needs stack.
+    /// Whether the host would forward this IPv6 packet, by its routes: not what is for itself, nor what is link-local
+    /// or multicast, nor anything if it is no router. A function of its own, with a symbol, because the kernel's
+    /// question needs stack.
     ///
-    /// In a tunnel with many others a router sends on what is for a link-local address of one of these. There nobody's address
-    /// has to be found, so what is for one may have to wait.
+    /// In a tunnel with many others a router sends on what is for a link-local address of one of these. There nobody's
+    /// address has to be found, so what is for one may have to wait.
     pub fn forwards(context: *mut xdp_md, packet: &Packet) -> bool {
         if globals().link != LinkLayer::Ethernet as u32 && packet.destination.bits[0] >> 54 == LINK_LOCAL {
             return true;

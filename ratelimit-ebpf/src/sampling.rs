@@ -1,6 +1,7 @@
 //! What people see of single packets: samples for the heaviest sources, and events of packets that were dropped.
 //!
-//! The cost for a packet that is no sample is one comparison, with a number beside the counter that it is counted under.
+//! The cost for a packet that is no sample is one comparison, with a number beside the counter that it is counted
+//! under.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -33,8 +34,8 @@ static EVENT_COUNTERS: PerCpuArray<EventCounters> = PerCpuArray::with_max_entrie
 #[map]
 static OBSERVED: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(1, 0);
 
-/// What is known of a packet that may be looked at more closely, in one number: its outcome, and beside that what it is a
-/// sample of.
+/// What is known of a packet that may be looked at more closely, in one number: its outcome, and beside that what it is
+/// a sample of.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct SampleFlags(u64);

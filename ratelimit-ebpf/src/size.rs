@@ -53,8 +53,8 @@ fn wire_length<const ANY_LINK: bool>(context: *mut xdp_md) -> u64 {
 }
 
 verified_once! {
-    /// Measures a frame to which several packets may have been joined, by the MTU that its interface has now. A function of
-    /// its own, so that its stack is free again.
+    /// Measures a frame to which several packets may have been joined, by the MTU that its interface has now. A
+    /// function of its own, so that its stack is free again.
     fn measure(context: *mut xdp_md) -> u64 {
         let link = LinkLayer::of(globals().link);
         let bytes = wire_length::<true>(context) & FrameSize::BYTES;
@@ -62,8 +62,8 @@ verified_once! {
         if bytes <= LEAST_MTU {
             return bytes | 1 << 32;
         }
-        // SAFETY: the helper takes the program's own context and writes the number; whether the frame would fit is of no
-        // interest. Zero is the interface that it came on.
+        // SAFETY: the helper takes the program's own context and writes the number; whether the frame would fit is of
+        // no interest. Zero is the interface that it came on.
         unsafe { bpf_check_mtu(context.cast(), 0, &mut mtu, 0, 0) };
         bytes | packets_in(bytes, mtu.into(), link) << 32
     } else 0;

@@ -14,8 +14,8 @@ use crate::{bench, globals::globals, verified::verified_once};
 #[map]
 static SKETCH: Array<SketchSet> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Counts a sample under its source, and in the sum of all; an IPv6 source also under its network of 64 bits, in which one
-/// sender can have as many addresses as it likes.
+/// Counts a sample under its source, and in the sum of all; an IPv6 source also under its network of 64 bits, in which
+/// one sender can have as many addresses as it likes.
 #[inline(always)]
 pub fn count(packet: Option<&Packet>, now: u64, is_drop: u64, weight: u64, bytes: u64) {
     // One for all, because the kernel has little stack.

@@ -1,4 +1,5 @@
-//! Rules on trial: unless somebody confirms them in time, everything passes from then on, whether or not there is a daemon.
+//! Rules on trial: unless somebody confirms them in time, everything passes from then on, whether or not there is a
+//! daemon.
 
 use aya_ebpf::{helpers::generated::bpf_ktime_get_ns, macros::map, maps::Array};
 

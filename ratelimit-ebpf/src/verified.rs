@@ -1,11 +1,11 @@
-//! Functions with symbols: the kernel verifies each of them once, whatever calls it, and others once for each way to get
-//! there. They take and return numbers, and pointers to memory whose size its type says.
+//! Functions with symbols: the kernel verifies each of them once, whatever calls it, and others once for each way to
+//! get there. They take and return numbers, and pointers to memory whose size its type says.
 
 use aya_ebpf::bindings::xdp_md;
 use ratelimit_common::pipeline::{StageOutcome, bucket::BucketResult, several::Settled};
 
-/// What such a function takes. A reference goes over as a pointer, and the verifier wants that to be looked at before it is
-/// used, although it is never null.
+/// What such a function takes. A reference goes over as a pointer, and the verifier wants that to be looked at before
+/// it is used, although it is never null.
 pub trait Argument: Sized {
     /// As it goes over.
     type Raw: Copy;

@@ -150,8 +150,8 @@ fn remove_foreign_variables(cargo: &mut Command) {
 /// `target-cpu=v3`: an atomic operation's result can be used only from there on (kernel 5.12). `--btf` and debug
 /// information: the kernel and `bpftool` show types and source lines.
 ///
-/// `--disable-expand-memcpy-in-order`: the linker asks LLVM to keep the loads and stores of a copy in pairs, unless it is
-/// told not to. LLVM then expands no `memset` at all, so that memory is zeroed by calls of a loop over single bytes.
+/// `--disable-expand-memcpy-in-order`: the linker asks LLVM to keep the loads and stores of a copy in pairs, unless it
+/// is told not to. LLVM then expands no `memset` at all, so that memory is zeroed by calls of a loop over single bytes.
 ///
 /// The names of source files are the same wherever they lie, so that the object depends on what they say alone.
 fn rustflags(workspace: &Path, toolchain: &Toolchain) -> Result<OsString> {

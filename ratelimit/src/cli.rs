@@ -133,8 +133,8 @@ impl Cli {
     }
 }
 
-/// The library that watches files says at info that the kernel has forgotten a directory which is gone, as after each swap of
-/// a ConfigMap.
+/// The library that watches files says at info that the kernel has forgotten a directory which is gone, as after each
+/// swap of a ConfigMap.
 const QUIET: (&str, LevelFilter) = ("notify", LevelFilter::ERROR);
 
 /// To the standard error, as `RUST_LOG` says, else from level info on. What can't be written is lost: the limits matter
@@ -152,8 +152,8 @@ fn start_logging() {
     let _ = tracing_subscriber::registry().with(levels).with(lines).try_init();
 }
 
-/// What is logged: as asked for by `LEVEL` and `TARGET=LEVEL`, separated by commas; level info if nothing is, or if it can't
-/// be read.
+/// What is logged: as asked for by `LEVEL` and `TARGET=LEVEL`, separated by commas; level info if nothing is, or if it
+/// can't be read.
 fn levels(asked: &str) -> Targets {
     let parts: Vec<&str> = asked.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     let given = Some(parts.join(",")).filter(|given| !given.is_empty());

@@ -217,7 +217,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon a socket is tried again at which so many wait that there is no place: nothing tells when there is one.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// Asks the daemon at `path`, which serves `instance`, for `what`, waits for at most `patience`, and returns its answer.
+/// Asks the daemon at `path`, which serves `instance`, for `what`, waits for at most `patience`, and returns its
+/// answer.
 ///
 /// # Errors
 /// Nobody answers, or the daemon could not do it.
@@ -231,8 +232,8 @@ pub fn ask(
     exchange(path, Request::post(route(instance, what)), asked.to_string(), patience)
 }
 
-/// What is in force about requests at the daemon at `path`, which serves `instance`, with at most so many rules; `None` if it
-/// has no application layer.
+/// What is in force about requests at the daemon at `path`, which serves `instance`, with at most so many rules; `None`
+/// if it has no application layer.
 ///
 /// # Errors
 /// Nobody answers, or what is no such status.

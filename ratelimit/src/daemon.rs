@@ -43,8 +43,8 @@ use crate::{
     policy::{InstanceName, OnExit},
 };
 
-/// Runs until a signal or a command ends it. `checked` is what `source` has said first; with `revert_after` its rules are on
-/// trial for so long.
+/// Runs until a signal or a command ends it. `checked` is what `source` has said first; with `revert_after` its rules
+/// are on trial for so long.
 ///
 /// # Errors
 /// The policy can't be put in force, or not be taken out of it.
@@ -92,7 +92,8 @@ async fn serve_metrics(server: metrics::Server, metrics: Metrics, instance: Inst
     error!(?ended, "metrics are no longer served");
 }
 
-/// How often prefix lengths that have no ban any more are taken out of the kernel's look-ups, and the clocks are compared.
+/// How often prefix lengths that have no ban any more are taken out of the kernel's look-ups, and the clocks are
+/// compared.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// What a turn of the daemon's loop is about.

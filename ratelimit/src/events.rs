@@ -1,5 +1,5 @@
-//! Events of packets that were dropped, or would have been, on their way from the XDP program to whoever asks: the daemon
-//! reads them, and each client gets all of them that it is fast enough for.
+//! Events of packets that were dropped, or would have been, on their way from the XDP program to whoever asks: the
+//! daemon reads them, and each client gets all of them that it is fast enough for.
 
 mod describe;
 
@@ -35,8 +35,8 @@ const NAMES_HOLD: Duration = Duration::from_secs(1);
 pub struct Hub(Sender<Bytes>);
 
 impl Hub {
-    /// Reads the events of an instance for as long as the runtime lives. What can't be read is said in the log: limits are
-    /// in force without it.
+    /// Reads the events of an instance for as long as the runtime lives. What can't be read is said in the log: limits
+    /// are in force without it.
     #[must_use]
     pub fn start(instance: &InstanceName) -> Self {
         let hub = Self(Sender::new(BACKLOG));

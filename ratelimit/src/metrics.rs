@@ -1,4 +1,5 @@
-//! Metrics for Prometheus: what the daemon counts itself, and what the XDP program has counted, read when it is asked for.
+//! Metrics for Prometheus: what the daemon counts itself, and what the XDP program has counted, read when it is asked
+//! for.
 
 mod network;
 mod server;

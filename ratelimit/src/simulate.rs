@@ -1,5 +1,5 @@
-//! Recorded arrivals through limits, captures and access logs through rules: what would have been decided, on a clock that comes from
-//! the recording alone.
+//! Recorded arrivals through limits, captures and access logs through rules: what would have been decided, on a clock
+//! that comes from the recording alone.
 //!
 //! Arrivals run through the [`Limiter`](crate::limiter::Limiter), captures through the XDP program's own stages, logged
 //! requests through the [`Service`](crate::application::Service), so what it says is what these do.

@@ -1,5 +1,6 @@
 //! Tiers with programs of other people, which tests start on ports of their own: real clients of the application layer
-//! (Envoy, nginx, HAProxy, curl and h2load), readers of what the program writes (shells, `mandoc`, Prometheus), and the stores that several daemons share (Redis and Valkey).
+//! (Envoy, nginx, HAProxy, curl and h2load), readers of what the program writes (shells, `mandoc`, Prometheus), and the
+//! stores that several daemons share (Redis and Valkey).
 
 use std::path::{Path, PathBuf};
 
@@ -46,8 +47,8 @@ const OF_KERNEL_TESTS: &[(Client, &str)] = &[
     (Client { name: "prometheus", find: unpacked }, "RATELIMIT_PROMETHEUS"),
 ];
 
-/// Stores, which tests look for themselves (`ratelimit-redis-testing`), so that they run without this tier too. Those of
-/// the machine are not taken: their versions differ.
+/// Stores, which tests look for themselves (`ratelimit-redis-testing`), so that they run without this tier too. Those
+/// of the machine are not taken: their versions differ.
 const STORES: &[Client] = &[
     Client { name: "redis-server", find: in_its_directory },
     Client { name: "valkey-server", find: in_its_directory },

@@ -1,7 +1,8 @@
 //! `demo`: the limiter at work between a server and two clients, second by second, on a machine inside the machine.
 //!
-//! It needs no configuration and touches nothing outside its own network and mount namespaces, which vanish with it. The
-//! outer process builds and waits; the inner one, root in these namespaces, does the rest. It measures no performance.
+//! It needs no configuration and touches nothing outside its own network and mount namespaces, which vanish with it.
+//! The outer process builds and waits; the inner one, root in these namespaces, does the rest. It measures no
+//! performance.
 
 use std::env;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The embedding tier: a program of a workspace of its own (`ratelimit/limiter/example`) that embeds the limiter is built
-//! from nothing, as its users build it, and run. It says itself whether the limits did what they say.
+//! The embedding tier: a program of a workspace of its own (`ratelimit/limiter/example`) that embeds the limiter is
+//! built from nothing, as its users build it, and run. It says itself whether the limits did what they say.
 
 use std::{fs, io::ErrorKind};
 

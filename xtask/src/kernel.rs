@@ -1,8 +1,8 @@
 //! The kernel tier: the tests that load programs and send packets, run as root in namespaces of their own; and the soak
 //! tier, which is those of them that find the more the longer they go on.
 //!
-//! They see a network, a bpffs and a `/run` that vanish with the last of their processes, so that nothing can be left on
-//! the machine, however they end.
+//! They see a network, a bpffs and a `/run` that vanish with the last of their processes, so that nothing can be left
+//! on the machine, however they end.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -44,8 +44,8 @@ pub struct TestProgram {
     pub binary: PathBuf,
 }
 
-/// Builds the tests, and runs those whose names contain the filter: several at once, since each has namespaces of its own
-/// and most of them wait for something.
+/// Builds the tests, and runs those whose names contain the filter: several at once, since each has namespaces of its
+/// own and most of them wait for something.
 pub fn run(filter: Option<&str>) -> Result<TierOutcome> {
     let program = build()?;
     let (alone, mut together) = names(&program, ALONE, filter)?;

@@ -1,4 +1,5 @@
-//! `cargo xtask`: sets the machine up, builds, runs, shows and tests. Each task is a module; this file only parses arguments.
+//! `cargo xtask`: sets the machine up, builds, runs, shows and tests. Each task is a module; this file only parses
+//! arguments.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,9 @@
 //! `package`: Debian packages, and a tarball with a binary that needs no library.
 //!
-//! `dpkg-deb` makes the package of a tree that is put together here. It is Debian's own, and always there; tools around it
-//! (`debhelper`, `cargo-deb`) would have to be installed and configured for no more than this tree. What is packaged depends
-//! on the sources alone: times are that of the commit (`SOURCE_DATE_EPOCH`), and no path of the machine is in it.
+//! `dpkg-deb` makes the package of a tree that is put together here. It is Debian's own, and always there; tools around
+//! it (`debhelper`, `cargo-deb`) would have to be installed and configured for no more than this tree. What is packaged
+//! depends on the sources alone: times are that of the commit (`SOURCE_DATE_EPOCH`), and no path of the machine is in
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,7 @@
-//! The packages tier: a Debian package as `lintian`, `systemd-analyze` and an administrator see it. It is installed, upgraded,
-//! removed and purged in namespaces, over a copy of this machine's root that vanishes with them (`packaging/debian/test`). It
-//! is that of the debug binary; `cargo xtask package --test` tests the one that people get.
+//! The packages tier: a Debian package as `lintian`, `systemd-analyze` and an administrator see it. It is installed,
+//! upgraded, removed and purged in namespaces, over a copy of this machine's root that vanishes with them
+//! (`packaging/debian/test`). It is that of the debug binary; `cargo xtask package --test` tests the one that people
+//! get.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

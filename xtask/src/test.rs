@@ -1,6 +1,6 @@
 //! `test`: every check and test of the repository, one tier after the other, and a virtual machine beside nearly all of
-//! them. A failing tier does not stop the next one; what can't run on this machine is listed, and is a failure where `CI`
-//! is set.
+//! them. A failing tier does not stop the next one; what can't run on this machine is listed, and is a failure where
+//! `CI` is set.
 
 use std::env;
 use std::time::Instant;
@@ -71,8 +71,9 @@ pub fn run(filter: Option<&str>, what: What) -> Result<()> {
     Ok(())
 }
 
-/// An emulated processor needs one of the machine's for as long as half of the other tiers take. It begins as soon as it can:
-/// compilers often have work for no more than one processor, and the tests that come last wait less if they have all.
+/// An emulated processor needs one of the machine's for as long as half of the other tiers take. It begins as soon as
+/// it can: compilers often have work for no more than one processor, and the tests that come last wait less if they
+/// have all.
 fn all(filter: Option<&str>) -> Vec<Report> {
     setup::for_kernel(OLDEST);
     let tiers =

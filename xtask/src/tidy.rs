@@ -1,8 +1,9 @@
-//! `tidy`: checks what a program can check of the invariants (ARCHITECTURE.md) and the house rules (CONTRIBUTING.md), in
-//! every file that git knows or would add.
+//! `tidy`: checks what a program can check of the invariants (ARCHITECTURE.md) and the house rules (CONTRIBUTING.md),
+//! in every file that git knows or would add.
 //!
-//! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them. `links` follows
-//! the links of documents, `glossary` looks for its types, `dependencies` checks what packages depend on, `object` the XDP program as it was built.
+//! This file reads the files and prints; `rules` has the rules, `source` knows just enough Rust for them. `links`
+//! follows the links of documents, `glossary` looks for its types, `dependencies` checks what packages depend on,
+//! `object` the XDP program as it was built.
 
 use std::collections::BTreeMap;
 use std::fmt;

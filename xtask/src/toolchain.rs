@@ -1,7 +1,8 @@
 //! Finds what compiles and links the BPF object: a Rust compiler that may use unstable features and has the sources of
 //! `core`, and `bpf-linker`. It installs nothing, and tries nothing out.
 //!
-//! `ratelimit/dataplane/build.rs` includes this file too, so that the build uses exactly what `cargo xtask setup` has tried.
+//! `ratelimit/dataplane/build.rs` includes this file too, so that the build uses exactly what `cargo xtask setup` has
+//! tried.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The tiers of other kernels: kernel tests in a virtual machine that runs one of Debian's kernels.
 //!
-//! QEMU emulates the processor, so that no hardware virtualisation is needed, and a test takes five to ten times as long
-//! as on the machine itself. So a tier runs a selection of the tests (see [`selection`]).
+//! QEMU emulates the processor, so that no hardware virtualisation is needed, and a test takes five to ten times as
+//! long as on the machine itself. So a tier runs a selection of the tests (see [`selection`]).
 
 use std::path::PathBuf;
 

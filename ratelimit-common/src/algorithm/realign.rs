@@ -1,14 +1,14 @@
-//! Window states after the wall clock was set: given ends that agree with where windows lie now, so that no key gets more
-//! than its limit.
+//! Window states after the wall clock was set: given ends that agree with where windows lie now, so that no key gets
+//! more than its limit.
 //!
-//! Whoever keeps states calls this for all of them; a decision never does. What it promises, with n limits more for n steps
-//! forward: in any stretch of real time a key gets at most what it could get in one of that length with the clock left alone.
-//! That holds because windows of a key that are next to each other end at least a window's length apart. So a step back makes
-//! them longer, never shorter, and one that ended less than a window before the end of the current one is the current one
-//! again. A step forward begins one at once, which ends no sooner than the old one would have.
+//! Whoever keeps states calls this for all of them; a decision never does. What it promises, with n limits more for n
+//! steps forward: in any stretch of real time a key gets at most what it could get in one of that length with the clock
+//! left alone. That holds because windows of a key that are next to each other end at least a window's length apart. So
+//! a step back makes them longer, never shorter, and one that ended less than a window before the end of the current
+//! one is the current one again. A step forward begins one at once, which ends no sooner than the old one would have.
 //!
-//! A bucket with `refill: interval` that a step forward has filled does not know that it owes the next refill to that. So a
-//! step back within an interval may bring it that one too.
+//! A bucket with `refill: interval` that a step forward has filled does not know that it owes the next refill to that.
+//! So a step back within an interval may bring it that one too.
 
 use super::{
     sliding_window_counter,
@@ -29,8 +29,8 @@ pub enum ClockStep {
 }
 
 impl ClockStep {
-    /// A wall clock that has gone so many nanoseconds further than the even one; `None` if that is less than a second, which
-    /// windows are not moved for.
+    /// A wall clock that has gone so many nanoseconds further than the even one; `None` if that is less than a second,
+    /// which windows are not moved for.
     #[must_use]
     pub const fn of(nanos: i128) -> Option<Self> {
         let least = Nanos::SECOND.0 as i128;
@@ -44,11 +44,12 @@ impl ClockStep {
     }
 }
 
-/// The state of a bucket under `from` as a state under `to`, which is the same limit aligned to the wall clock as it was set.
+/// The state of a bucket under `from` as a state under `to`, which is the same limit aligned to the wall clock as it
+/// was set.
 ///
-/// After a step forward a state keeps its end on the wall clock; one whose window is over by it counts from nothing, in a
-/// window that lasts at least as long as the old one would have. After a step back it ends at the first of the new ends that
-/// is not before its old one.
+/// After a step forward a state keeps its end on the wall clock; one whose window is over by it counts from nothing, in
+/// a window that lasts at least as long as the old one would have. After a step back it ends at the first of the new
+/// ends that is not before its old one.
 #[must_use]
 pub fn realign(from: &Limit, to: &Limit, step: ClockStep, state: u64, now: Now) -> u64 {
     if !from.has_windows() {
@@ -75,8 +76,8 @@ pub fn realign(from: &Limit, to: &Limit, step: ClockStep, state: u64, now: Now) 
     }
 }
 
-/// A state that was written meanwhile by a limit that was aligned otherwise, as one of `limit`: it ends where the limit's
-/// windows do, and not sooner than it would have.
+/// A state that was written meanwhile by a limit that was aligned otherwise, as one of `limit`: it ends where the
+/// limit's windows do, and not sooner than it would have.
 #[must_use]
 pub fn settle(limit: &Limit, state: u64, now: Now) -> u64 {
     let windows = Windows::at(limit, now);
@@ -87,15 +88,16 @@ pub fn settle(limit: &Limit, state: u64, now: Now) -> u64 {
     windows.state(windows.first_from(end.0.into()), state & window::low_bits(limit.count_bits))
 }
 
-/// Whether a state is in use, or can be again after a wall clock that was set back: for those who keep states elsewhere.
+/// Whether a state is in use, or can be again after a wall clock that was set back: for those who keep states
+/// elsewhere.
 #[must_use]
 pub fn can_return(limit: &Limit, state: u64, now: Now) -> bool {
     let longer = if limit.has_windows() { limit.period().to_ticks().0 } else { 0 };
     !super::is_idle(state, now) || !super::is_idle(state.saturating_add(longer), now)
 }
 
-/// Whether a refill can have brought this; a bucket that was made full by hand has any bits there. A window's capacity says
-/// nothing, because limits that share buckets differ in it.
+/// Whether a refill can have brought this; a bucket that was made full by hand has any bits there. A window's capacity
+/// says nothing, because limits that share buckets differ in it.
 fn is_plausible(limit: &Limit, counts: u64) -> bool {
     limit.kind != StateKind::Interval || counts <= limit.amount.get()
 }
@@ -134,8 +136,8 @@ fn forward_interval(new: &Windows<'_>, old_left: i128, end: i128, moved: i128, c
     new.state(new.left + refills * new.window(), rest as u64 + 1)
 }
 
-/// By how much a window that a step forward begins may end sooner than the old one would have. Days should go on with days
-/// when the clock is set forward by two, and some milliseconds of drift.
+/// By how much a window that a step forward begins may end sooner than the old one would have. Days should go on with
+/// days when the clock is set forward by two, and some milliseconds of drift.
 pub(super) const fn slack(window: Nanos) -> Nanos {
     let part = window.0 / 60;
     if part < Nanos::SECOND.0 { Nanos(part) } else { Nanos::SECOND }

@@ -1,9 +1,9 @@
 //! Sliding window counter: the current window's count plus the previous one's, weighted by how much of it the sliding
 //! window still covers, rounded down.
 //!
-//! The state is the end of the window after the one it counts in, and the counts of the previous and the current window.
-//! The comparison is made with whole numbers: floor(previous x left / window) <= room is the same as
-//! previous x left < (room + 1) x window.
+//! The state is the end of the window after the one it counts in, and the counts of the previous and the current
+//! window. The comparison is made with whole numbers: `floor(previous x left / window) <= room` is the same as
+//! `previous x left < (room + 1) x window`.
 //!
 //! If the limit can be overrun, a window passes on to the next one what it has counted above the limit; see `overrun`.
 

@@ -1,9 +1,11 @@
 //! Sliding window log: the times of the requests in the last window, `(now - window, now]`. Exact, and as large as the
 //! limit: an entry for each unit of cost.
 //!
-//! The newest `amount` entries are kept even when they have left the window, so that a clock that steps back finds them.
+//! The newest `amount` entries are kept even when they have left the window, so that a clock that steps back finds
+//! them.
 //!
-//! Units that a limit that can be overrun owes have no entries yet. They enter a full window, each as the oldest leaves it.
+//! Units that a limit that can be overrun owes have no entries yet. They enter a full window, each as the oldest leaves
+//! it.
 
 mod overrun;
 
@@ -46,8 +48,8 @@ fn expired(limit: &Limit, entries: &impl Entries, now: Now) -> usize {
     low
 }
 
-/// Adds `count` entries at `now`, or at the newest entry's time if the clock stepped back, keeps `amount`, and says how many it
-/// added.
+/// Adds `count` entries at `now`, or at the newest entry's time if the clock stepped back, keeps `amount`, and says how
+/// many it added.
 fn append(limit: &Limit, entries: &mut impl Entries, now: Now, count: u64) -> usize {
     let newest = entries.len().checked_sub(1).map_or(Nanos(0), |last| entries.get(last));
     let added = count.min(limit.capacity);

@@ -1,8 +1,8 @@
 //! Token bucket with continuous refill, as GCRA (ITU-T I.371, the virtual scheduling form).
 //!
-//! The state is the theoretical arrival time: when the bucket will be full again. How far it lies ahead is what has been
-//! used, as time. The leaky bucket is the same computation. A limit that can be overrun may have used more than its capacity:
-//! then the bucket is a debt, until so much has come back.
+//! The state is the theoretical arrival time: when the bucket will be full again. How far it lies ahead is what has
+//! been used, as time. The leaky bucket is the same computation. A limit that can be overrun may have used more than
+//! its capacity: then the bucket is a debt, until so much has come back.
 
 use super::asked;
 use crate::{

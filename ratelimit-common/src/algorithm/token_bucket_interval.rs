@@ -3,8 +3,8 @@
 //! The state is the end of the interval at which the bucket will be full, and what is missing from the intervals
 //! before: the last refill brings between 1 and `amount` of the missing tokens, all earlier ones bring `amount`.
 //!
-//! A fixed window that can be overrun is such a bucket, of as many tokens as a refill brings: what a window has counted above
-//! its limit is what a refill leaves missing.
+//! A fixed window that can be overrun is such a bucket, of as many tokens as a refill brings: what a window has counted
+//! above its limit is what a refill leaves missing.
 
 use super::{
     asked,

@@ -57,7 +57,8 @@ pub(super) const fn not_busy(state: u64) -> u64 {
     if state >= crate::table::BUSY { crate::table::BUSY - 1 } else { state }
 }
 
-/// How many windows lie between the window that ends at `end` and the one whose end has the code `code`, which lies ahead.
+/// How many windows lie between the window that ends at `end` and the one whose end has the code `code`, which lies
+/// ahead.
 ///
 /// A code is less than a window above the end that it stands for, so the quotient is exact.
 #[inline(always)]

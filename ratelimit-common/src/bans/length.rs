@@ -44,8 +44,8 @@ impl BanLength {
     }
 }
 
-/// When a ban ends that is made now for so many nanoseconds: before the ticks wrap, see [`Now`], at that time at the latest,
-/// since what has wrapped looks passed until then. After that a ban without an end has one in a year.
+/// When a ban ends that is made now for so many nanoseconds: before the ticks wrap, see [`Now`], at that time at the
+/// latest, since what has wrapped looks passed until then. After that a ban without an end has one in a year.
 #[inline(always)]
 const fn end(nanos: u64, now: Now) -> u64 {
     let length = if nanos == FOREVER { Nanos::YEAR } else { Nanos(nanos) }.to_ticks();
@@ -148,8 +148,8 @@ impl BanRecord {
     }
 
     /// The record of a new ban in a slot with this state, whose record until now is `self`. Whoever is banned while the
-    /// packets that banned them are still on their way is not banned twice. `None` if the slot's ban ends later than the
-    /// new one, and so stays, unless the new one `replaces` it.
+    /// packets that banned them are still on their way is not banned twice. `None` if the slot's ban ends later than
+    /// the new one, and so stays, unless the new one `replaces` it.
     #[must_use]
     #[inline(always)]
     pub const fn next(

@@ -17,7 +17,8 @@ pub const TEXT_BYTES: usize = 8 + 128 + REASON_BYTES;
 /// Bytes of the reason for a ban at most.
 pub const REASON_BYTES: usize = 64;
 
-/// Which prefix lengths may have bans: of IPv4, of IPv6 up to 64, and of longer ones; the bit of a length is one below it.
+/// Which prefix lengths may have bans: of IPv4, of IPv6 up to 64, and of longer ones; the bit of a length is one below
+/// it.
 pub type Lengths = [u64; 3];
 
 /// A banned prefix: 1 to 32 or 128 bits.

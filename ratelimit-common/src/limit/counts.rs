@@ -4,8 +4,8 @@ use super::{LOG_MOST, LimitError, StateKind};
 
 /// How many low bits of a state count units. It follows from the period alone, so that a changed amount keeps states.
 ///
-/// The bits above them must tell two window ends apart; where counts leave room, they tell quarters of a window, so that
-/// an expired bucket is soon seen as idle.
+/// The bits above them must tell two window ends apart; where counts leave room, they tell quarters of a window, so
+/// that an expired bucket is soon seen as idle.
 pub(super) fn count_bits(kind: StateKind, per: u64) -> u8 {
     let most = per.max(1).ilog2() as u8;
     match kind {

@@ -6,7 +6,8 @@ use crate::time::{Nanos, Ticks};
 /// What can be used of a limit that can be overrun, in capacities: its own, and ten that are owed.
 const CAPACITIES: u64 = 11;
 
-/// The longest time in which an empty bucket fills, of a window and of a refill's interval: eleven of them are at most a year.
+/// The longest time in which an empty bucket fills, of a window and of a refill's interval: eleven of them are at most
+/// a year.
 const LONGEST: Nanos = Nanos::from_secs(33 * 86_400);
 
 impl LimitSpec {

@@ -37,8 +37,8 @@ impl Limit {
         }
     }
 
-    /// How far `time`, of a state whose times lie at most `far` ahead, lies ahead of `base`: see [`Now::ahead_of`]. In the
-    /// first years that is a subtraction.
+    /// How far `time`, of a state whose times lie at most `far` ahead, lies ahead of `base`: see [`Now::ahead_of`]. In
+    /// the first years that is a subtraction.
     #[inline(always)]
     pub(crate) fn ahead_of(&self, now: Now, base: Ticks, time: Ticks, far: impl FnOnce() -> Ticks) -> Ticks {
         if now.0 < self.plain_until {
@@ -47,7 +47,8 @@ impl Limit {
         now.ahead_of(base, time, far())
     }
 
-    /// Whether `time`, of a state of this limit, is more than `by` ahead of the present. In the first years only: later, `false`.
+    /// Whether `time`, of a state of this limit, is more than `by` ahead of the present. In the first years only:
+    /// later, `false`.
     #[inline(always)]
     pub(crate) fn lies_ahead(&self, now: Now, time: Ticks, by: u64) -> bool {
         now.0 < self.plain_until && time.0 > now.ticks().0.wrapping_add(by)

@@ -1,5 +1,5 @@
-//! Where the IP packet begins in what an interface hands over: behind an Ethernet header, at once, or behind the headers
-//! of a GRE tunnel.
+//! Where the IP packet begins in what an interface hands over: behind an Ethernet header, at once, or behind the
+//! headers of a GRE tunnel.
 
 use core::mem::offset_of;
 
@@ -108,7 +108,8 @@ fn vlan_id(tag: &[u8; VlanHdr::LEN]) -> u64 {
     u64::from(be16::<0, _>(tag)) & 0xfff
 }
 
-/// How many bytes lie before the packet that are not counted as its own: those of an outer tunnel, all if it is cut off there.
+/// How many bytes lie before the packet that are not counted as its own: those of an outer tunnel, all if it is cut off
+/// there.
 #[inline(always)]
 pub fn outer_length<F: Frame + ?Sized>(frame: &F) -> u64 {
     match frame.link() {

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::verifier::be16;
 
-/// What [`super::parse`] says, of a packet that has no options, no extension headers, is no fragment and not broken, and, if
-/// more than the source is read, is TCP or UDP; `None` of all others.
+/// What [`super::parse`] says, of a packet that has no options, no extension headers, is no fragment and not broken,
+/// and, if more than the source is read, is TCP or UDP; `None` of all others.
 #[inline(always)]
 pub fn parse_plain<F: Frame + ?Sized>(frame: &F) -> Option<Packet> {
     let mut packet = Packet::EMPTY;
@@ -69,8 +69,8 @@ fn plain_v6<F: Frame + ?Sized>(frame: &F, offset: usize, packet: &mut Packet) ->
     if F::IS_READ_WHOLE { read_ports(frame, at, protocol, packet) } else { Some(()) }
 }
 
-/// Whether what is read of a transport has room behind so many bytes of a header, both by what is there and by the length
-/// that is said.
+/// Whether what is read of a transport has room behind so many bytes of a header, both by what is there and by the
+/// length that is said.
 #[inline(always)]
 fn has_room<F: Frame + ?Sized>(frame: &F, start: usize, said: u64, header: usize, protocol: u32) -> bool {
     let has = |needed: usize| said >= needed as u64 && frame.length() >= (start + needed) as u64;

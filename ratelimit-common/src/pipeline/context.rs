@@ -8,8 +8,8 @@ use crate::{
     wire::{CompiledRule, TAKES_BYTES, TAKES_ONE},
 };
 
-/// How large a frame is: bytes, and in the upper half how many packets were joined to it, where several may be. One word,
-/// because the kernel has little stack.
+/// How large a frame is: bytes, and in the upper half how many packets were joined to it, where several may be. One
+/// word, because the kernel has little stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct FrameSize(pub u64);
@@ -135,7 +135,8 @@ impl VlansAndFlags {
     }
 }
 
-/// A packet under its rules, once it has left the fast path: which of them are left, and which have denied it. In one place, because the kernel has little stack.
+/// A packet under its rules, once it has left the fast path: which of them are left, and which have denied it. In one
+/// place, because the kernel has little stack.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Evaluation {

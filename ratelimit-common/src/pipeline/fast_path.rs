@@ -15,8 +15,8 @@ use crate::{
     wire::{CompiledRule, Reason, TAKES_BYTES},
 };
 
-/// Judges a frame under the only rule, which is about all packets and asks for their source alone; or under none. Where the
-/// rules have to be asked one by one, `evaluation` gets the packet and the bits of those that match.
+/// Judges a frame under the only rule, which is about all packets and asks for their source alone; or under none. Where
+/// the rules have to be asked one by one, `evaluation` gets the packet and the bits of those that match.
 #[inline(always)]
 pub fn judge_simple<H: Hooks, F: Frame + ?Sized>(
     hooks: H,
@@ -60,8 +60,8 @@ pub fn judge_source<H: Hooks, F: Frame + ?Sized>(
     judge_by_source(hooks, &source, ports, size, rules, evaluation)
 }
 
-/// Judges a frame under rules that ask for the source, the transport, its ports and the length, but whose keys are made of
-/// the source alone; `evaluation` likewise.
+/// Judges a frame under rules that ask for the source, the transport, its ports and the length, but whose keys are made
+/// of the source alone; `evaluation` likewise.
 #[inline(always)]
 pub fn judge_ports<H: Hooks, F: Frame + ?Sized>(
     hooks: H,

@@ -1,8 +1,8 @@
 //! Which of the rules that a packet matches denies it.
 //!
-//! All dropping rules are asked first and charged only if each of them allows it, so a packet that is dropped takes nothing
-//! from the others. If another processor took the last token between asking and charging, what was charged is given
-//! back. Rules that observe are asked last, and only about packets that pass.
+//! All dropping rules are asked first and charged only if each of them allows it, so a packet that is dropped takes
+//! nothing from the others. If another processor took the last token between asking and charging, what was charged is
+//! given back. Rules that observe are asked last, and only about packets that pass.
 
 use super::{Evaluation, Hooks, bucket, several::Settled};
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
 /// No rule denies it.
 pub(super) const NONE: u64 = u64::MAX;
 
-/// Asks, charges and counts; notes the bits of those that deny, whether they drop or observe. Returns where the rule is that
-/// denies the packet, or [`NONE`].
+/// Asks, charges and counts; notes the bits of those that deny, whether they drop or observe. Returns where the rule is
+/// that denies the packet, or [`NONE`].
 #[inline(always)]
 pub(super) fn denying<H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> u64 {
     let matching = evaluation.left;

@@ -1,11 +1,11 @@
-//! Several rules that match one packet and drop: each bucket is looked up and decided once, and only if all allow the packet,
-//! what was decided is put in force, bucket by bucket.
+//! Several rules that match one packet and drop: each bucket is looked up and decided once, and only if all allow the
+//! packet, what was decided is put in force, bucket by bucket.
 //!
 //! With many rules, all sets are touched before the first bucket is searched for, so that they come from memory at the
 //! same time. Two rules, which a limit by two prefix lengths is, need nothing but registers.
 //!
-//! That is for limits that keep arrival times, and for buckets that are there and that nobody else is at; all others are
-//! asked one by one.
+//! That is for limits that keep arrival times, and for buckets that are there and that nobody else is at; all others
+//! are asked one by one.
 
 use super::{Evaluation, Hooks};
 use crate::{
@@ -135,8 +135,8 @@ fn next<'h, H: Hooks + 'h>(hooks: H, evaluation: &Evaluation) -> &'h CompiledRul
     hooks.rule(hooks.index_of(evaluation.left & evaluation.left.wrapping_neg()))
 }
 
-/// Has the set of each bucket on its way. Keys are worked out once more when the buckets are searched for: kept until then,
-/// they would have old kernels verify three times as many instructions.
+/// Has the set of each bucket on its way. Keys are worked out once more when the buckets are searched for: kept until
+/// then, they would have old kernels verify three times as many instructions.
 #[inline(always)]
 fn touch_all<H: Hooks>(hooks: H, evaluation: &Evaluation) {
     let mut left = evaluation.left;

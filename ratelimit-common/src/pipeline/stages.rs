@@ -1,5 +1,5 @@
-//! All stages behind the parser, one after the other: lists, bans, neighbour discovery, what the rules say, and bans that
-//! come of it. Where a stage is a function of its own in the kernel, a hook says so.
+//! All stages behind the parser, one after the other: lists, bans, neighbour discovery, what the rules say, and bans
+//! that come of it. Where a stage is a function of its own in the kernel, a hook says so.
 
 use super::{Evaluation, Hooks, PacketContext, StageOutcome, bucket, rules};
 use crate::{lists::Listed, packet::Packet, wire::Reason};

@@ -21,7 +21,8 @@ pub struct SlotAddress(u32);
 const INDEX_BITS: u32 = SLOTS.trailing_zeros();
 
 impl<S: Set> BucketRef<S> {
-    /// The bucket with this key, if there is one. The second set is only computed if the first does not have it, as most do.
+    /// The bucket with this key, if there is one. The second set is only computed if the first does not have it, as
+    /// most do.
     #[inline(always)]
     pub fn find(first: S, second: impl FnOnce() -> Option<S>, key: &Key) -> Option<Self> {
         if let Some(index) = find_index_in(first, key.first_word()) {
@@ -38,7 +39,8 @@ impl<S: Set> BucketRef<S> {
         read(self.set.slot(self.index), self.word)
     }
 
-    /// Gives it another state, if it is still in the one that [`Self::state`] has said: then it is the same bucket, too.
+    /// Gives it another state, if it is still in the one that [`Self::state`] has said: then it is the same bucket,
+    /// too.
     #[inline(always)]
     #[must_use]
     pub fn replace(&self, before: u64, after: u64) -> bool {

@@ -1,8 +1,8 @@
-//! Which slot a new bucket takes: the one that has been idle longest of its first set, or of the second if less than half of
-//! the first is idle and more of the second; if none is idle, the bucket nearest to fresh.
+//! Which slot a new bucket takes: the one that has been idle longest of its first set, or of the second if less than
+//! half of the first is idle and more of the second; if none is idle, the bucket nearest to fresh.
 //!
-//! The first set is where a bucket is looked for first. That it is preferred loses none: sets overflow only when most are
-//! more than half full, and from there on the choice evens them out as much as one between all.
+//! The first set is where a bucket is looked for first. That it is preferred loses none: sets overflow only when most
+//! are more than half full, and from there on the choice evens them out as much as one between all.
 //!
 //! Written without branches on the data: they would be mispredicted, and the kernel's verifier would follow each.
 
@@ -39,8 +39,9 @@ pub(super) fn slot_to_take<T: Table>(table: &T, home: &Home<T::Set>, now: Now) -
 /// Above a time in nanoseconds, which has 57 bits, and the three of an index.
 const IDLE_SHIFT: u32 = 60;
 
-/// A look at one set's states: how many are idle, in the highest four bits, and the index of the smallest, in the lowest
-/// three. A state is idle if it is not above the present, and the smallest is the one that has been so for longest.
+/// A look at one set's states: how many are idle, in the highest four bits, and the index of the smallest, in the
+/// lowest three. A state is idle if it is not above the present, and the smallest is the one that has been so for
+/// longest.
 #[inline(always)]
 pub fn survey<S: Set>(set: S, base: u64, present: u64) -> u64 {
     let (mut idle, mut oldest) = (0, (1 << IDLE_SHIFT) - 1);

@@ -23,8 +23,8 @@ pub fn look<T: Table>(table: &T, key: &Key, now: Now) -> Option<FoundSlot<T>> {
     }
 }
 
-/// Replaces the state of a bucket if it is `before`, and says whether it was; `None` to try again. A key without a bucket has
-/// any idle state.
+/// Replaces the state of a bucket if it is `before`, and says whether it was; `None` to try again. A key without a
+/// bucket has any idle state.
 #[inline]
 pub fn exchange<T: Table>(table: &T, key: &Key, now: Now, before: u64, after: u64) -> Option<bool> {
     let home = table.home(key)?;

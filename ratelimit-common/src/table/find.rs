@@ -41,8 +41,8 @@ pub(super) fn find_index_in<S: Set>(set: S, word: u64) -> Option<usize> {
     None
 }
 
-/// The same index, by way of a zero that neither the compiler nor the verifier knows: what follows is then verified once,
-/// not once for each slot.
+/// The same index, by way of a zero that neither the compiler nor the verifier knows: what follows is then verified
+/// once, not once for each slot.
 #[cfg(target_arch = "bpf")]
 #[inline(always)]
 fn some_index(index: usize, zero: u64) -> usize {

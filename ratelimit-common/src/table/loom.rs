@@ -1,9 +1,9 @@
 //! The table's protocol under a model checker: the real code over loom's atomics, in every order of steps that a few
 //! preemptions allow. Run with `RUSTFLAGS="--cfg loom" cargo test --profile models -p ratelimit-common --lib loom`.
 //!
-//! A model is a small table, two or three threads, and what must be so after all of them: how many requests were admitted,
-//! and that every bucket holds exactly the units it let through. Time stands still, so that a unit lost or counted twice
-//! can't hide behind the refill.
+//! A model is a small table, two or three threads, and what must be so after all of them: how many requests were
+//! admitted, and that every bucket holds exactly the units it let through. Time stands still, so that a unit lost or
+//! counted twice can't hide behind the refill.
 //!
 //! Not modelled: the algorithms (their tests are beside them), speed, and clocks that differ.
 

@@ -1,7 +1,8 @@
 //! Growing: a table doubles one set at a time, in place, while others use it (linear hashing, Litwin 1980).
 //!
 //! The caller publishes that set `from` is being split, so that nobody finds a home in it or in its other half and
-//! whoever claims a slot there finds that its home no longer holds, then calls [`split`], then publishes the larger table.
+//! whoever claims a slot there finds that its home no longer holds, then calls [`split`], then publishes the larger
+//! table.
 
 use super::{BUSY, EMPTY, Key, SLOTS, Set, Slot};
 

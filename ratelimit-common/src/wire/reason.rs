@@ -62,7 +62,8 @@ impl Reason {
         })
     }
 
-    /// The reason for a frame without addresses: it passes, unless it hides something, see [`crate::packet::NotIp::hides`].
+    /// The reason for a frame without addresses: it passes, unless it hides something, see
+    /// [`crate::packet::NotIp::hides`].
     #[must_use]
     #[inline(always)]
     pub const fn of_not_ip(hides: Flag) -> Self {

@@ -1,7 +1,8 @@
-//! Leaky bucket: a FIFO queue with a place for each unit. A unit leaves when the one before it has had its time, and its
-//! place is free once it has had its own.
+//! Leaky bucket: a FIFO queue with a place for each unit. A unit leaves when the one before it has had its time, and
+//! its place is free once it has had its own.
 //!
-//! For limits whose unit takes a whole number of 1/128 ns, so that nothing is rounded, and clocks that do not step back.
+//! For limits whose unit takes a whole number of 1/128 ns, so that nothing is rounded, and clocks that do not step
+//! back.
 
 use num_rational::BigRational;
 use ratelimit_common::time::Nanos;

@@ -1,5 +1,5 @@
-//! Sliding window counter: the counts of two windows; the previous one weighs as much as the sliding window still covers
-//! of it, and the product is rounded down.
+//! Sliding window counter: the counts of two windows; the previous one weighs as much as the sliding window still
+//! covers of it, and the product is rounded down.
 
 use num_rational::BigRational;
 use ratelimit_common::{limit::StateStorage, time::Nanos};

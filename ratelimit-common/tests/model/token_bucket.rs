@@ -1,8 +1,8 @@
 //! Token bucket with continuous refill: tokens that come back evenly, as rationals.
 //!
-//! The one rounding that the code is allowed is modelled too: the time that an admission takes is rounded down to 1/128 ns,
-//! so it takes a little less than its cost. The code gets that time from a 64-bit fraction that is rounded up; where cost
-//! times amount reaches 2^64 it may be one 1/128 ns more, so there the model keeps a least and a most.
+//! The one rounding that the code is allowed is modelled too: the time that an admission takes is rounded down to 1/128
+//! ns, so it takes a little less than its cost. The code gets that time from a 64-bit fraction that is rounded up;
+//! where cost times amount reaches 2^64 it may be one 1/128 ns more, so there the model keeps a least and a most.
 
 use num_rational::BigRational;
 use ratelimit_common::time::Nanos;

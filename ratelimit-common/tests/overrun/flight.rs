@@ -1,6 +1,6 @@
-//! What a limit that can be overrun promises: taken in any time is at most the burst and what the rate gives in it (of windows,
-//! a limit for each that is touched), and the costs in flight: of requests that were let through, the last one among them, and
-//! whose costs were not reported yet.
+//! What a limit that can be overrun promises: taken in any time is at most the burst and what the rate gives in it (of
+//! windows, a limit for each that is touched), and the costs in flight: of requests that were let through, the last one
+//! among them, and whose costs were not reported yet.
 
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use ratelimit_common::{
@@ -137,8 +137,8 @@ impl<'m> Flight<'m> {
         }
     }
 
-    /// Checks, for each stretch from one request to another, what was let through in it, but for what was in flight when the
-    /// last of them asked.
+    /// Checks, for each stretch from one request to another, what was let through in it, but for what was in flight
+    /// when the last of them asked.
     fn check(&self) -> TestCaseResult {
         for Request { at: from, .. } in &self.requests {
             for Request { at: to, .. } in self.requests.iter().filter(|end| end.at >= *from) {

@@ -1,4 +1,5 @@
-//! Slow, obvious models of limits that can be overrun, with exact rationals. They know nothing of how the code keeps states.
+//! Slow, obvious models of limits that can be overrun, with exact rationals. They know nothing of how the code keeps
+//! states.
 //!
 //! Clocks do not step back here.
 

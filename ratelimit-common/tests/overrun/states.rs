@@ -1,5 +1,5 @@
-//! States of limits that can be overrun: when they may be forgotten, what a changed limit and a refund make of them, and that
-//! no state, time or cost makes the code panic.
+//! States of limits that can be overrun: when they may be forgotten, what a changed limit and a refund make of them,
+//! and that no state, time or cost makes the code panic.
 
 use std::num::NonZeroU64;
 

@@ -1,4 +1,5 @@
-//! States: which may be forgotten, what a changed limit makes of them, and that no state, time or cost makes the code panic.
+//! States: which may be forgotten, what a changed limit makes of them, and that no state, time or cost makes the code
+//! panic.
 
 use std::num::NonZeroU64;
 
@@ -180,7 +181,8 @@ pub fn kind() -> impl Strategy<Value = StateKind> {
     ])
 }
 
-/// A refill of 3 that is still to come brings 2 once the limit says so, and the bucket is full then as it would have been.
+/// A refill of 3 that is still to come brings 2 once the limit says so, and the bucket is full then as it would have
+/// been.
 #[test]
 fn a_refill_to_come_brings_no_more_than_a_smaller_amount() -> Result<(), String> {
     let limit = |amount, burst| {

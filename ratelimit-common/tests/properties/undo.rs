@@ -1,5 +1,5 @@
-//! Taking a charge back: right away it is as if it had never been, and later, with others in between, never more passes than
-//! without it.
+//! Taking a charge back: right away it is as if it had never been, and later, with others in between, never more passes
+//! than without it.
 //!
 //! Limits that count denied requests keep their charges, so nothing is taken back from them.
 
@@ -53,8 +53,8 @@ fn at_once(made: &Made, range: Range, steps: &[Tentative]) -> TestCaseResult {
     Ok(())
 }
 
-/// Takes charges back some steps later, and compares with a bucket that saw only those that stay. Where requests are counted,
-/// and not time, nothing is left of the others.
+/// Takes charges back some steps later, and compares with a bucket that saw only those that stay. Where requests are
+/// counted, and not time, nothing is left of the others.
 fn later(made: &Made, range: Range, steps: &[Tentative]) -> TestCaseResult {
     let limit = made.limit();
     let mut bucket = Bucket::fresh(&limit, range.start);

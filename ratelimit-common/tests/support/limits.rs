@@ -44,8 +44,8 @@ fn unit() -> impl Strategy<Value = Nanos> {
     prop::sample::select(vec![1, 60, 900, 3_600, 86_400, 604_800]).prop_map(Nanos::from_secs)
 }
 
-/// From 1 a week to 100 M/s, 100 Gbit/s in bytes, a few in a few nanoseconds (where every 1/128 ns counts), and whatever
-/// else fits.
+/// From 1 a week to 100 M/s, 100 Gbit/s in bytes, a few in a few nanoseconds (where every 1/128 ns counts), and
+/// whatever else fits.
 fn rate() -> impl Strategy<Value = (u64, Nanos)> {
     let extremes = vec![
         (1, Nanos::from_secs(604_800)),

@@ -92,7 +92,8 @@ impl Case {
         Ok(())
     }
 
-    /// The processor time of the interface's thread, in seconds. Without GRO and without a program in native mode there is none.
+    /// The processor time of the interface's thread, in seconds. Without GRO and without a program in native mode there
+    /// is none.
     fn thread_time(&self) -> f64 {
         self.receiver.worked().unwrap_or_default().as_secs_f64()
     }

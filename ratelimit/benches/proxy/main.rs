@@ -1,10 +1,10 @@
 //! What a proxy costs: `cargo xtask bench proxy`.
 //!
-//! One server of others answers; before it stand, in turns, nothing, this project's proxy with a limit and without one, nginx
-//! with `limit_req`, HAProxy with a stick table, and a proxy of nothing but hyper. Each is a process of its own, and all are
-//! asked by h2load, over HTTP/1.1 and over HTTP/2; servers behind are asked over HTTP/1.1. Two figures come of separate runs:
-//! what a proxy does at most, with its processor time for a request, and how long an answer takes at a rate that all bear.
-//! All cases take turns, every other round backwards, and the median of each figure is shown.
+//! One server of others answers; before it stand, in turns, nothing, this project's proxy with a limit and without one,
+//! nginx with `limit_req`, HAProxy with a stick table, and a proxy of nothing but hyper. Each is a process of its own,
+//! and all are asked by h2load, over HTTP/1.1 and over HTTP/2; servers behind are asked over HTTP/1.1. Two figures come
+//! of separate runs: what a proxy does at most, with its processor time for a request, and how long an answer takes at
+//! a rate that all bear. All cases take turns, every other round backwards, and the median of each figure is shown.
 #![expect(clippy::expect_used, clippy::panic, reason = "a benchmark that can not go on has nothing to say")]
 
 mod bare;

@@ -53,8 +53,8 @@ impl Http {
     }
 }
 
-/// Whether all of it has come. It looks at no more than that, since whoever asks takes time from who answers; all servers
-/// here write names in small letters.
+/// Whether all of it has come. It looks at no more than that, since whoever asks takes time from who answers; all
+/// servers here write names in small letters.
 pub fn is_whole(answer: &[u8]) -> bool {
     const LENGTH: &[u8] = b"\r\ncontent-length: ";
     let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return false };

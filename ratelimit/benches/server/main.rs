@@ -1,8 +1,8 @@
 //! What the servers do in a second, and how long an answer takes: `cargo xtask bench server`.
 //!
-//! Beside the same servers without a rule, which is what the stack itself can do, and beside throttlecrab-server. Each server
-//! is a process of its own; this one asks, over connections that each wait for the answer before the next question. All
-//! cases take turns, several times, and the median of each figure is shown.
+//! Beside the same servers without a rule, which is what the stack itself can do, and beside throttlecrab-server. Each
+//! server is a process of its own; this one asks, over connections that each wait for the answer before the next
+//! question. All cases take turns, several times, and the median of each figure is shown.
 #![expect(clippy::expect_used, reason = "a benchmark that can not go on has nothing to say")]
 
 mod ask;

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use super::bound::bound;
 
-/// Rules under which nothing is ever denied, so that all answers are alike. Buckets of the second stay in use for the day.
+/// Rules under which nothing is ever denied, so that all answers are alike. Buckets of the second stay in use for the
+/// day.
 const RULES: &str = "
 domain: bench
 descriptors:

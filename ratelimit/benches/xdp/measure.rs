@@ -34,7 +34,8 @@ const TOP: [(&str, u32); 1] = [("all", 8)];
 /// So many sources no cache holds: then bursts are longer.
 const MANY: u32 = 10_000;
 
-/// So many packets begin a burst and are not measured: the caches are others', and after a pause more packets are samples.
+/// So many packets begin a burst and are not measured: the caches are others', and after a pause more packets are
+/// samples.
 const UNMEASURED: u32 = 50_000;
 
 /// One program in a row.

@@ -1,5 +1,5 @@
-//! A file as the tree of its YAML, for the readers of all kinds of files. A Kubernetes resource is recognised: what is wanted
-//! is inside it.
+//! A file as the tree of its YAML, for the readers of all kinds of files. A Kubernetes resource is recognised: what is
+//! wanted is inside it.
 
 use std::path::Path;
 

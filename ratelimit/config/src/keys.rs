@@ -73,8 +73,8 @@ pub fn of_rule_files() -> impl Iterator<Item = &'static ConfigKey> {
     rule_file::KEYS.iter()
 }
 
-/// The names of the keys directly in the mapping at a path, which is empty for the top. `overrun` of a rule on packets is known
-/// as well, to be refused.
+/// The names of the keys directly in the mapping at a path, which is empty for the top. `overrun` of a rule on packets
+/// is known as well, to be refused.
 #[must_use]
 pub fn names(parent: &str) -> Vec<&'static str> {
     let mut names = names_among(all(), parent);

@@ -1,7 +1,7 @@
 //! The configuration file: read strictly, all mistakes reported at once, each with file, line, column and field.
 //!
-//! `source -> tree -> raw -> validate -> policy`, each stage a file with what it needs in a directory beside it. Nothing
-//! here touches the system beyond reading the file.
+//! `source -> tree -> raw -> validate -> policy`, each stage a file with what it needs in a directory beside it.
+//! Nothing here touches the system beyond reading the file.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod count;

@@ -1,5 +1,5 @@
-//! Files of prefixes: an address, a prefix or a range of addresses a line; `#` and `;` begin comments. One grammar for all
-//! lists, those of commands included.
+//! Files of prefixes: an address, a prefix or a range of addresses a line; `#` and `;` begin comments. One grammar for
+//! all lists, those of commands included.
 
 use std::{net::IpAddr, path::Path};
 
@@ -70,8 +70,8 @@ pub fn read(file: &Path) -> Result<ListFile, Vec<String>> {
     parse_all(&text, file, MOST_PREFIXES)
 }
 
-/// What is said of a file without anything in it: whoever writes one may have failed. `kept` is how many prefixes it had before
-/// that stay in force.
+/// What is said of a file without anything in it: whoever writes one may have failed. `kept` is how many prefixes it
+/// had before that stay in force.
 pub fn blank(path: &Path, kept: Option<usize>) -> String {
     let meant = "a comment in it says that an empty list is meant";
     let path = path.display();

@@ -1,5 +1,6 @@
-//! Whether the files and sockets that a configuration names can be used. That is judged by who uses them; here it is said at
-//! the place that names them. The daemon does not ask: it uses them, and looks at certificates again when they change.
+//! Whether the files and sockets that a configuration names can be used. That is judged by who uses them; here it is
+//! said at the place that names them. The daemon does not ask: it uses them, and looks at certificates again when they
+//! change.
 
 use std::path::{Path, PathBuf};
 

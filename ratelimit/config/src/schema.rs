@@ -1,5 +1,5 @@
-//! JSON Schema (draft 7) of the configuration and of files of rules, for editors: made of the table of keys alone, so that
-//! a new key needs nothing here.
+//! JSON Schema (draft 7) of the configuration and of files of rules, for editors: made of the table of keys alone, so
+//! that a new key needs nothing here.
 //!
 //! A schema accepts whatever the reader accepts, and refuses what can be told from shapes and words: whether values go
 //! together is for the reader to say (`ratelimit validate`).
@@ -92,8 +92,8 @@ impl KeyTable {
         any_of(accepted)
     }
 
-    /// The mapping that a value may be, and the one that it or an item of it may be. A key that is described elsewhere ("as
-    /// in `source`") has those of the key beside it that is described in the same words.
+    /// The mapping that a value may be, and the one that it or an item of it may be. A key that is described elsewhere
+    /// ("as in `source`") has those of the key beside it that is described in the same words.
     fn mappings(&self, key: &'static ConfigKey, forms: &Forms) -> (Option<Value>, Option<Value>) {
         let parent = |path: &'static str| path.rsplit_once('.').map(|(parent, _)| parent);
         let is_alike = |other: &&ConfigKey| {

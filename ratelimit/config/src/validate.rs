@@ -48,7 +48,8 @@ const ON_MALFORMED: [(&str, OnMalformed); 2] = [("pass", OnMalformed::Pass), ("d
 /// Bytes of a Unix socket's path at most, without the NUL.
 const LONGEST_SOCKET_PATH: usize = 107;
 
-/// Judges a whole file, and puts what lists have in the place of their names. `directory` is the file's own: paths in it are relative to that.
+/// Judges a whole file, and puts what lists have in the place of their names. `directory` is the file's own: paths in
+/// it are relative to that.
 ///
 /// `None` only if a mistake was reported; with a mistake reported, what comes back is not to be used.
 pub fn validate(

@@ -142,9 +142,9 @@ fn program_name(id: u32) -> String {
     found.and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Puts the programs of `new` on the targets and takes it off all other interfaces. If one refuses, all get back the program of `old`, as
-/// they had it, and the error is returned. One that goes away meanwhile is none that refuses, if there is an `old`; nor is one
-/// that has lacked the program before. The targets are sorted, lower ones first.
+/// Puts the programs of `new` on the targets and takes it off all other interfaces. If one refuses, all get back the
+/// program of `old`, as they had it, and the error is returned. One that goes away meanwhile is none that refuses, if
+/// there is an `old`; nor is one that has lacked the program before. The targets are sorted, lower ones first.
 pub(super) fn attach(
     generation: &mut ProgramGeneration,
     pins: &Pins,

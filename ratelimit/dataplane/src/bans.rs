@@ -155,8 +155,8 @@ impl Bans {
         })
     }
 
-    /// Drops everything of a prefix from now on. A ban that it has already and that ends later stays as it is, unless the
-    /// new one replaces it.
+    /// Drops everything of a prefix from now on. A ban that it has already and that ends later stays as it is, unless
+    /// the new one replaces it.
     ///
     /// # Errors
     /// The prefix or the length can't be, or the table is too busy.
@@ -209,8 +209,8 @@ impl Bans {
         banned(prefix).map(drop)
     }
 
-    /// Ends the bans of these prefixes, and returns those that had one. What rules have counted of them is forgotten first:
-    /// else the next denied packet could make a ban again.
+    /// Ends the bans of these prefixes, and returns those that had one. What rules have counted of them is forgotten
+    /// first: else the next denied packet could make a ban again.
     ///
     /// # Errors
     /// A prefix can't be banned, or the table is too busy.
@@ -265,8 +265,8 @@ impl Bans {
         for (word, unused) in self.lengths.all().iter().zip(unused) {
             word.fetch_and(!unused, Ordering::SeqCst);
         }
-        // Whoever made a ban meanwhile has noted its length after making it: before this look at the table, which finds it
-        // then, or after it.
+        // Whoever made a ban meanwhile has noted its length after making it: before this look at the table, which finds
+        // it then, or after it.
         let now = self.now()?;
         for ban in self.in_force(now) {
             if let Ok(banned) = banned(ban.prefix)

@@ -52,8 +52,8 @@ pub struct Compiled {
     pub lists: CompiledLists,
 }
 
-/// What has buckets, and so a number: each part of each rule, then the new sources of each rule that caps them, then the
-/// denied packets of each part of a rule that bans.
+/// What has buckets, and so a number: each part of each rule, then the new sources of each rule that caps them, then
+/// the denied packets of each part of a rule that bans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BucketOwner<'p> {
     /// A part of a rule.

@@ -141,8 +141,8 @@ impl Coverage {
         self.wanted.len().saturating_sub(attached.len())
     }
 
-    /// Attaches where the program is missing, and forgets interfaces that are gone. What can't be attached is said, and left
-    /// for the next time.
+    /// Attaches where the program is missing, and forgets interfaces that are gone. What can't be attached is said, and
+    /// left for the next time.
     ///
     /// # Errors
     /// The kernel does not say which interfaces there are, or a pin can't be removed.

@@ -1,5 +1,5 @@
-//! What rules have counted of sources on the way to a ban: forgotten when a ban is ended, so that the next denied packet does
-//! not make it again.
+//! What rules have counted of sources on the way to a ban: forgotten when a ban is ended, so that the next denied
+//! packet does not make it again.
 
 use ratelimit_common::{
     packet::{Address, Ports},
@@ -35,8 +35,8 @@ pub(super) fn counts(rules: &PacketRules, numbers: &[u32]) -> Vec<DeniedCount> {
     owners(rules).zip(numbers).filter_map(count).collect()
 }
 
-/// Forgets what was counted of prefixes: of all sources inside them, and of the longer prefix that is counted as one with
-/// them.
+/// Forgets what was counted of prefixes: of all sources inside them, and of the longer prefix that is counted as one
+/// with them.
 pub(super) fn forget(
     buckets: &BucketTable,
     secret: &Secret,
@@ -75,8 +75,8 @@ fn key(count: &DeniedCount, prefix: &Prefix, secret: &Secret) -> Key {
     mask.key(secret, Address::from(prefix.address()).bits, [0; 2], Ports(0))
 }
 
-/// Whether what a key counts is inside one of these prefixes. What is longer than 64 bits is hashed, so it can't be told: then
-/// too much is forgotten rather than too little.
+/// Whether what a key counts is inside one of these prefixes. What is longer than 64 bits is hashed, so it can't be
+/// told: then too much is forgotten rather than too little.
 fn is_inside(key: &Key, count: &DeniedCount, networks: &PrefixList, secret: &Secret) -> bool {
     let family = u64::from(key.tag().number()) & 1;
     let bits = count.bits[family as usize];

@@ -115,8 +115,8 @@ pub(super) fn check_map(pins: &Pins, directory: &Path, name: &str, sets: u32) ->
     Err(Error::Pinned { path, what, instance: pins.instance().to_string() })
 }
 
-/// A generation in the kernel, not yet attached to anything: an instance of the program for each kind of interfaces, over
-/// the same maps.
+/// A generation in the kernel, not yet attached to anything: an instance of the program for each kind of interfaces,
+/// over the same maps.
 #[derive(Debug)]
 pub struct ProgramGeneration {
     /// The first one, through which the maps are reached.
@@ -139,7 +139,8 @@ pub struct TestRun {
 }
 
 impl ProgramGeneration {
-    /// Loads the instance of a kind. `shared` is the directory of pinned maps to use; without one it gets maps of its own.
+    /// Loads the instance of a kind. `shared` is the directory of pinned maps to use; without one it gets maps of its
+    /// own.
     pub(super) fn load(
         compiled: &Compiled,
         sets: u32,
@@ -197,8 +198,8 @@ impl ProgramGeneration {
         found.is_some_and(|found| found.id() == program)
     }
 
-    /// Loads the instance of another kind, over all maps of the first one. aya takes maps from pins alone, so for this moment
-    /// those that belong to the generation are pinned, too.
+    /// Loads the instance of another kind, over all maps of the first one. aya takes maps from pins alone, so for this
+    /// moment those that belong to the generation are pinned, too.
     fn load_another(&self, kind: InterfaceKind) -> Result<Ebpf, Error> {
         let shared = self.shared.as_deref().ok_or(Error::Object("pinned maps"))?;
         let own = shared.join(OWN_MAPS);

@@ -1,4 +1,5 @@
-//! One instance of the XDP program: its constants, the room in the maps of its generation, and what they are filled with.
+//! One instance of the XDP program: its constants, the room in the maps of its generation, and what they are filled
+//! with.
 
 use std::{
     io::ErrorKind,

@@ -1,5 +1,5 @@
-//! Kinds of interfaces: what their frames begin with, and whether a frame may stand for several packets. Each kind has an
-//! instance of the program, so that no packet is asked.
+//! Kinds of interfaces: what their frames begin with, and whether a frame may stand for several packets. Each kind has
+//! an instance of the program, so that no packet is asked.
 
 use ratelimit_common::{packet::LinkLayer, wire::Globals};
 

@@ -1,4 +1,5 @@
-//! The kernel side: loads the XDP program, attaches it, keeps its maps, reads its counters. The only crate that knows aya.
+//! The kernel side: loads the XDP program, attaches it, keeps its maps, reads its counters. The only crate that knows
+//! aya.
 //!
 //! Everything that must outlive the daemon is pinned: a daemon that dies leaves the limits in force, and the next one
 //! adopts buckets, counters and links.

@@ -36,8 +36,8 @@ pub struct BucketStatus {
 }
 
 impl Dataplane {
-    /// The buckets that packets of a source are charged to, as far as its address alone tells, under the rules whose names are
-    /// meant; they are made as good as new if `reset`, and nothing counts towards a ban any more.
+    /// The buckets that packets of a source are charged to, as far as its address alone tells, under the rules whose
+    /// names are meant; they are made as good as new if `reset`, and nothing counts towards a ban any more.
     ///
     /// # Errors
     /// The clock can't be read.

@@ -247,7 +247,8 @@ fn has_joining_headers(link: &LinkMessage) -> bool {
     data.any(|data| data.iter().any(is_on))
 }
 
-/// A GRE interface that has no peer of its own tells its users who sent a packet: by leaving the outer headers before it.
+/// A GRE interface that has no peer of its own tells its users who sent a packet: by leaving the outer headers before
+/// it.
 fn has_outer_headers(link: &LinkMessage) -> bool {
     let data = info(link).find_map(|info| match info {
         LinkInfo::Data(InfoData::GreTun(data)) => Some(data.as_slice()),

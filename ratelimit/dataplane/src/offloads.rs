@@ -1,5 +1,6 @@
-//! What happens to packets before the program sees them, and what of the rules that makes loose or idle: packets are joined
-//! to longer frames, VLAN tags are taken off, or the packets never come in on this interface. Asked of the kernel by ethtool's ioctl.
+//! What happens to packets before the program sees them, and what of the rules that makes loose or idle: packets are
+//! joined to longer frames, VLAN tags are taken off, or the packets never come in on this interface. Asked of the
+//! kernel by ethtool's ioctl.
 
 use std::{
     io,

@@ -1,7 +1,7 @@
 //! The instance's directory under the BPF file system: where links and maps outlive the daemon.
 //!
-//! `<root>/<instance>/links/<interface index>` and `<root>/<instance>/v<layout>/<map>`. Whoever changes anything there holds
-//! a lock on the instance's directory, which ends with the process.
+//! `<root>/<instance>/links/<interface index>` and `<root>/<instance>/v<layout>/<map>`. Whoever changes anything there
+//! holds a lock on the instance's directory, which ends with the process.
 
 use std::{
     fs::{self, File},
@@ -43,12 +43,13 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Somebody may look whether an instance is locked, which takes no time, at the very moment when it is to be locked.
+    /// Somebody may look whether an instance is locked, which takes no time, at the very moment when it is to be
+    /// locked.
     const TRIES: u32 = 10;
     const PAUSE: Duration = Duration::from_millis(20);
 
-    /// Whether the directory is still the instance's. It is not if all pins were removed without this lock, as is done when
-    /// a daemon does not answer; then the name may be another daemon's by now.
+    /// Whether the directory is still the instance's. It is not if all pins were removed without this lock, as is done
+    /// when a daemon does not answer; then the name may be another daemon's by now.
     pub(super) fn is_current(&self, pins: &Pins) -> bool {
         let here = self.file.metadata().map(|found| found.ino());
         let there = fs::metadata(&pins.directory).map(|found| found.ino());

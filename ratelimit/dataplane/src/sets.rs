@@ -32,8 +32,8 @@ impl Words {
     }
 
     pub(super) fn all(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has this many aligned words, lives as long as `self`, and everybody who writes there does so
-        // with whole words.
+        // SAFETY: the mapping has this many aligned words, lives as long as `self`, and everybody who writes there does
+        // so with whole words.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }
     }
 }

@@ -1,5 +1,5 @@
-//! Which interfaces lie on which. The kernel gives no program to an interface while one directly above it has one, so lower
-//! ones come first; where it is too late for that, this says what to do.
+//! Which interfaces lie on which. The kernel gives no program to an interface while one directly above it has one, so
+//! lower ones come first; where it is too late for that, this says what to do.
 
 use std::collections::HashMap;
 

@@ -68,8 +68,8 @@ impl Claim {
         self
     }
 
-    /// Loads the rules and attaches them, adopting what an earlier daemon of the instance left. `control` is where this one
-    /// can be reached.
+    /// Loads the rules and attaches them, adopting what an earlier daemon of the instance left. `control` is where this
+    /// one can be reached.
     ///
     /// # Errors
     /// Something is missing, or refused. What was in force before is in force still; what was made here is removed.

@@ -233,8 +233,8 @@ impl InstanceState {
         Ok(wall()?.0.saturating_sub(age))
     }
 
-    /// Gives each rule its number: the one it had if it can go on with its buckets, else one that nobody has. Numbers of
-    /// rules that are gone stay taken until [`Self::retire`], because the old program runs until then.
+    /// Gives each rule its number: the one it had if it can go on with its buckets, else one that nobody has. Numbers
+    /// of rules that are gone stay taken until [`Self::retire`], because the old program runs until then.
     pub(super) fn assign(&mut self, network: &Network) -> Result<Assignment, Error> {
         let mut assignment = Assignment { numbers: Vec::new(), new: Vec::new() };
         for owner in compile::owners(&network.rules) {

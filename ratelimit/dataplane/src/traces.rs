@@ -1,4 +1,5 @@
-//! Test runs of a generation with a clock from outside, and all that they leave behind: for tests that compare generations.
+//! Test runs of a generation with a clock from outside, and all that they leave behind: for tests that compare
+//! generations.
 
 use std::sync::atomic::Ordering;
 

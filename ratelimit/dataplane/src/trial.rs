@@ -20,8 +20,8 @@ pub enum TrialState {
     Failed,
 }
 
-/// Sets when the trial ends, and returns when it would have. If it is one that goes on, and has been confirmed meanwhile, it
-/// stays so.
+/// Sets when the trial ends, and returns when it would have. If it is one that goes on, and has been confirmed
+/// meanwhile, it stays so.
 pub(super) fn replace_end(
     generation: &mut ProgramGeneration,
     end: Option<Nanos>,

@@ -1,8 +1,8 @@
 //! Windows after the wall clock was set: buckets are moved to where windows lie now, while packets are judged.
 //!
-//! A step back is prepared before the new program comes: what it delays, the old one takes for windows that have not begun,
-//! and goes on counting there. A step forward is followed when the old program is gone: the new one takes what ends later for
-//! such windows, too. So neither program finds a bucket empty that is not.
+//! A step back is prepared before the new program comes: what it delays, the old one takes for windows that have not
+//! begun, and goes on counting there. A step forward is followed when the old program is gone: the new one takes what
+//! ends later for such windows, too. So neither program finds a bucket empty that is not.
 
 use ratelimit_common::{
     algorithm::realign::{ClockStep, realign, settle},

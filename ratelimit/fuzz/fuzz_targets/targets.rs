@@ -1,5 +1,5 @@
-//! Targets and hosts of requests in their one form: no bytes panic, no path leads above the root, and what is forwarded is what
-//! was judged.
+//! Targets and hosts of requests in their one form: no bytes panic, no path leads above the root, and what is forwarded
+//! is what was judged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! What an answer says over HTTP of a decision: its headers, and the problem of a denied request. It is the same from the
-//! servers and inside a program. The layer in `tower` uses it by itself; this is for servers that know no tower.
+//! What an answer says over HTTP of a decision: its headers, and the problem of a denied request. It is the same from
+//! the servers and inside a program. The layer in `tower` uses it by itself; this is for servers that know no tower.
 //!
 //! ```
 //! use http::{Response, StatusCode, header};

@@ -1,13 +1,13 @@
-//! Rules on requests in the words of Envoy's rate limit service: a request belongs to a domain and brings descriptors, and
-//! the rules of the domain say which limits these have.
+//! Rules on requests in the words of Envoy's rate limit service: a request belongs to a domain and brings descriptors,
+//! and the rules of the domain say which limits these have.
 //!
-//! A [`Service`] is asked by any number of threads at once. Rules are a [`RuleSet`] that a program makes itself, or that
-//! the package `ratelimit-config` reads from YAML files.
+//! A [`Service`] is asked by any number of threads at once. Rules are a [`RuleSet`] that a program makes itself, or
+//! that the package `ratelimit-config` reads from YAML files.
 //!
 //! ```
 //! use ratelimit_limiter::application::{
-//!     Descriptor, DescriptorRule, Domain, Quantity, Request, RequestBan, RequestLimit, RequestRate, RuleSet, Service, ServicePolicy,
-//!     TimeUnit,
+//!     Descriptor, DescriptorRule, Domain, Quantity, Request, RequestBan, RequestLimit, RequestRate, RuleSet, Service,
+//!     ServicePolicy, TimeUnit,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

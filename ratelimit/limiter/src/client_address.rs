@@ -1,8 +1,8 @@
 //! Who a request comes from: the address of the client behind the proxies that are trusted.
 //!
 //! Proxies write the address of whom they talk to at the right end of `X-Forwarded-For` or `Forwarded`; what stands
-//! further to the left than the trusted proxies wrote may be a lie. So hops are counted from the right, and never is the
-//! leftmost taken because it is the leftmost.
+//! further to the left than the trusted proxies wrote may be a lie. So hops are counted from the right, and never is
+//! the leftmost taken because it is the leftmost.
 
 mod forwarded;
 

@@ -1,5 +1,5 @@
-//! What time it is: nanoseconds since the Unix epoch, by a clock that goes forward evenly, and by the system's, which may be
-//! set, to align windows to.
+//! What time it is: nanoseconds since the Unix epoch, by a clock that goes forward evenly, and by the system's, which
+//! may be set, to align windows to.
 //!
 //! The algorithms know no clock; whoever asks them brings the time from here, or passes one in.
 
@@ -33,7 +33,8 @@ pub trait Clock {
     /// The present, since the Unix epoch. It may stand still; if it steps back, nothing extra is admitted.
     fn now(&self) -> Nanos;
 
-    /// The same moment by the wall clock, which may be set. It is read when rules are put in force, to align windows to.
+    /// The same moment by the wall clock, which may be set. It is read when rules are put in force, to align windows
+    /// to.
     fn wall(&self) -> Nanos {
         self.now()
     }

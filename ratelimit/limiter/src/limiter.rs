@@ -66,8 +66,8 @@ impl Limiter {
 }
 
 impl<C: Clock, S: Store> Limiter<C, S> {
-    /// Decides about a request under all rules, with the bucket that `key` has under each, and charges it `cost` units if
-    /// all of them allow it.
+    /// Decides about a request under all rules, with the bucket that `key` has under each, and charges it `cost` units
+    /// if all of them allow it.
     ///
     /// The decision is that of the rule that matters most, see [`Outcome::decision`]. A cost of 0 takes nothing, and is
     /// denied where 1 would be.
@@ -112,8 +112,8 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         Some(Ask { bound, hash: self.store.hash(key), cost })
     }
 
-    /// Decides about a request under several limits, each with a key and a cost of its own, all or nothing. If a bucket is
-    /// asked twice, it is charged twice.
+    /// Decides about a request under several limits, each with a key and a cost of its own, all or nothing. If a bucket
+    /// is asked twice, it is charged twice.
     #[inline]
     pub fn check_each<'l>(&'l self, asks: &[Ask<'l>]) -> Outcome<'l> {
         self.check_each_at(asks, self.clock.now())
@@ -130,8 +130,8 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         request::judge(&*self.store, &self.limits, asks, self.zero.since(now), present)
     }
 
-    /// Gives back `cost` units to the bucket that `key` has under each rule, as far as it, or its current window, has taken
-    /// as many: after a request that came to nothing.
+    /// Gives back `cost` units to the bucket that `key` has under each rule, as far as it, or its current window, has
+    /// taken as many: after a request that came to nothing.
     pub fn refund<K: Hash + ?Sized>(&self, key: &K, cost: u32) {
         let hash = self.store.hash(key);
         let asks: SmallVec<[Ask<'_>; MOST_INLINE]> =

@@ -1,8 +1,8 @@
 //! For clients: a tower layer that sends a request again when the server's limit lets it, and no sooner.
 //!
-//! A request that is answered with 429, or with 503 and `Retry-After`, is sent again after the time that the server names,
-//! and some more by chance, so that clients that were denied together do not come back together. Requests are repeated only
-//! a few times, only if the method says that this does no harm, and not beyond a [`Deadline`].
+//! A request that is answered with 429, or with 503 and `Retry-After`, is sent again after the time that the server
+//! names, and some more by chance, so that clients that were denied together do not come back together. Requests are
+//! repeated only a few times, only if the method says that this does no harm, and not beyond a [`Deadline`].
 //!
 //! ```
 //! use std::time::Duration;

@@ -102,8 +102,8 @@ pub trait Buckets {
     /// The state of a bucket, that of a fresh one if there is none, and where it lies.
     fn read(&self, limits: &Limits, charge: &Charge<'_>) -> (State, Self::Spot<'_>);
 
-    /// Replaces the state of a bucket if it still is what [`Self::read`] gave, and says whether it was. The states are given
-    /// away: a store can change a log in place that nobody else holds.
+    /// Replaces the state of a bucket if it still is what [`Self::read`] gave, and says whether it was. The states are
+    /// given away: a store can change a log in place that nobody else holds.
     fn exchange(
         &self,
         limits: &Limits,
@@ -133,12 +133,12 @@ pub trait Store: Buckets {
     /// Decides and charges.
     fn charge<'l>(&self, limits: &Limits, charge: &Charge<'l>) -> Answer<'l>;
 
-    /// Waits until it is the caller's turn. Until that is dropped, others finish what they have begun at a bucket, and begin
-    /// nothing else: for a request that others have overtaken again and again.
+    /// Waits until it is the caller's turn. Until that is dropped, others finish what they have begun at a bucket, and
+    /// begin nothing else: for a request that others have overtaken again and again.
     fn turn(&self) -> Self::Turn<'_>;
 
-    /// Moves windows after the wall clock was set: `limits` and `to` are aligned to it as it is, `from` as it was. Before new
-    /// limits come if it was set back, after the old ones are gone if forward.
+    /// Moves windows after the wall clock was set: `limits` and `to` are aligned to it as it is, `from` as it was.
+    /// Before new limits come if it was set back, after the old ones are gone if forward.
     fn realign(&self, limits: &Limits, from: Zero, to: Zero, now: Now);
 
     /// Moves windows that the old limits have begun meanwhile, after they are gone.

@@ -1,12 +1,13 @@
-//! Text that comes from outside, such as names of files and keys: what in it could deceive a reader, and how it is shown.
+//! Text that comes from outside, such as names of files and keys: what in it could deceive a reader, and how it is
+//! shown.
 
 use std::{
     fmt::{self, Write as _},
     net::IpAddr,
 };
 
-/// Whether a character does something to a terminal or to the order of what is read, instead of being seen: controls, line
-/// breaks, and those that turn the direction of writing.
+/// Whether a character does something to a terminal or to the order of what is read, instead of being seen: controls,
+/// line breaks, and those that turn the direction of writing.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
     let turns = matches!(character, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -86,8 +87,8 @@ impl fmt::Write for Escaping<'_, '_> {
     }
 }
 
-/// Bytes of a name that answers show: proxies refuse answers with long headers, and let requests pass then; and a body can be
-/// about thousands of descriptors with one name.
+/// Bytes of a name that answers show: proxies refuse answers with long headers, and let requests pass then; and a body
+/// can be about thousands of descriptors with one name.
 pub const MOST_NAME: usize = 128;
 
 /// What answers show of a name.

@@ -1,10 +1,10 @@
 //! Limits inside a program: a tower layer for axum, tonic and whatever else takes HTTP requests as a service.
 //!
-//! It decides in the program's own memory, by a [`Limiter`] and a key that is made of each request, or by a [`Service`] with
-//! rules by domain and descriptors. A denied request never reaches the service inside; it gets 429, over gRPC
-//! RESOURCE_EXHAUSTED, and all answers get the headers that the daemon's have. The 429 comes with problem details. Bodies of
-//! axum and tonic, `Full<Bytes>` and `String` are made of them as they are; for others, or for another text, see
-//! [`RateLimitLayer::denied_body`].
+//! It decides in the program's own memory, by a [`Limiter`] and a key that is made of each request, or by a [`Service`]
+//! with rules by domain and descriptors. A denied request never reaches the service inside; it gets 429, over gRPC
+//! RESOURCE_EXHAUSTED, and all answers get the headers that the daemon's have. The 429 comes with problem details.
+//! Bodies of axum and tonic, `Full<Bytes>` and `String` are made of them as they are; for others, or for another text,
+//! see [`RateLimitLayer::denied_body`].
 //!
 //! ```
 //! use std::num::NonZeroU64;
@@ -58,8 +58,8 @@ pub struct RateLimitLayer<J, D = ProblemDetails> {
 }
 
 impl<F, C: Clock, S: Store> RateLimitLayer<ByKey<F, C, S>> {
-    /// By the rules of a limiter and the key of each request, such as a user, or a [`ClientAddress`]. What has no key is
-    /// not limited.
+    /// By the rules of a limiter and the key of each request, such as a user, or a [`ClientAddress`]. What has no key
+    /// is not limited.
     #[must_use]
     pub fn by_key(limiter: Limiter<C, S>, key: F) -> Self {
         Self::new(ByKey { limiter, key })

@@ -1,16 +1,17 @@
-//! One decision about a request under several limits, all or nothing, in three steps: *gather* the states of all buckets
-//! at one time, *decide* on these alone ([`decide`]), *commit* the states that follow.
+//! One decision about a request under several limits, all or nothing, in three steps: *gather* the states of all
+//! buckets at one time, *decide* on these alone ([`decide`]), *commit* the states that follow.
 //!
 //! Who denies is charged nothing, and nobody else is either, except limits that count denied requests: they are charged
-//! whatever the others say. Limits that only observe are charged last. Units that a request gives back go the same two ways.
+//! whatever the others say. Limits that only observe are charged last. Units that a request gives back go the same two
+//! ways.
 //!
-//! To commit is to exchange each state for the new one if it still is what was gathered. If somebody was faster at one, it
-//! is read again and all is decided again; each such round is another request's success, and after some of them others wait.
-//! What was committed before that and is not to be any more is taken back: meanwhile it may have denied others, but it has
-//! admitted none.
+//! To commit is to exchange each state for the new one if it still is what was gathered. If somebody was faster at one,
+//! it is read again and all is decided again; each such round is another request's success, and after some of them
+//! others wait. What was committed before that and is not to be any more is taken back: meanwhile it may have denied
+//! others, but it has admitted none.
 //!
-//! All numbers of an answer, waits included, follow from the states and the time that were gathered. So a store that has to be
-//! asked over a network needs one round trip to gather and one to commit, and uses [`decide`] as it is.
+//! All numbers of an answer, waits included, follow from the states and the time that were gathered. So a store that
+//! has to be asked over a network needs one round trip to gather and one to commit, and uses [`decide`] as it is.
 
 mod commit;
 mod decide;
@@ -78,8 +79,8 @@ pub(crate) struct BucketSnapshot {
 }
 
 impl<S: Store> Transaction<'_, S> {
-    /// Judges a request. `present` reads the clock, for giving back. `decided`, in which nothing is decided yet, is filled in
-    /// place, since it is large.
+    /// Judges a request. `present` reads the clock, for giving back. `decided`, in which nothing is decided yet, is
+    /// filled in place, since it is large.
     pub(crate) fn judge<'l>(&self, parts: &[Part<'l>], decided: &mut Decided<'l>, present: impl Fn() -> Now) {
         match parts {
             [part] if part.is_plain() => {

@@ -68,7 +68,8 @@ pub struct Application {
 /// Files of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSources {
-    /// The paths as configured that have a `*` or the like in them, relative ones put below the configuration's directory.
+    /// The paths as configured that have a `*` or the like in them, relative ones put below the configuration's
+    /// directory.
     pub patterns: Vec<PathBuf>,
     /// What they and the other paths are, in the order in which it was read.
     pub files: Vec<PathBuf>,
@@ -109,7 +110,8 @@ impl Application {
     /// How many proxies there can be in front: more addresses in a header than anybody has proxies.
     pub const TRUSTED_HOPS: Range = Range::new(0, 100);
 
-    /// An application layer with these rules and everything else at its default, for programs that bring their own rules.
+    /// An application layer with these rules and everything else at its default, for programs that bring their own
+    /// rules.
     #[must_use]
     pub fn of_rules(rules: RuleSet) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! What is to be limited, and how: the validated form of a configuration.
 //!
-//! Values are checked where they are made, so a policy that exists is right: names, prefixes and limits can't be
-//! built wrong, rules are at most [`PacketRules::MOST`] and their names differ. How it is written is for `config`, how it is
+//! Values are checked where they are made, so a policy that exists is right: names, prefixes and limits can't be built
+//! wrong, rules are at most [`PacketRules::MOST`] and their names differ. How it is written is for `config`, how it is
 //! enforced for the data plane; neither is known here.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

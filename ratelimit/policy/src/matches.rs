@@ -4,7 +4,8 @@ use std::{net::IpAddr, ops::RangeInclusive};
 
 use super::Prefix;
 
-/// A condition on packets. All parts must hold; a part that is empty or `None` always does. In a list, one item is enough.
+/// A condition on packets. All parts must hold; a part that is empty or `None` always does. In a list, one item is
+/// enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// Numbers of transport protocols, as IANA assigns them.

@@ -1,4 +1,5 @@
-//! What a number in the configuration may be: said once, where its type is; the reader and the reference take it from there.
+//! What a number in the configuration may be: said once, where its type is; the reader and the reference take it from
+//! there.
 
 use std::fmt;
 

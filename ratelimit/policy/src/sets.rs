@@ -17,8 +17,8 @@ pub struct PacketRules {
     parts: Vec<RulePart>,
 }
 
-/// One kind of bucket of a rule. A rule has several if it has several prefix lengths, and then allows a packet if all of
-/// them do.
+/// One kind of bucket of a rule. A rule has several if it has several prefix lengths, and then allows a packet if all
+/// of them do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RulePart {
     /// Which rule's, from 0.

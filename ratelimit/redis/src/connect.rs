@@ -1,7 +1,7 @@
 //! How calls reach a server: one, the one that sentinels name, or those of a cluster.
 //!
-//! A connection is made again by itself whenever it ends, and each call ends with its deadline. A call is sent once, and again
-//! only if a server has said that it did not run it.
+//! A connection is made again by itself whenever it ends, and each call ends with its deadline. A call is sent once,
+//! and again only if a server has said that it did not run it.
 
 mod backoff;
 mod breaker;
@@ -68,8 +68,8 @@ enum ServerRoute {
 }
 
 impl Connections {
-    /// Begins to connect, on this runtime, and goes on trying as long as it lives. Nothing that can go wrong is final: files
-    /// are read for each connection.
+    /// Begins to connect, on this runtime, and goes on trying as long as it lives. Nothing that can go wrong is final:
+    /// files are read for each connection.
     #[must_use]
     pub fn start(settings: &RedisSettings, runtime: &Handle) -> Self {
         let settings = Arc::new(settings.clone());

@@ -169,8 +169,8 @@ impl<T: Transport> Queue<T> {
     async fn run(self: Arc<Self>) {
         let mut called = None;
         loop {
-            // A call that is full already goes out before the answers to the last one are handed out. Else whoever is answered,
-            // or came together with others, asks first, so that they go together.
+            // A call that is full already goes out before the answers to the last one are handed out. Else whoever is
+            // answered, or came together with others, asks first, so that they go together.
             if !self.line().is_full(self.most_calls) {
                 self.hand_out(called.take());
                 yield_now().await;
@@ -294,8 +294,8 @@ impl<T: Transport> Queue<T> {
 }
 
 impl Waiters {
-    /// How many requests are worth a call: their share of all that is to be answered, so that calls are about as large, and one
-    /// waits for its turn while another runs.
+    /// How many requests are worth a call: their share of all that is to be answered, so that calls are about as large,
+    /// and one waits for its turn while another runs.
     fn share(&self, calls: usize) -> usize {
         let all = self.waiting.len() + self.on_way;
         all.div_ceil(calls).clamp(MOST_UNSHARED, MOST_REQUESTS)

@@ -44,7 +44,8 @@ impl Prepared {
         Ok(Self { service, bound: BoundServers::bind(application)?, rules: application.rules.clone() })
     }
 
-    /// Answers. Counts are in a store that several daemons share if `share` makes one of the service, for the servers' threads.
+    /// Answers. Counts are in a store that several daemons share if `share` makes one of the service, for the servers'
+    /// threads.
     ///
     /// # Errors
     /// There can be no threads.
@@ -115,7 +116,8 @@ impl Layer {
         Overview::new(config, Arc::clone(&self.service), &self.servers, self.since.clone())
     }
 
-    /// Moves windows to where they lie by the wall clock, if that was set; says whether it was. `application` is in force.
+    /// Moves windows to where they lie by the wall clock, if that was set; says whether it was. `application` is in
+    /// force.
     ///
     /// # Errors
     /// They can't be moved.

@@ -1,8 +1,8 @@
-//! The servers of the application layer: gateways and programs ask over gRPC or HTTP whether a request may go on, and get
-//! what [`Service`] decides.
+//! The servers of the application layer: gateways and programs ask over gRPC or HTTP whether a request may go on, and
+//! get what [`Service`] decides.
 //!
-//! They run on threads of their own, so nothing that they do delays the control socket or a reload. They decide nothing. How
-//! they serve is for [`serving`], which the metrics and the control socket use, too.
+//! They run on threads of their own, so nothing that they do delays the control socket or a reload. They decide
+//! nothing. How they serve is for [`serving`], which the metrics and the control socket use, too.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod context;
@@ -109,7 +109,7 @@ impl ServerError {
     }
 }
 
-/// Whether there is a place for a listener, as far as that can be told without making anything or asking who listens there.
+/// Whether a listener has a place, as far as that can be told without making anything or asking who is there.
 ///
 /// # Errors
 /// Something else is there.
@@ -325,8 +325,8 @@ impl Servers {
         &self.stats
     }
 
-    /// Reads those certificates again that a policy still names, and waits for that, but not for long. Where to listen is
-    /// fixed.
+    /// Reads those certificates again that a policy still names, and waits for that, but not for long. Where to listen
+    /// is fixed.
     ///
     /// # Errors
     /// Some can't be used. All stays as it was then.
@@ -353,8 +353,8 @@ impl Servers {
         &self.proxy
     }
 
-    /// Stops without leaving a request unanswered: takes no more connections, tells clients to go, answers what has been
-    /// asked. It gives up on those that are not served after some seconds.
+    /// Stops without leaving a request unanswered: takes no more connections, tells clients to go, answers what has
+    /// been asked. It gives up on those that are not served after some seconds.
     pub async fn drain(mut self) {
         self.phase.send_replace(Phase::Leaving);
         for running in self.running.drain(..) {

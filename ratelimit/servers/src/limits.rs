@@ -1,4 +1,5 @@
-//! What the servers bear: sizes and numbers beyond which a request or a connection is refused, and the bounds of connections.
+//! What the servers bear: sizes and numbers beyond which a request or a connection is refused, and the bounds of
+//! connections.
 
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use crate::serving::{Bounds, ConnectionTimeouts, Versions};
 
 /// Bytes of a request's body or gRPC message.
 pub const BODY: usize = 1 << 20;
-/// Requests at once on one connection over gRPC. Gateways begin as many as their circuit breaker lets, by default 1,024, before they hear of a limit,
-/// do not ask again about those that are refused, and let them pass.
+/// Requests at once on one connection over gRPC. Gateways begin as many as their circuit breaker lets, by default
+/// 1,024, before they hear of a limit, do not ask again about those that are refused, and let them pass.
 pub const GRPC_STREAMS: u32 = 2_000;
-/// Bytes of all requests that wait for the rest of their body, or for their answer, and of answers until they have been sent. A
-/// client gets half of it at most, and so many thousand requests at once.
+/// Bytes of all requests that wait for the rest of their body, or for their answer, and of answers until they have been
+/// sent. A client gets half of it at most, and so many thousand requests at once.
 pub const HELD: usize = 160 << 20;
 /// Bytes of a message about health or reflection.
 pub const SMALL_MESSAGE: usize = 64 << 10;

@@ -1,7 +1,8 @@
-//! Clients that go on exceeding limits of requests whose rules ban them: counted here, and handed over to who drops packets.
+//! Clients that go on exceeding limits of requests whose rules ban them: counted here, and handed over to who drops
+//! packets.
 //!
-//! It is asked only about requests that are denied. What it keeps is bounded: counts are in a table that forgets those first
-//! that have least, and bans that nobody has taken yet are one for each prefix, at most so many.
+//! It is asked only about requests that are denied. What it keeps is bounded: counts are in a table that forgets those
+//! first that have least, and bans that nobody has taken yet are one for each prefix, at most so many.
 
 mod queue;
 

@@ -1,5 +1,5 @@
-//! The types of Envoy's rate limit protocol, made of the files in `proto/` at the top of the crate: `tests/generated.rs` makes
-//! them, and checks that they are fresh.
+//! The types of Envoy's rate limit protocol, made of the files in `proto/` at the top of the crate:
+//! `tests/generated.rs` makes them, and checks that they are fresh.
 #![expect(missing_docs, unused_qualifications, clippy::all, reason = "generated")]
 
 /// The files' descriptors, as reflection serves them.

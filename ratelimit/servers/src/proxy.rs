@@ -1,8 +1,8 @@
-//! The reverse proxy: requests come in at its listeners, are judged by what they are themselves, and those that may go on are
-//! passed on to servers, as are the answers to clients.
+//! The reverse proxy: requests come in at its listeners, are judged by what they are themselves, and those that may go
+//! on are passed on to servers, as are the answers to clients.
 //!
-//! `request` brings a request into one form, `facts` shows it to the limiter, `table` says where it goes, `exchange` passes it
-//! on and `body` its bytes. Nothing is kept: not answers, nor bodies beyond the piece that is on its way.
+//! `request` brings a request into one form, `facts` shows it to the limiter, `table` says where it goes, `exchange`
+//! passes it on and `body` its bytes. Nothing is kept: not answers, nor bodies beyond the piece that is on its way.
 
 mod answer;
 mod body;

@@ -1,4 +1,5 @@
-//! A thread that saves what is counted now and then, so that little is lost if the daemon is killed. Nobody waits for it.
+//! A thread that saves what is counted now and then, so that little is lost if the daemon is killed. Nobody waits for
+//! it.
 
 use std::{
     io,

@@ -1,6 +1,6 @@
 //! One way to serve, whatever is answered: listeners, what happens when there are too many connections, and connections
-//! within bounds. Bounds and what happens are data of a listener; who answers is a [`Handler`], or an [`Exchange`] if bodies
-//! are streams whose sizes nobody knows.
+//! within bounds. Bounds and what happens are data of a listener; who answers is a [`Handler`], or an [`Exchange`] if
+//! bodies are streams whose sizes nobody knows.
 
 mod activity;
 mod announced;

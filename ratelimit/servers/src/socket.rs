@@ -163,7 +163,8 @@ fn cannot_make(path: &Path, source: io::Error) -> SocketError {
     SocketError::Make { path: path.to_owned(), what: "the control socket".to_owned(), source }
 }
 
-/// Whether there is a place for a socket, as far as that can be told without making anything or asking who listens there.
+/// Whether there is a place for a socket, as far as that can be told without making anything or asking who listens
+/// there.
 ///
 /// # Errors
 /// Something else is there, or in the place of a directory.
@@ -231,8 +232,8 @@ impl ReplaceLock {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
 
-    /// Waits, but not for long: whoever else locks this directory must not keep a daemon from its start or its end. Where
-    /// directories can't be locked it goes without.
+    /// Waits, but not for long: whoever else locks this directory must not keep a daemon from its start or its end.
+    /// Where directories can't be locked it goes without.
     fn take(directory: &Path) -> Self {
         let mut file = File::open(directory).ok();
         for _ in 0..Self::TRIES {

@@ -1,9 +1,9 @@
 //! TLS for listeners, with certificates that are read again when their files change.
 //!
-//! Files are looked at when a client connects, at most once a second. So a certificate that was renewed, or the link that
-//! was turned to it, counts for the next connection; what can't be read or does not fit together leaves the old one in force,
-//! and a reload of the configuration fails. Files that hang, as they do on a network that is gone, leave the old one in force
-//! too: one thread waits for them, and nobody else.
+//! Files are looked at when a client connects, at most once a second. So a certificate that was renewed, or the link
+//! that was turned to it, counts for the next connection; what can't be read or does not fit together leaves the old
+//! one in force, and a reload of the configuration fails. Files that hang, as they do on a network that is gone, leave
+//! the old one in force too: one thread waits for them, and nobody else.
 
 mod content;
 mod doubt;
@@ -139,8 +139,8 @@ impl Certificates {
 pub struct FreshCertificates(Vec<(Arc<Certificates>, CertificateLook)>);
 
 impl FreshCertificates {
-    /// Reads all files that have changed, or were bad, on threads of the runtime, and waits for that, but not for long: what
-    /// comes later counts then.
+    /// Reads all files that have changed, or were bad, on threads of the runtime, and waits for that, but not for long:
+    /// what comes later counts then.
     ///
     /// # Errors
     /// Why some can't be used. None of them is in force then.

@@ -53,8 +53,8 @@ impl Route {
         }
     }
 
-    /// The methods that it is asked with, unless it takes any: gateways pass on the method that a client has chosen, and
-    /// some of them let requests pass that could not be judged.
+    /// The methods that it is asked with, unless it takes any: gateways pass on the method that a client has chosen,
+    /// and some of them let requests pass that could not be judged.
     const fn methods(self) -> Option<&'static str> {
         match self {
             Self::Json | Self::Check => Some("POST"),

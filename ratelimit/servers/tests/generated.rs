@@ -57,8 +57,8 @@ fn files_of(root: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Writes a module for each package, and `ratelimit-protos.bin`; and in `wire` the same of requests whose strings need not
-/// be text.
+/// Writes a module for each package, and `ratelimit-protos.bin`; and in `wire` the same of requests whose strings need
+/// not be text.
 fn generate(out_dir: &Path) {
     let files = protox::compile([SERVICE], [ROOT]).expect(SERVICE);
     fs::write(out_dir.join("ratelimit-protos.bin"), files.encode_to_vec()).unwrap();

@@ -86,7 +86,8 @@ impl Detach {
     }
 }
 
-/// Stops a daemon that limits requests alone, for which no rights are needed; if there is none, nothing can be detached.
+/// Stops a daemon that limits requests alone, for which no rights are needed; if there is none, nothing can be
+/// detached.
 fn stop_without_network(
     path: Result<PathBuf, ControlError>,
     instance: &InstanceName,

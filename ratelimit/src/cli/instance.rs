@@ -67,7 +67,8 @@ impl InstanceArgs {
         }
     }
 
-    /// Adds to why a command has failed which instances there are, if this is none of them; or says what its daemon lacks.
+    /// Adds to why a command has failed which instances there are, if this is none of them; or says what its daemon
+    /// lacks.
     pub fn advise(&self, failure: CommandFailure) -> CommandFailure {
         let Ok(known) = known() else { return failure };
         if known.contains(self.instance.as_str()) {

@@ -11,8 +11,8 @@ use crate::policy::InstanceName;
 /// The longest line that is listened to.
 const LONGEST_LINE: usize = 1 << 16;
 
-/// Calls `each` with each event of the daemon at `path`, which serves `instance`, as a line of JSON, until that has enough
-/// or the daemon ends.
+/// Calls `each` with each event of the daemon at `path`, which serves `instance`, as a line of JSON, until that has
+/// enough or the daemon ends.
 ///
 /// # Errors
 /// Nobody answers, or no events.

@@ -141,8 +141,8 @@ async fn ask(daemon: &ControlContext, command: impl FnOnce(CommandReply) -> Comm
     }
 }
 
-/// A request has to come whole in the time that its headers have: what is done with it may take any time, and nobody may keep
-/// a place by asking for nothing.
+/// A request has to come whole in the time that its headers have: what is done with it may take any time, and nobody
+/// may keep a place by asking for nothing.
 async fn with_its_body(request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     let whole = timeout(Bounds::INTERNAL.times.headers, body::to_bytes(body, MOST_REQUEST));
@@ -217,8 +217,8 @@ async fn source_buckets(State(daemon): State<ControlContext>, asked: RequestBody
     }
 }
 
-/// What is in force about requests, with at most so many rules and as many domains: `null` if the daemon has no application
-/// layer. A reload does not hold it up.
+/// What is in force about requests, with at most so many rules and as many domains: `null` if the daemon has no
+/// application layer. A reload does not hold it up.
 async fn requests(
     State(daemon): State<ControlContext>,
     PathPart((_, most)): PathPart<(String, usize)>,

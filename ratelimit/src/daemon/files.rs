@@ -50,8 +50,8 @@ impl WatchedFiles {
 /// Directories that are watched for one `*`.
 const MOST_DIRECTORIES: usize = 1_000;
 
-/// Where a file comes and goes, or those that a pattern matches or may match: in the directories on the way that have a `*` in their
-/// names, in those that these are in, and in that of the files.
+/// Where a file comes and goes, or those that a pattern matches or may match: in the directories on the way that have a
+/// `*` in their names, in those that these are in, and in that of the files.
 fn places(pattern: &Path) -> Vec<PathBuf> {
     let has_wildcard = |path: &Path| path.to_string_lossy().contains(['*', '?', '[']);
     let mut directories = Vec::new();

@@ -5,7 +5,8 @@ use crate::policy::{
     application::{ListenerSettings, ProxyListener, ProxyProtocol},
 };
 
-/// Puts back into a policy what is as the old one has it until the daemon starts again. Returns the keys that have changed.
+/// Puts back into a policy what is as the old one has it until the daemon starts again. Returns the keys that have
+/// changed.
 pub fn keep(policy: &mut Policy, old: &Policy) -> Vec<&'static str> {
     let mut keys = FixedKeys::default();
     keys.keep("instance", &mut policy.instance, &old.instance);

@@ -1,8 +1,8 @@
 //! Memory that the daemon no longer needs goes back to the system.
 //!
-//! Reading, compiling and loading a policy takes megabytes for a moment, each time on another thread. The allocator keeps
-//! an arena for each of them, and by default raises the size of what it keeps at the end of an arena to twice the largest
-//! buffer that was freed: one reload could leave 9 MB.
+//! Reading, compiling and loading a policy takes megabytes for a moment, each time on another thread. The allocator
+//! keeps an arena for each of them, and by default raises the size of what it keeps at the end of an arena to twice the
+//! largest buffer that was freed: one reload could leave 9 MB.
 
 /// What the allocator may keep at the end of each of its arenas: enough for the buffers of connections.
 #[cfg(target_env = "gnu")]

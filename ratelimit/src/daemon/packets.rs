@@ -166,8 +166,8 @@ impl NetworkLayer {
         Ok(())
     }
 
-    /// Moves windows to where they lie by the wall clock, if that was set; says whether it was. Rules whose trial has failed
-    /// stay out of force.
+    /// Moves windows to where they lie by the wall clock, if that was set; says whether it was. Rules whose trial has
+    /// failed stay out of force.
     ///
     /// # Errors
     /// Why they stay where they are.

@@ -1,5 +1,5 @@
-//! Reads the configuration again when somebody asks for it, or when its files change. That has a task of its own, because a
-//! file system can hang: signals and commands do not wait for it.
+//! Reads the configuration again when somebody asks for it, or when its files change. That has a task of its own,
+//! because a file system can hang: signals and commands do not wait for it.
 
 use ratelimit_common::time::Nanos;
 use tokio::{

@@ -114,8 +114,8 @@ impl Running {
         self.packets.as_mut()?.log()
     }
 
-    /// Puts what was read again in force, on trial for a time if one is given. If anything is wrong with it, all stays as it
-    /// was.
+    /// Puts what was read again in force, on trial for a time if one is given. If anything is wrong with it, all stays
+    /// as it was.
     ///
     /// # Errors
     /// Why it stays.

@@ -50,8 +50,8 @@ impl Signals {
     }
 }
 
-/// Makes the signals wait that [`Signals`] will catch; in threads that are started from here on, too. One waits for ever: that a
-/// file has reached its limit, which whoever writes it is told as well.
+/// Makes the signals wait that [`Signals`] will catch; in threads that are started from here on, too. One waits for
+/// ever: that a file has reached its limit, which whoever writes it is told as well.
 ///
 /// # Errors
 /// The system refuses.

@@ -1,5 +1,5 @@
-//! Notices when files change. Their directories are watched, not the files: editors replace files, and a directory may be
-//! switched as a whole by a symbolic link.
+//! Notices when files change. Their directories are watched, not the files: editors replace files, and a directory may
+//! be switched as a whole by a symbolic link.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -96,7 +96,8 @@ impl Watch {
         }
     }
 
-    /// Watches these files, or whether they come to be, and no others; they have changed if they are not as they were then.
+    /// Watches these files, or whether they come to be, and no others; they have changed if they are not as they were
+    /// then.
     pub fn set(&mut self, files: WatchedFiles, stamps: Stamps) {
         (self.files, self.stamps) = (files, stamps);
         self.watch_directories();
@@ -128,8 +129,8 @@ impl Watch {
         have_changed
     }
 
-    /// Returns when one of the files has changed and nothing changes any more. It may be given up at any time; nothing is
-    /// missed then either.
+    /// Returns when one of the files has changed and nothing changes any more. It may be given up at any time; nothing
+    /// is missed then either.
     pub async fn changed(&mut self) {
         loop {
             if self.stirred.is_none() && self.events.recv().await.is_none() {
@@ -264,7 +265,8 @@ mod tests {
         watch.changed().await;
     }
 
-    /// A directory `rules` with `a.yaml`, and what a daemon watches that has read it by a pattern, and is named beside it.
+    /// A directory `rules` with `a.yaml`, and what a daemon watches that has read it by a pattern, and is named beside
+    /// it.
     fn watched(root: &Path) -> (PathBuf, Watch) {
         let rules = root.join("rules");
         fs::create_dir(&rules).unwrap();

@@ -1,4 +1,5 @@
-//! The server of `/metrics` and `/healthz`. Whoever can reach it may send anything: sizes, times and connections are bounded.
+//! The server of `/metrics` and `/healthz`. Whoever can reach it may send anything: sizes, times and connections are
+//! bounded.
 
 use std::{
     io,
@@ -62,8 +63,8 @@ struct MetricsContext {
     health: Latest<Result<(), String>>,
 }
 
-/// An answer that takes time: it is worked out by one at a time, on a thread of its own, and is that of all who had asked before
-/// that began. So those who ask wait for two of them at most, however many they are.
+/// An answer that takes time: it is worked out by one at a time, on a thread of its own, and is that of all who had
+/// asked before that began. So those who ask wait for two of them at most, however many they are.
 struct Latest<A>(Arc<Mutex<Option<(Instant, A)>>>);
 
 impl<A> Clone for Latest<A> {

@@ -1,5 +1,5 @@
-//! Captures: frames and their times from pcap and pcapng files. Packets that were captured without an Ethernet header get
-//! one, whose bytes do not count: so rules meet all captures in one form.
+//! Captures: frames and their times from pcap and pcapng files. Packets that were captured without an Ethernet header
+//! get one, whose bytes do not count: so rules meet all captures in one form.
 
 use std::io::Read;
 

@@ -71,8 +71,8 @@ pub struct RequestReport {
 }
 
 impl RequestTrial {
-    /// The rules of a configuration; what it saves is neither read nor written. `None` if it does not say what requests are asked
-    /// about.
+    /// The rules of a configuration; what it saves is neither read nor written. `None` if it does not say what requests
+    /// are asked about.
     ///
     /// # Errors
     /// The rules can't be put in force.

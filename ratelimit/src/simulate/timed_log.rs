@@ -1,5 +1,5 @@
-//! When the requests of a log came. Logs are nearly in order, but not wholly: a request is logged when it ends, files are
-//! put together, and a clock may have been wrong. Time never goes back, and no odd line carries it away.
+//! When the requests of a log came. Logs are nearly in order, but not wholly: a request is logged when it ends, files
+//! are put together, and a clock may have been wrong. Time never goes back, and no odd line carries it away.
 
 use std::{
     collections::VecDeque,

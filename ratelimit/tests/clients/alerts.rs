@@ -1,4 +1,5 @@
-//! The alert rules in `config/prometheus`, as Prometheus itself tries them: `alerts.yml` beside this file says when each fires.
+//! The alert rules in `config/prometheus`, as Prometheus itself tries them: `alerts.yml` beside this file says when
+//! each fires.
 
 use std::{fs, path::Path, process::Command};
 

@@ -1,5 +1,5 @@
-//! The Kubernetes examples: core objects by their schema, and the configurations in them by `ratelimit validate`. What is Istio's or
-//! Envoy Gateway's says that it is unchecked.
+//! The Kubernetes examples: core objects by their schema, and the configurations in them by `ratelimit validate`. What
+//! is Istio's or Envoy Gateway's says that it is unchecked.
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
-//! Other people's programs against the real one: gateways that ask the daemon (Envoy, nginx, HAProxy, curl, h2load and a health
-//! probe), and what reads its manual, completions and alert rules. `cargo xtask test` says where the programs are. Limits are of
-//! an hour or longer, so that hardly a window ends in between.
+//! Other people's programs against the real one: gateways that ask the daemon (Envoy, nginx, HAProxy, curl, h2load and
+//! a health probe), and what reads its manual, completions and alert rules. `cargo xtask test` says where the programs
+//! are. Limits are of an hour or longer, so that hardly a window ends in between.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
 
 mod alerts;

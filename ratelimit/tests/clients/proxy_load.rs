@@ -1,5 +1,5 @@
-//! What the reverse proxy bears: large bodies, many streams, many idle clients, and servers that come and go, with little
-//! memory all the while.
+//! What the reverse proxy bears: large bodies, many streams, many idle clients, and servers that come and go, with
+//! little memory all the while.
 
 use std::{
     convert::Infallible,

@@ -7,8 +7,9 @@ use crate::blocks::{self, root};
 /// How a block that no test runs says so.
 const MARK: &str = "*The tests do not run this: ";
 
-/// The blocks that a test looks up: the document, the language ("" without backticks), a part of the block, and the test's
-/// file. The file names the document, and has the part too; without a part the test takes all blocks of that language.
+/// The blocks that a test looks up: the document, the language ("" without backticks), a part of the block, and the
+/// test's file. The file names the document, and has the part too; without a part the test takes all blocks of that
+/// language.
 const RUN: &[(&str, &str, &str, &str)] = &[
     ("README.md", "", "ratelimit validate", "ratelimit/tests/kernel/documents.rs"),
     ("docs/algorithms.md", "sh", "", "ratelimit/tests/commands/documents.rs"),

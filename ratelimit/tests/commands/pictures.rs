@@ -1,4 +1,5 @@
-//! The picture of the algorithms in `docs/algorithms.md`, drawn from what `ratelimit simulate` says of the same arrivals.
+//! The picture of the algorithms in `docs/algorithms.md`, drawn from what `ratelimit simulate` says of the same
+//! arrivals.
 //!
 //! `RENEW=1 cargo test -p ratelimit --test commands pictures` draws it anew.
 

@@ -1,5 +1,5 @@
-//! The loaded program and the host's build of it give the same answers: for all captures, whole and cut at any length, and
-//! for random rules and packets.
+//! The loaded program and the host's build of it give the same answers: for all captures, whole and cut at any length,
+//! and for random rules and packets.
 
 #[path = "../support/captures.rs"]
 mod recorded;
@@ -97,7 +97,8 @@ fn whole_captures_get_the_same_answers() {
     });
 }
 
-/// Judges all frames, whole and cut at each length up to `cuts`; returns how many there were and the rules that matched.
+/// Judges all frames, whole and cut at each length up to `cuts`; returns how many there were and the rules that
+/// matched.
 fn judge_captures(folder: &Path, cuts: usize) -> (u64, u64) {
     let mut both = Both::new(&network());
     let (mut judged, mut matched) = (0, 0);
@@ -120,7 +121,8 @@ fn judge_captures(folder: &Path, cuts: usize) -> (u64, u64) {
     (judged, matched)
 }
 
-/// A packet that is dropped because it alone is more than the limit makes no bucket, and takes nothing from new sources.
+/// A packet that is dropped because it alone is more than the limit makes no bucket, and takes nothing from new
+/// sources.
 #[test]
 fn what_makes_no_bucket_takes_nothing_from_new_sources() {
     net::isolated(|| {

@@ -1,5 +1,5 @@
-//! Commands of README.md and `docs` that need a kernel, run as they stand there, on a host whose `/etc` and `/usr/local/bin`
-//! vanish with the test. `sudo`, `cargo xtask build` and systemd are stand-ins.
+//! Commands of README.md and `docs` that need a kernel, run as they stand there, on a host whose `/etc` and
+//! `/usr/local/bin` vanish with the test. `sudo`, `cargo xtask build` and systemd are stand-ins.
 
 use std::{
     fs,
@@ -139,8 +139,8 @@ fn shown(name: &str, part: &str) -> (String, Vec<String>) {
     (command.strip_prefix("$ ").unwrap().to_owned(), lines)
 }
 
-/// Compares what is printed with what a document shows, by what each line begins with and by all headings in capitals; the
-/// values are those of another host.
+/// Compares what is printed with what a document shows, by what each line begins with and by all headings in capitals;
+/// the values are those of another host.
 fn assert_looks_like(printed: &str, shown: &[String]) {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let is_heading = |words: &[String]| words.iter().all(|word| word.chars().all(|c| !c.is_lowercase()));

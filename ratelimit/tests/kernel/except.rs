@@ -65,7 +65,8 @@ fn all_conditions_of_an_exception_must_hold() {
 fn one_of_several_exceptions_is_enough() {
     isolated(|| {
         let link = Link::silent();
-        // Each rule but one has several prefix lengths or exceptions; the last one has so many that their bits fill bytes.
+        // Each rule but one has several prefix lengths or exceptions; the last one has so many that their bits fill
+        // bytes.
         let many: Vec<String> = (0..40).map(|last| format!("{{source: 10.3.0.{last}}}")).collect();
         let rules = [
             "{name: two, rate: 1/d, except: [{source: 10.1.0.0/24, protocol: udp}, {source: 10.2.0.2}]}"

@@ -1,5 +1,5 @@
-//! The fast and the slow path of a packet judge alike: random rules, packets and times, judged by a generation that takes the
-//! fast path wherever it can and by one that never does. Verdicts, counters and buckets are the same.
+//! The fast and the slow path of a packet judge alike: random rules, packets and times, judged by a generation that
+//! takes the fast path wherever it can and by one that never does. Verdicts, counters and buckets are the same.
 
 use ratelimit::{
     compile::Compiled,

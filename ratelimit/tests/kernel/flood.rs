@@ -18,8 +18,8 @@ const PROG_TEST_RUN: i64 = 10;
 const LIVE_FRAMES: u32 = 2;
 const FRAMES_A_CALL: u32 = 10_000;
 
-/// Sends copies of an IPv4 frame on a client's interface until it is told to stop, each from a source in 128.0.0.0/1 that is
-/// drawn at random. Returns how many.
+/// Sends copies of an IPv4 frame on a client's interface until it is told to stop, each from a source in 128.0.0.0/1
+/// that is drawn at random. Returns how many.
 pub fn send(link: &Link, interface: &str, frame: &[u8], stop: &AtomicBool) -> u64 {
     send_from(&RANDOM_SOURCE, link, interface, frame, stop)
 }

@@ -1,4 +1,5 @@
-//! Floods of forged sources: whoever keeps to the limit loses nothing, offenders stay in bounds, the table does not grow.
+//! Floods of forged sources: whoever keeps to the limit loses nothing, offenders stay in bounds, the table does not
+//! grow.
 //!
 //! The flood has a wire of its own, so that nobody's packets are lost before the program sees them.
 
@@ -84,7 +85,8 @@ impl Scene {
         })
     }
 
-    /// Checks that all good packets have arrived, and of the offender's no more than the limit lets through since `begun`.
+    /// Checks that all good packets have arrived, and of the offender's no more than the limit lets through since
+    /// `begun`.
     fn check(&self, good: u64, begun: Instant) {
         let offences = good * OFFENCES;
         let (passed_all, dropped_all) = rule(&status(), "every");

@@ -1,5 +1,5 @@
-//! Where the tests run: in a virtual machine of `cargo xtask test --kernel`, which has all that they need, or on a machine
-//! that may lack some of it; and how much time there is.
+//! Where the tests run: in a virtual machine of `cargo xtask test --kernel`, which has all that they need, or on a
+//! machine that may lack some of it; and how much time there is.
 
 /// Whether they do.
 pub fn is_guest() -> bool {

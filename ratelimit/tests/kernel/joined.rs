@@ -141,8 +141,8 @@ fn bulk_traffic_is_counted_by_packets_in_generic_mode() {
             stream.write_all(&vec![1; BULK]).unwrap();
         });
         assert_eq!(reader.join().unwrap(), BULK);
-        // No fewer than these bytes make at 1,500 bytes each; no more than packets with 1,400 bytes each, and a few that only
-        // acknowledge.
+        // No fewer than these bytes make at 1,500 bytes each; no more than packets with 1,400 bytes each, and a few
+        // that only acknowledge.
         let counted = wait::until("all is counted", || {
             let counted = reason(&status(), "passed");
             (counted.bytes > BULK as u64).then_some(counted.packets)

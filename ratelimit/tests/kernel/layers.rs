@@ -1,4 +1,5 @@
-//! A daemon that limits packets and requests: what `status` and `rules` say of both, and of what is left when it is killed.
+//! A daemon that limits packets and requests: what `status` and `rules` say of both, and of what is left when it is
+//! killed.
 
 use std::{
     fs,

@@ -1,7 +1,7 @@
 //! The kernel tier: the binary and its XDP program, with packets on veth pairs and by BPF_PROG_TEST_RUN.
 //!
-//! `cargo xtask test kernel` runs these as root in namespaces that vanish with the last of their processes, several at once:
-//! each test has a network, a BPF file system and a `/run` of its own besides, see [`net::isolated`].
+//! `cargo xtask test kernel` runs these as root in namespaces that vanish with the last of their processes, several at
+//! once: each test has a network, a BPF file system and a `/run` of its own besides, see [`net::isolated`].
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
 mod ban_commands;

@@ -1,4 +1,5 @@
-//! What operators use the daemon with, as `config` has it: fail2ban, CrowdSec's bouncer, and Prometheus with the dashboard.
+//! What operators use the daemon with, as `config` has it: fail2ban, CrowdSec's bouncer, and Prometheus with the
+//! dashboard.
 
 mod bans;
 mod crowdsec;

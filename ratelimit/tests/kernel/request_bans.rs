@@ -24,8 +24,8 @@ const OFFENDER: &str = "10.1.0.7";
 const NEIGHBOUR: &str = "10.1.0.8";
 const ALLOWED: &str = "10.1.0.9";
 
-/// A rule that lets one request pass and bans at the second denied one, for a daemon that is asked at a Unix socket and at an
-/// address that clients reach.
+/// A rule that lets one request pass and bans at the second denied one, for a daemon that is asked at a Unix socket and
+/// at an address that clients reach.
 fn configuration(length: &str) -> PathBuf {
     let ban = format!("{{after: 2, within: 1h, for: {length}, source_entry: client}}");
     let limit = format!("rate_limit: {{unit: day, requests_per_unit: 1, ban: {ban}}}");

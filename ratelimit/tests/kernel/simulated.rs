@@ -1,5 +1,5 @@
-//! `ratelimit simulate` with both engines: the XDP program of this kernel and the host's build of it say the same of each
-//! frame.
+//! `ratelimit simulate` with both engines: the XDP program of this kernel and the host's build of it say the same of
+//! each frame.
 
 use std::{fs, net::IpAddr, path::Path};
 

@@ -1,4 +1,5 @@
-//! Packets that come out of tunnels. A kind of tunnel is tested where the kernel has it: those of the virtual machines do.
+//! Packets that come out of tunnels. A kind of tunnel is tested where the kernel has it: those of the virtual machines
+//! do.
 
 use std::{fs, net::Ipv6Addr};
 

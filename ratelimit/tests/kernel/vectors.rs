@@ -50,7 +50,8 @@ fn every_vector_that_fits_the_kernel_is_decided_as_written() {
     });
 }
 
-/// By itself, which is the shortest way through the program, and behind a rule that denies nothing, which is the longest.
+/// By itself, which is the shortest way through the program, and behind a rule that denies nothing, which is the
+/// longest.
 fn run(vector: &Vector, age: Nanos) {
     let rate = Rate { amount: NonZeroU64::new(1_000_000).unwrap(), per: Nanos::SECOND };
     let lax = LimitSpec::new(Algorithm::TokenBucket, rate);

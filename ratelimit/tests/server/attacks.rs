@@ -1,5 +1,5 @@
-//! Attacks on the servers of a daemon: it holds no more memory than it may, other clients are served meanwhile, and who goes
-//! too far is cut off.
+//! Attacks on the servers of a daemon: it holds no more memory than it may, other clients are served meanwhile, and who
+//! goes too far is cut off.
 
 use std::{
     io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},

@@ -134,7 +134,8 @@ fn a_configuration_says_where() {
     assert_eq!(asked(&["--url", &url, "--domain", "edge", "--descriptor", "user=x"]).0, 3);
 }
 
-/// Files for TLS, and servers that ask clients for certificates; what a daemon's clients get comes from the same authority.
+/// Files for TLS, and servers that ask clients for certificates; what a daemon's clients get comes from the same
+/// authority.
 fn with_client_ca() -> (Fixture, impl Fn(&str) -> String) {
     let authority = tls::authority();
     let directory = tls::directory(&authority);

@@ -1,4 +1,5 @@
-//! What `/v1/auth` makes of what a gateway shows: each kind of fact, what stands for a missing one, and what clients try.
+//! What `/v1/auth` makes of what a gateway shows: each kind of fact, what stands for a missing one, and what clients
+//! try.
 
 use crate::support::Fixture;
 

@@ -20,8 +20,8 @@ use crate::{
     wait,
 };
 
-/// One request on a connection that is to stay open; `None` if the server closed it without an answer. `Some(false)` is an
-/// answer after which it closes.
+/// One request on a connection that is to stay open; `None` if the server closed it without an answer. `Some(false)` is
+/// an answer after which it closes.
 fn ask(stream: &mut BufReader<TcpStream>) -> Option<bool> {
     let body = question("other", "x");
     let length = body.len();

@@ -1,4 +1,5 @@
-//! The demo's machine: a server's interface with the daemon on it, joined by a virtual cable to a namespace for clients.
+//! The demo's machine: a server's interface with the daemon on it, joined by a virtual cable to a namespace for
+//! clients.
 
 use std::fs::{self, File};
 use std::net::Ipv4Addr;

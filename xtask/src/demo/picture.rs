@@ -1,7 +1,7 @@
 //! A recording as a picture: an SVG file that shows each line at its time, and all of them from then on.
 //!
-//! Browsers run no scripts in pictures and load nothing for them, so that style sheets alone move it. Programs that know no
-//! animation show it as it is at its end, and so do browsers of people who want nothing to move.
+//! Browsers run no scripts in pictures and load nothing for them, so that style sheets alone move it. Programs that
+//! know no animation show it as it is at its end, and so do browsers of people who want nothing to move.
 
 use std::fmt::Write as _;
 

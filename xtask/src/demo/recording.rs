@@ -1,7 +1,7 @@
 //! What the demo prints, line by line with its times, as a terminal would show it.
 //!
-//! It knows the few colours that the demo uses. All other escape sequences are left out, and a control character becomes
-//! U+FFFD.
+//! It knows the few colours that the demo uses. All other escape sequences are left out, and a control character
+//! becomes U+FFFD.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! Gets the programs of the clients and stores tiers. They go to a directory of their own below the target directory, so
-//! that no server starts on the machine and nothing on it changes.
+//! Gets the programs of the clients and stores tiers. They go to a directory of their own below the target directory,
+//! so that no server starts on the machine and nothing on it changes.
 
 use std::fs;
 use std::io::{self, ErrorKind};

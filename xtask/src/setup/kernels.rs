@@ -1,4 +1,5 @@
-//! Gets what virtual machines with other kernels need. What can't be had is said; the tests in them are listed as not run.
+//! Gets what virtual machines with other kernels need. What can't be had is said; the tests in them are listed as not
+//! run.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! The glossary of ARCHITECTURE.md: each type that it names is defined once in the workspace, in the crate that it says. So a
-//! word that it explains has one meaning, and a type that is renamed or moved is renamed there, too.
+//! The glossary of ARCHITECTURE.md: each type that it names is defined once in the workspace, in the crate that it
+//! says. So a word that it explains has one meaning, and a type that is renamed or moved is renamed there, too.
 //!
 //! Tests, benchmarks and generated code may use a name again.
 

@@ -1,5 +1,5 @@
-//! What older kernels would refuse in the XDP program's object, found without a virtual machine: `code` reads the functions,
-//! `back_edges` and `stack` check them.
+//! What older kernels would refuse in the XDP program's object, found without a virtual machine: `code` reads the
+//! functions, `back_edges` and `stack` check them.
 //!
 //! The verifier of the kernel that runs the tests is newer and takes all of it.
 
@@ -39,8 +39,8 @@ fn finding(function: &str, instruction: usize, rule: String) -> Finding {
     Finding { path: format!("ratelimit-xdp/{function}"), line: instruction, rule }
 }
 
-/// Where the package's build script has put it, which only cargo knows. Checking runs the script, and leaves what clippy
-/// needs as well.
+/// Where the package's build script has put it, which only cargo knows. Checking runs the script, and leaves what
+/// clippy needs as well.
 fn built() -> Result<PathBuf> {
     setup::for_build()?;
     let mut cargo = command::cargo();

@@ -9,7 +9,7 @@ const MAX_LINES: usize = 400;
 /// Files that may be longer, each with the reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-/// Lines of documents are no longer than this, so that they can be read beside code.
+/// Lines of documents and comments are no longer than this, so that they can be read beside code.
 const MAX_COLUMNS: usize = 120;
 
 /// `main.rs` parses arguments and calls the library.
@@ -45,6 +45,7 @@ pub fn check_file(path: &str, text: &str) -> Vec<Finding> {
     }
     if path.ends_with(".rs") && !is_generated(path) {
         findings.extend(check_shape(path, text));
+        findings.extend(check_comments(path, text));
         findings.extend(check_sentences(path, text, comment));
         for (index, line) in source::lines(path, text).iter().enumerate() {
             let rules = [unfinished(line), sleeping_test(line), pure_common(path, line)];
@@ -92,6 +93,17 @@ fn check_columns(path: &str, text: &str) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Comments likewise; here too, rows of tables can't be broken.
+fn check_comments(path: &str, text: &str) -> Vec<Finding> {
+    let rule = format!("a comment's line has at most {MAX_COLUMNS} columns");
+    let is_long = |line: &str| {
+        let is_row = |text: &str| text.trim_start().starts_with('|');
+        line.chars().count() > MAX_COLUMNS && comment(line).is_some_and(|text| !is_row(text))
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| is_long(line));
+    lines.map(|(index, _)| finding(path, index + 1, &rule)).collect()
 }
 
 /// The text of a line that is a comment.
@@ -219,6 +231,17 @@ mod tests {
             (format!("```text\n```\n\n```sh\n{more}\n```\n"), Some(5)),
         ] {
             assert_eq!(line_of_finding("README.md", &text), expected, "{text}");
+        }
+        let most = &most[7..];
+        for (line, is_breach) in [
+            (format!("    // {most}"), false),
+            (format!("    // {most}x"), true),
+            (format!("//! {most}xxxx"), true),
+            (format!("/// | {most}xxx |"), false),
+            (format!("let text = \"{most}\";"), false),
+        ] {
+            let text = format!("//! A file.\n\n{line}\n");
+            assert_eq!(line_of_finding("a/src/b.rs", &text), is_breach.then_some(3), "{line}");
         }
     }
 

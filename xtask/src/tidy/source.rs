@@ -27,8 +27,8 @@ pub fn is_test_path(path: &str) -> bool {
     path.split('/').any(|part| ["tests", "tests.rs", "loom", "loom.rs", "benches"].contains(&part))
 }
 
-/// Whether the code has this path (`thread::sleep`) or name, not as a part of a longer name or path (`my::thread::sleep`
-/// is another one).
+/// Whether the code has this path (`thread::sleep`) or name, not as a part of a longer name or path
+/// (`my::thread::sleep` is another one).
 pub fn mentions(code: &str, path: &str) -> bool {
     code.match_indices(path).any(|(start, _)| {
         let before = &code[..start];

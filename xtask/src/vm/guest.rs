@@ -1,7 +1,7 @@
 //! Runs a guest: passes on what its tests print, counts them, and ends it if it hangs.
 //!
-//! The guest has two serial ports. The kernel's console is the first, which goes into a file and is shown if the guest ends
-//! otherwise than it should; what the tests print is the second.
+//! The guest has two serial ports. The kernel's console is the first, which goes into a file and is shown if the guest
+//! ends otherwise than it should; what the tests print is the second.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

@@ -1,5 +1,6 @@
-//! Which of the kernel tests run in a guest: one or two of each kind of thing that a kernel can do otherwise. Each load of
-//! the program takes seconds there. Tests against the clock, such as floods at a pace, are none for an emulated processor.
+//! Which of the kernel tests run in a guest: one or two of each kind of thing that a kernel can do otherwise. Each load
+//! of the program takes seconds there. Tests against the clock, such as floods at a pace, are none for an emulated
+//! processor.
 
 use std::process::Command;
 

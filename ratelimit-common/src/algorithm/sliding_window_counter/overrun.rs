@@ -1,8 +1,8 @@
-//! The counter of a limit that can be overrun. What the current window counts above the limit is owed: as a window ends, as
-//! much as the limit becomes the previous count, and the rest is counted in the next one.
+//! The counter of a limit that can be overrun. What the current window counts above the limit is owed: as a window
+//! ends, as much as the limit becomes the previous count, and the rest is counted in the next one.
 //!
-//! The state's time is the end of the window in which the last of it counts, as the previous one's. So a bucket is idle when
-//! it is fresh, and a count up to the limit has the same state as one that can't be overrun.
+//! The state's time is the end of the window in which the last of it counts, as the previous one's. So a bucket is idle
+//! when it is fresh, and a count up to the limit has the same state as one that can't be overrun.
 
 use super::Counts;
 use crate::{
@@ -96,9 +96,10 @@ pub(super) fn undo(limit: &Limit, state: u64, charged: Now, cost: u32) -> u64 {
     write(limit, charged, 0, counts)
 }
 
-/// A state in use after the clock was set forward by `by`, as its end and its counts: it ended at `end`, and `old_left` is
-/// when the window ended that was the current one. Times are relative to the present, in nanoseconds; `first_from` gives the
-/// first end of a window that is not before a time, and `slack` is by how much sooner a window may end for that.
+/// A state in use after the clock was set forward by `by`, as its end and its counts: it ended at `end`, and `old_left`
+/// is when the window ended that was the current one. Times are relative to the present, in nanoseconds; `first_from`
+/// gives the first end of a window that is not before a time, and `slack` is by how much sooner a window may end for
+/// that.
 ///
 /// A window that is over by the step has paid for itself alone, however many were skipped.
 pub(in crate::algorithm) fn forward(

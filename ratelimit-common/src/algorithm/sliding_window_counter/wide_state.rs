@@ -19,7 +19,8 @@ pub struct WideState {
     end: Nanos,
     previous: u64,
     current: u64,
-    /// What the current window has counted above the limit, which is what is in `current` then; zero unless it can be overrun.
+    /// What the current window has counted above the limit, which is what is in `current` then; zero unless it can be
+    /// overrun.
     owed: u64,
 }
 
@@ -43,8 +44,8 @@ impl WideState {
         Self { end: Nanos(end), previous, current, owed }
     }
 
-    /// Its numbers, to be kept elsewhere: when the current window ends, what the previous one and itself have counted, and what
-    /// it has counted above the limit.
+    /// Its numbers, to be kept elsewhere: when the current window ends, what the previous one and itself have counted,
+    /// and what it has counted above the limit.
     #[must_use]
     pub const fn parts(&self) -> [u64; 4] {
         [self.end.0, self.previous, self.current, self.owed]
@@ -71,8 +72,8 @@ impl WideState {
         self.previous == 0 && self.current == 0
     }
 
-    /// The same after the wall clock was set, as [`realign`](crate::algorithm::realign::realign) does it with words: windows are of
-    /// this length, and one of them begins so long before the table's time as `phase` says.
+    /// The same after the wall clock was set, as [`realign`](crate::algorithm::realign::realign) does it with words:
+    /// windows are of this length, and one of them begins so long before the table's time as `phase` says.
     #[must_use]
     pub fn realigned(self, step: ClockStep, window: Nanos, phase: Nanos, now: Now) -> Self {
         let first_from = |time: u64| {

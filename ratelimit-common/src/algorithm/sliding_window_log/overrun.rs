@@ -1,8 +1,8 @@
 //! The log of a limit that can be overrun: entries, and a debt beside them.
 //!
-//! While units are owed, the window is full. As its oldest entry leaves, one unit that is owed enters at that time. So when
-//! each unit leaves follows from the entries alone: those of a full window leave again and again, a window's length later
-//! each time.
+//! While units are owed, the window is full. As its oldest entry leaves, one unit that is owed enters at that time. So
+//! when each unit leaves follows from the entries alone: those of a full window leave again and again, a window's
+//! length later each time.
 
 use super::{Entries, append, expired, until_leaves};
 use crate::{
@@ -51,8 +51,8 @@ impl<'e, E: Entries> Debt<'e, E> {
     }
 }
 
-/// Lets units that are owed enter the window, as far as others have left it. There may be too many entries or too few, and more
-/// that is owed than can be, after a limit that was another one.
+/// Lets units that are owed enter the window, as far as others have left it. There may be too many entries or too few,
+/// and more that is owed than can be, after a limit that was another one.
 pub(super) fn settle(limit: &Limit, entries: &mut impl Entries, now: Now) {
     if entries.owed() == 0 {
         return;

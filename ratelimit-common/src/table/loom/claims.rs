@@ -1,5 +1,5 @@
-//! Several threads make a bucket for the same new key: whichever slots they take, one bucket comes of it, and one unit of
-//! it is given out.
+//! Several threads make a bucket for the same new key: whichever slots they take, one bucket comes of it, and one unit
+//! of it is given out.
 
 use super::{
     explore, run,

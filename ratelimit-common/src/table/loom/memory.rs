@@ -10,8 +10,8 @@ use crate::table::{SLOTS, Set, Slot};
 /// What a load sees. Every model runs with both, because loom does not do it in one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Loads {
-    /// The newest value. As failing exchanges, for which loom tries all orders; of loads and an exchange it forgets some,
-    /// if the thread that exchanges has loaded the word too.
+    /// The newest value. As failing exchanges, for which loom tries all orders; of loads and an exchange it forgets
+    /// some, if the thread that exchanges has loaded the word too.
     Newest,
     /// Any value that the memory model allows.
     Stale,

@@ -1,7 +1,7 @@
 //! A table, what threads do with it, and what came of it.
 //!
-//! It stands for [`LEAST_SETS`] sets, of which set 0 and one other have memory: all that the models' keys use. Set 0 can
-//! be split.
+//! It stands for [`LEAST_SETS`] sets, of which set 0 and one other have memory: all that the models' keys use. Set 0
+//! can be split.
 
 use core::sync::atomic::{
     AtomicU32,
@@ -112,8 +112,8 @@ impl World {
         self.control.store(SPLIT);
     }
 
-    /// Tries a few times and leaves it undone if somebody is always in the way: loom also tries that two threads wait for
-    /// each other to go on and never run the third, which both wait for.
+    /// Tries a few times and leaves it undone if somebody is always in the way: loom also tries that two threads wait
+    /// for each other to go on and never run the third, which both wait for.
     fn begin(&self, job: Job) {
         for _ in 0..TRIES {
             if self.attempt(job) {

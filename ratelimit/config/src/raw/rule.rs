@@ -31,7 +31,8 @@ pub struct RawRule {
     pub ban: Option<RawBan>,
 }
 
-/// The limit's options that a rule on packets has, and `overrun`, to be refused. No `on_limit`: packets can't be held back.
+/// The limit's options that a rule on packets has, and `overrun`, to be refused. No `on_limit`: packets can't be held
+/// back.
 const PACKET_OPTIONS: [LimitOption; 6] = [
     LimitOption::Algorithm,
     LimitOption::Rate,

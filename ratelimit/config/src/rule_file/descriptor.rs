@@ -52,7 +52,8 @@ impl<'r, 'n> Descriptors<'r, 'n> {
         }
     }
 
-    /// Reads a list of descriptors; of two with one key and value, the second is a mistake. Also says where each stands.
+    /// Reads a list of descriptors; of two with one key and value, the second is a mistake. Also says where each
+    /// stands.
     pub fn read(&mut self, list: &Field<'_>, path: &[&DescriptorRule]) -> (Vec<DescriptorRule>, Vec<At>) {
         let (mut rules, mut places) = (Vec::new(), Vec::new());
         let mut seen: HashSet<String> = HashSet::new();

@@ -1,5 +1,5 @@
-//! Which keys stand where in a file of rules. One that belongs elsewhere does nothing, and is a warning: other readers of
-//! these files take it without a word.
+//! Which keys stand where in a file of rules. One that belongs elsewhere does nothing, and is a warning: other readers
+//! of these files take it without a word.
 
 use crate::{
     error::Report,

@@ -1,5 +1,5 @@
-//! Rules of a domain that metrics can't tell apart, over all files of a set: keys and values are joined to a label, which two
-//! ways to a rule may have. That is allowed, as in Envoy's service, but hardly meant.
+//! Rules of a domain that metrics can't tell apart, over all files of a set: keys and values are joined to a label,
+//! which two ways to a rule may have. That is allowed, as in Envoy's service, but hardly meant.
 
 use std::collections::HashMap;
 

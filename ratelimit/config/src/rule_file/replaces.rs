@@ -1,5 +1,5 @@
-//! What limits say of each other by name, over all files of a set: those that replace each other, so that neither applies,
-//! and names that nobody has. Both are allowed, as in Envoy's service, but hardly meant.
+//! What limits say of each other by name, over all files of a set: those that replace each other, so that neither
+//! applies, and names that nobody has. Both are allowed, as in Envoy's service, but hardly meant.
 
 use std::collections::{HashMap, HashSet};
 

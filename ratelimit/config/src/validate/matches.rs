@@ -77,7 +77,8 @@ struct Parts<'r> {
     ip_version: Option<IpVersion>,
 }
 
-/// Judges a condition, of which the lists of sources and destinations are called so, unless the rule's name is wrong. With a mistake reported, what comes back is not to be used.
+/// Judges a condition, of which the lists of sources and destinations are called so, unless the rule's name is wrong.
+/// With a mistake reported, what comes back is not to be used.
 pub fn validate(
     raw: &RawMatch,
     own: Option<&[ListPurpose; 2]>,

@@ -203,8 +203,8 @@ struct Flat<'l> {
 }
 
 impl<'l> Flat<'l> {
-    /// Adds what a list has that is named at a place; `path` are the lists that it is in. An error says what is wrong with
-    /// which place.
+    /// Adds what a list has that is named at a place; `path` are the lists that it is in. An error says what is wrong
+    /// with which place.
     fn add(&mut self, named: &LocatedText, path: &mut Vec<&'l str>) -> Result<(), LocatedText> {
         let Some((name, items)) = self.lists.get_key_value(&*named.text) else { return Ok(()) };
         if path.len() == MOST_LEVELS {

@@ -19,8 +19,8 @@ use crate::{
     text::Thousands,
 };
 
-/// Prefixes at most that all rules together have from files in their conditions. The kernel's tries take about 100 bytes
-/// for each, and a system call.
+/// Prefixes at most that all rules together have from files in their conditions. The kernel's tries take about 100
+/// bytes for each, and a system call.
 const MOST_MATCHED: usize = 1 << 20;
 
 /// Reads the files that lists name, each once, and keeps account of them.

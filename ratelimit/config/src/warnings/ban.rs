@@ -1,5 +1,5 @@
-//! Bans that spoofed packets can turn against others: a rule sees packets before any handshake has proved their source, also
-//! those of TCP.
+//! Bans that spoofed packets can turn against others: a rule sees packets before any handshake has proved their source,
+//! also those of TCP.
 
 use ratelimit_common::time::Nanos;
 

@@ -1,5 +1,5 @@
-//! The schemas that editors take: as committed, they are what the table of keys says; a validator accepts with them what the
-//! reader accepts, and refuses what can be told from shapes and words.
+//! The schemas that editors take: as committed, they are what the table of keys says; a validator accepts with them
+//! what the reader accepts, and refuses what can be told from shapes and words.
 
 use std::{
     env, fs,

@@ -106,8 +106,8 @@ impl fmt::Display for Maker {
     }
 }
 
-/// The number of the rule on packets with this name: FNV-1a, of the 64 bits all but the highest, which is set. Numbers of
-/// buckets are given to other rules when a rule is gone, while its bans may last.
+/// The number of the rule on packets with this name: FNV-1a, of the 64 bits all but the highest, which is set. Numbers
+/// of buckets are given to other rules when a rule is gone, while its bans may last.
 pub(crate) fn number_of(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step) | RULE

@@ -1,5 +1,5 @@
-//! What is kept of bans besides their records: names of rules on requests, and reasons. They are in a map of their own, which
-//! takes memory only for those that there are.
+//! What is kept of bans besides their records: names of rules on requests, and reasons. They are in a map of their own,
+//! which takes memory only for those that there are.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,8 +16,8 @@ pub(super) struct BanNote {
 }
 
 impl BanNote {
-    /// That of the ban with this state. Whoever makes a ban may die before its text is kept, while that of an earlier one
-    /// is there.
+    /// That of the ban with this state. Whoever makes a ban may die before its text is kept, while that of an earlier
+    /// one is there.
     fn from_bytes(bytes: &[u8; TEXT_BYTES], state: u64) -> Option<Self> {
         let (its_state, rest) = bytes.split_first_chunk()?;
         let (name, reason) = rest.split_at_checked(MOST_NAME)?;

@@ -73,8 +73,8 @@ impl Bans {
         Ok(counters::table(&Map::PerCpuArray(self.pins.map("TABLE_COUNTERS")?))?.bans_made)
     }
 
-    /// Those in force that rules on packets have made after a time, on the table's clock, by when they did; and the time of
-    /// the last one.
+    /// Those in force that rules on packets have made after a time, on the table's clock, by when they did; and the
+    /// time of the last one.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -116,7 +116,8 @@ impl Bans {
         Some(BanEntry { prefix, left, slot, record })
     }
 
-    /// A slot's key and state, what is beside it, and its record if that is about this state. `None` if it is being changed.
+    /// A slot's key and state, what is beside it, and its record if that is about this state. `None` if it is being
+    /// changed.
     fn slot(&self, slot: usize) -> Option<(u64, u64, u64, BanRecord)> {
         let [key, state] = self.table.slots().get(slot)?;
         let before = (key.load(Ordering::SeqCst), state.load(Ordering::SeqCst));

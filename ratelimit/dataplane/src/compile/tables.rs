@@ -29,8 +29,8 @@ impl DimensionTable {
     }
 }
 
-/// Prefixes of one family, each with the rules that an address satisfies whose longest prefix it is: those that match, and
-/// those that except.
+/// Prefixes of one family, each with the rules that an address satisfies whose longest prefix it is: those that match,
+/// and those that except.
 pub type PrefixSets<K> = Vec<(K, u8, [u64; 2])>;
 
 /// The conditions on addresses of one direction.
@@ -172,8 +172,8 @@ fn side_table(side: Side, dimension: Dimension, rules: &PacketRules) -> Option<V
 
 type Rows = Vec<RangeInclusive<u64>>;
 
-/// The rows that satisfy a condition; `None` if it does not ask about the dimension. Where a value can't be told, all rules
-/// match and none excepts.
+/// The rows that satisfy a condition; `None` if it does not ask about the dimension. Where a value can't be told, all
+/// rules match and none excepts.
 fn rows(side: Side, dimension: Dimension, condition: &Condition<'_>) -> Option<Rows> {
     let matches = condition.matches;
     let (rows, unknown): (Rows, Option<u32>) = match dimension {

@@ -1,5 +1,5 @@
-//! Putting a policy in force as a transaction: it is loaded, noted and attached, and then committed, or rolled back to what was
-//! in force before.
+//! Putting a policy in force as a transaction: it is loaded, noted and attached, and then committed, or rolled back to
+//! what was in force before.
 
 use std::{borrow::Cow, path::Path};
 
@@ -161,8 +161,8 @@ impl<'w> PolicyChange<'w> {
         Ok(Self { pins, plan, compiled, generation, buckets, done: Done::default() })
     }
 
-    /// Before anything is attached, the notes say that this daemon does so: a crash in between leaves no number with two
-    /// owners, and nobody takes what was in force before for what is.
+    /// Before anything is attached, the notes say that this daemon does so: a crash in between leaves no number with
+    /// two owners, and nobody takes what was in force before for what is.
     fn note(&mut self, daemon: &DaemonAddress, old: Option<&LoadedGeneration>) -> Result<(), Error> {
         let Self { pins, plan, generation, .. } = self;
         (plan.state.is_starting, plan.state.daemon) = (true, Some(daemon.clone()));
@@ -200,7 +200,8 @@ impl<'w> PolicyChange<'w> {
     fn commit(self, coverage: &mut Coverage, outcome: AttachOutcome) -> Result<LoadedGeneration, Error> {
         let AttachOutcome { attachments, refused } = outcome;
         self.note_places(coverage, &refused);
-        // Numbers that are free from now on must not be in use by a processor that has not come to the end of its packet.
+        // Numbers that are free from now on must not be in use by a processor that has not come to the end of its
+        // packet.
         raw::wait_for_running_programs();
         let Self { pins, mut plan, compiled, mut generation, buckets, .. } = self;
         // Those that the earlier program has made meanwhile.
@@ -240,8 +241,8 @@ impl<'w> PolicyChange<'w> {
     }
 }
 
-/// The rules whose limits may be others than before. Those of the rest may be emptier than empty, after a wall clock that
-/// was set back: a refill that came comes again.
+/// The rules whose limits may be others than before. Those of the rest may be emptier than empty, after a wall clock
+/// that was set back: a refill that came comes again.
 fn changed(
     limits: &[wire::CompiledRule],
     before: Option<&InstanceState>,

@@ -1,5 +1,5 @@
-//! A program that embeds the limiter: ten jobs of two tenants, of which each may start two at once and one more a second,
-//! and none may read more than 1 MB an hour. It needs stable Rust and nothing else: `cargo run`.
+//! A program that embeds the limiter: ten jobs of two tenants, of which each may start two at once and one more a
+//! second, and none may read more than 1 MB an hour. It needs stable Rust and nothing else: `cargo run`.
 
 use std::{error::Error, num::NonZeroU64, time::Duration};
 

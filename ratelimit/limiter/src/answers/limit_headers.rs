@@ -62,8 +62,8 @@ pub fn number(number: u64) -> HeaderValue {
 struct Text(SmallVec<[u8; MOST_NAME]>);
 
 impl Text {
-    /// A string of structured fields (RFC 9651, section 3.3.3), which has visible ASCII characters and spaces only; others
-    /// are shown by their bytes, as in addresses of the web. A long name is cut.
+    /// A string of structured fields (RFC 9651, section 3.3.3), which has visible ASCII characters and spaces only;
+    /// others are shown by their bytes, as in addresses of the web. A long name is cut.
     fn quoted(name: &str) -> Self {
         let mut text = Self(SmallVec::new());
         text.0.push(b'"');

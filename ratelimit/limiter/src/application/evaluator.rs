@@ -1,7 +1,8 @@
 //! Several limits on one request: from rules to the parts that they have in a [`transaction`](crate::transaction), and
 //! from what came of these to verdicts.
 //!
-//! Limits in shadow mode never decide; those in quota mode only if all of them are over, which an unlimited one never is.
+//! Limits in shadow mode never decide; those in quota mode only if all of them are over, which an unlimited one never
+//! is.
 
 use ratelimit_common::time::Now;
 use smallvec::SmallVec;

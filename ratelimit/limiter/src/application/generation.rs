@@ -1,7 +1,7 @@
 //! The rules of one generation, in force: from the policy's rules to a [`RuleTree`], with the store's accounts.
 //!
-//! Window counts are the business of domain and entries alone, so a request finds them again whichever rule applies to it.
-//! Other buckets belong to their rules, since after a limit has shrunk they have to be clamped by it.
+//! Window counts are the business of domain and entries alone, so a request finds them again whichever rule applies to
+//! it. Other buckets belong to their rules, since after a limit has shrunk they have to be clamped by it.
 
 use std::{
     any::Any,
@@ -265,7 +265,8 @@ impl<E: Iterator<Item = (Limit, Account)>> Compiler<'_, E> {
         }
     }
 
-    /// This process's share of a limit. If there is no such limit, since it would take longer than a year to fill, all of it.
+    /// This process's share of a limit. If there is no such limit, since it would take longer than a year to fill, all
+    /// of it.
     fn local(&self, rate: &RequestRate, limit: Limit, account: Account) -> ActiveLimit {
         let share = rate.share(self.local_share);
         match share.spec().build(StateStorage::UserSpace) {

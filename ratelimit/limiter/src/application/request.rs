@@ -35,7 +35,8 @@ pub struct Descriptor {
     pub limit: Option<LimitOverride>,
     /// What it takes; 0 only asks.
     pub hits_addend: Option<u64>,
-    /// Whether it gives back instead of taking: to a limit that does not count denied requests only if the request passes.
+    /// Whether it gives back instead of taking: to a limit that does not count denied requests only if the request
+    /// passes.
     pub is_negative_hits: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The rules of one generation, to be looked up by domain and entries.
 //!
-//! At each level an entry is looked up as exact key and value, then among the patterns in file order, then as an address of
-//! the key's networks, of which the longest counts, then as the key alone. What is found is final, even if nothing further down fits; and a limit applies only to descriptors that end
-//! where it stands.
+//! At each level an entry is looked up as exact key and value, then among the patterns in file order, then as an
+//! address of the key's networks, of which the longest counts, then as the key alone. What is found is final, even if
+//! nothing further down fits; and a limit applies only to descriptors that end where it stands.
 
 use std::{
     collections::HashMap,
@@ -113,7 +113,8 @@ impl RuleStep {
 }
 
 impl RequestRule {
-    /// Notes that it was asked with a cost of 0, and says it once if costs that are reported afterwards would be dropped.
+    /// Notes that it was asked with a cost of 0, and says it once if costs that are reported afterwards would be
+    /// dropped.
     #[cold]
     pub(super) fn asked_for_nothing(&self) {
         let Some(limit) = &self.limit else { return };

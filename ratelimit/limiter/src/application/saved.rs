@@ -1,5 +1,5 @@
-//! The state file: counts that are to survive a restart. Read at start, written now and then and on a clean stop, replaced
-//! in one step.
+//! The state file: counts that are to survive a restart. Read at start, written now and then and on a clean stop,
+//! replaced in one step.
 
 use std::{
     fs::{self, File},

@@ -124,15 +124,15 @@ impl Service {
         })
     }
 
-    /// The same with its counts in a store that several processes share, which [`Self::decide_async`] asks. What is in memory
-    /// counts while that does not answer.
+    /// The same with its counts in a store that several processes share, which [`Self::decide_async`] asks. What is in
+    /// memory counts while that does not answer.
     #[must_use]
     pub fn sharing(self, store: impl RemoteStore) -> Self {
         Self { shared: Some(SharedStore::new(store, DEFAULT_EXHAUSTED_KEYS)), ..self }
     }
 
-    /// The same, but so many keys are remembered for a second that were exhausted. With none of them every request asks the
-    /// store.
+    /// The same, but so many keys are remembered for a second that were exhausted. With none of them every request asks
+    /// the store.
     #[must_use]
     pub fn remembering(mut self, exhausted_keys: usize) -> Self {
         if let Some(shared) = &mut self.shared {
@@ -141,8 +141,8 @@ impl Service {
         self
     }
 
-    /// Decides about a request, and counts it. With a store that several processes share it waits for that, and blocks the
-    /// thread: whoever is asynchronous uses [`Self::decide_async`].
+    /// Decides about a request, and counts it. With a store that several processes share it waits for that, and blocks
+    /// the thread: whoever is asynchronous uses [`Self::decide_async`].
     ///
     /// # Errors
     /// It makes no sense, which is for whoever asks to mend: no client can bring it about by a value. Nothing was
@@ -167,8 +167,8 @@ impl Service {
         self.in_force().report_async(request).await
     }
 
-    /// Charges what was not known before it was taken, to all limits of a request: those with `overrun` whole, others as far as
-    /// they have room. Nothing is denied. What the answer says is left is so after that.
+    /// Charges what was not known before it was taken, to all limits of a request: those with `overrun` whole, others
+    /// as far as they have room. Nothing is denied. What the answer says is left is so after that.
     ///
     /// ```
     /// # use ratelimit_limiter::application::{Descriptor, Request, RequestError, Service};
@@ -201,8 +201,8 @@ impl Service {
         InForce { service: self, generation }
     }
 
-    /// Puts other rules in force, in one step: each request meets the old ones or the new ones. What is counted for domain,
-    /// entries and window goes on, whatever the numbers are now.
+    /// Puts other rules in force, in one step: each request meets the old ones or the new ones. What is counted for
+    /// domain, entries and window goes on, whatever the numbers are now.
     ///
     /// # Errors
     /// The rules need another store, or can't be put in force. The old ones stay in force then.
@@ -254,8 +254,8 @@ impl Service {
         self.zero().since(self.clock.now())
     }
 
-    /// Saves what is counted, if there is a file for it: the program calls it every [`StoreSettings::save_interval`], and for
-    /// a clean stop after the last request. Decisions go on meanwhile.
+    /// Saves what is counted, if there is a file for it: the program calls it every [`StoreSettings::save_interval`],
+    /// and for a clean stop after the last request. Decisions go on meanwhile.
     ///
     /// # Errors
     /// The file can't be written; the one from before is as it was.

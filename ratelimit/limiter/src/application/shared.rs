@@ -1,5 +1,6 @@
 //! Decisions by the states of a store that several processes share: asked for all of a request's buckets at once, or as
-//! they were less than a second ago where that is enough to deny. What the states mean is decided here, as of those in memory.
+//! they were less than a second ago where that is enough to deny. What the states mean is decided here, as of those in
+//! memory.
 //!
 //! Nobody holds a lock while the store is asked.
 
@@ -104,8 +105,8 @@ impl SharedStore {
         self.exhausted = Exhausted::new(exhausted_keys);
     }
 
-    /// The same for who can't wait otherwise. The store has answered, or failed, in time; if its runtime is one that this thread
-    /// would have to drive, it never does.
+    /// The same for who can't wait otherwise. The store has answered, or failed, in time; if its runtime is one that
+    /// this thread would have to drive, it never does.
     pub(super) fn decide_blocking(
         &self,
         context: &DecisionContext<'_>,

@@ -1,5 +1,5 @@
-//! What is in force about requests and what it has done, for people and programs: so much of it as somebody asks for, and how
-//! much was left out.
+//! What is in force about requests and what it has done, for people and programs: so much of it as somebody asks for,
+//! and how much was left out.
 
 use std::sync::atomic::Ordering::Relaxed;
 

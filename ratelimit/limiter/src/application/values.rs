@@ -1,5 +1,5 @@
-//! Counters under labels that values of requests make. Each rule that asks for them has a number of its own, so that no rule,
-//! and nobody who sends it new values, takes them from the others.
+//! Counters under labels that values of requests make. Each rule that asks for them has a number of its own, so that no
+//! rule, and nobody who sends it new values, takes them from the others.
 
 use std::{
     collections::HashMap,

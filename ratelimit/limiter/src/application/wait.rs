@@ -1,8 +1,9 @@
-//! How long a denied request has to wait: until all of its limits let it through at once, if nobody else takes anything.
+//! How long a denied request has to wait: until all of its limits let it through at once, if nobody else takes
+//! anything.
 //!
-//! A limit lets it through from some moment on, except that one with a soft limit does not from the end of the time above
-//! that until use has fallen below it. What the denied request was charged counts: a limit that had room for it may have
-//! none for the next one like it.
+//! A limit lets it through from some moment on, except that one with a soft limit does not from the end of the time
+//! above that until use has fallen below it. What the denied request was charged counts: a limit that had room for it
+//! may have none for the next one like it.
 
 use std::{cmp::Reverse, ops::Range};
 
@@ -23,8 +24,8 @@ use crate::{
 pub(super) struct Wait {
     /// It passes then, and not a nanosecond before.
     pub(super) exact: Nanos,
-    /// It passes after so many whole seconds, at least 1. That is not always the next one: a soft limit can deny it again by
-    /// then.
+    /// It passes after so many whole seconds, at least 1. That is not always the next one: a soft limit can deny it
+    /// again by then.
     pub(super) seconds: u64,
 }
 

@@ -57,8 +57,8 @@ impl<C: Clock> LimiterBuilder<C> {
         self
     }
 
-    /// How many keys there must be room for, counted once for each rule; a million if not given. When there are far more,
-    /// those with the most units left are forgotten, so they get their burst again.
+    /// How many keys there must be room for, counted once for each rule; a million if not given. When there are far
+    /// more, those with the most units left are forgotten, so they get their burst again.
     #[must_use]
     pub const fn max_keys(mut self, max_keys: u64) -> Self {
         self.max_keys = max_keys;
@@ -95,11 +95,13 @@ impl<C: Clock, S: Store> Limiter<C, S> {
         Self::at(store, clock, zero, rules)
     }
 
-    /// The limiter for other rules that goes on with the same buckets and clock. Buckets of rules that keep name, algorithm
-    /// and window keep their state; none is left emptier than empty by its new limit. If the system's time was set, windows
-    /// are aligned to it again: a step forward may give a key one limit more, a step back gives it nothing.
+    /// The limiter for other rules that goes on with the same buckets and clock. Buckets of rules that keep name,
+    /// algorithm and window keep their state; none is left emptier than empty by its new limit. If the system's time
+    /// was set, windows are aligned to it again: a step forward may give a key one limit more, a step back gives it
+    /// nothing.
     ///
-    /// When no more requests go to the old limiter, [`Self::clamp`] does that again for those that it charged meanwhile.
+    /// When no more requests go to the old limiter, [`Self::clamp`] does that again for those that it charged
+    /// meanwhile.
     ///
     /// ```
     /// # use std::num::NonZeroU64;

@@ -15,8 +15,8 @@ pub struct Rule {
 impl Rule {
     /// A rule that denies what exceeds its limit.
     ///
-    /// Its name, algorithm and window say whose buckets are whose: a later generation's rule that has the same ones goes
-    /// on with the buckets.
+    /// Its name, algorithm and window say whose buckets are whose: a later generation's rule that has the same ones
+    /// goes on with the buckets.
     pub fn new(name: impl Into<String>, spec: LimitSpec) -> Self {
         Self { name: name.into(), spec, observes: false }
     }
@@ -65,7 +65,8 @@ impl Rule {
 pub(super) struct BoundRule {
     pub rule: Rule,
     pub limit: Limit,
-    /// The same for asking how long to wait: one that counts denied requests takes for used what the question is denied.
+    /// The same for asking how long to wait: one that counts denied requests takes for used what the question is
+    /// denied.
     pub forgiving: Limit,
     pub account: Account,
 }

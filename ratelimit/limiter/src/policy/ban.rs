@@ -59,6 +59,7 @@ pub struct RequestBan {
     pub ipv4: u8,
     /// How many bits of its IPv6 address are.
     pub ipv6: u8,
-    /// The entry of the descriptor that has the address, if a gateway says it; else it is who is connected to the proxy.
+    /// The entry of the descriptor that has the address, if a gateway says it; else it is who is connected to the
+    /// proxy.
     pub source_entry: Option<String>,
 }

@@ -28,8 +28,8 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// Networks that are called by how they were written, such as `10.0.0.0/8,office.txt`. No two at one place of the rules
-    /// have one name.
+    /// Networks that are called by how they were written, such as `10.0.0.0/8,office.txt`. No two at one place of the
+    /// rules have one name.
     #[must_use]
     pub fn new(name: impl Into<String>, parts: Vec<Arc<[Prefix]>>) -> Self {
         Self { name: name.into(), parts }

@@ -260,8 +260,8 @@ impl RuleSet {
         &self.domains
     }
 
-    /// Adds a file's domain, whose own descriptors differ. If the domain is there already, its descriptors are put behind
-    /// those that are, if `merge` says so.
+    /// Adds a file's domain, whose own descriptors differ. If the domain is there already, its descriptors are put
+    /// behind those that are, if `merge` says so.
     ///
     /// # Errors
     /// The domain is there and `merge` says no, or a descriptor is. Nothing was added then.

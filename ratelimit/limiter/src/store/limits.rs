@@ -27,7 +27,8 @@ impl Limits {
         limits
     }
 
-    /// If several limits have one tag, the one stays that takes longest to fill a bucket from which all is used that can be.
+    /// If several limits have one tag, the one stays that takes longest to fill a bucket from which all is used that
+    /// can be.
     fn insert(&mut self, tag: Tag, limit: &Limit) {
         let index = usize::from(tag.number());
         if index >= self.by_tag.len() {

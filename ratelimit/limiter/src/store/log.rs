@@ -1,6 +1,7 @@
-//! The times of a sliding window log, in pieces that copies share. What a request does to a copy is most often to let a few of
-//! the oldest times go and to add its own some times: that is kept beside the pieces, as three numbers, until the copy replaces
-//! what it was made from and nobody else holds the pieces. Any other change copies the pieces that it changes.
+//! The times of a sliding window log, in pieces that copies share. What a request does to a copy is most often to let a
+//! few of the oldest times go and to add its own some times: that is kept beside the pieces, as three numbers, until
+//! the copy replaces what it was made from and nobody else holds the pieces. Any other change copies the pieces that it
+//! changes.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,8 +1,8 @@
 //! The store of one process: the bucket table, which takes no lock, and maps under locks for what is not a word.
 //!
-//! Keys are hashed to 64 bits with a secret that is drawn when the store is made. Two keys share a bucket if their hashes
-//! are equal: among a million keys at once, in one store of 37 million. The hash (foldhash) is not a cryptographic one:
-//! it keeps those from filling one set who can't see the secret, not those who could.
+//! Keys are hashed to 64 bits with a secret that is drawn when the store is made. Two keys share a bucket if their
+//! hashes are equal: among a million keys at once, in one store of 37 million. The hash (foldhash) is not a
+//! cryptographic one: it keeps those from filling one set who can't see the secret, not those who could.
 //!
 //! What is word-sized in state is never in two places and never lost while there is room. Memory is reserved for the
 //! most keys and used as keys come; it is not given back.
@@ -79,7 +79,8 @@ pub struct MemoryTurn<'s> {
 }
 
 impl MemoryStore {
-    /// A store with room for at least `max_keys` buckets in use. If there are far more, those nearest to fresh give way.
+    /// A store with room for at least `max_keys` buckets in use. If there are far more, those nearest to fresh give
+    /// way.
     ///
     /// # Errors
     /// There is no memory for so many.
@@ -114,8 +115,8 @@ impl MemoryStore {
         self.grid.sets() * size_of::<reserve::ReservedSet>() as u64
     }
 
-    /// Charges any bucket, and makes it if there is none. Away from the rest, and with its arguments by value, so that they
-    /// need no memory before.
+    /// Charges any bucket, and makes it if there is none. Away from the rest, and with its arguments by value, so that
+    /// they need no memory before.
     #[cold]
     #[inline(never)]
     fn charge_any(&self, limits: &Limits, charge: Charge<'_>) -> (bool, u64) {
@@ -123,8 +124,8 @@ impl MemoryStore {
         settle(|| table::charge(&view, &request))
     }
 
-    /// Whether the bucket is beside the table. A sliding counter that was too wide for a word stays there until it is idle,
-    /// though its limit may have shrunk meanwhile.
+    /// Whether the bucket is beside the table. A sliding counter that was too wide for a word stays there until it is
+    /// idle, though its limit may have shrunk meanwhile.
     #[inline]
     fn is_wide(&self, charge: &Charge<'_>) -> bool {
         match charge.limit.kind() {

@@ -1,9 +1,9 @@
 //! Stores that several processes share: the seam between the limiter and a store that is asked over a network.
 //!
 //! A [`RemoteStore`] is asked once for a request: it reads the states of all its buckets at one time of its own clock,
-//! decides, commits, and gives back the states as they were before. Every number of the answer follows from these by the same
-//! function that decides about buckets in memory. So what a store has to know of a request is all in a [`Question`], and
-//! what it says about it in a [`Reading`].
+//! decides, commits, and gives back the states as they were before. Every number of the answer follows from these by
+//! the same function that decides about buckets in memory. So what a store has to know of a request is all in a
+//! [`Question`], and what it says about it in a [`Reading`].
 
 mod erased;
 mod outcomes;
@@ -27,12 +27,13 @@ const MOST_INLINE: usize = 4;
 
 /// Keeps buckets for several processes.
 ///
-/// Its futures are polled wherever requests are answered, also outside of the runtime that drives its connections. Each ends
-/// within [`Self::answers_within`], whatever becomes of the network.
+/// Its futures are polled wherever requests are answered, also outside of the runtime that drives its connections. Each
+/// ends within [`Self::answers_within`], whatever becomes of the network.
 pub trait RemoteStore: Send + Sync + 'static {
     /// Decides about a request and charges it, all or nothing, or says how the buckets are if nothing is to be charged.
     ///
-    /// What has been charged when nobody polls the future any more stays charged; what has not been sent by then is dropped.
+    /// What has been charged when nobody polls the future any more stays charged; what has not been sent by then is
+    /// dropped.
     ///
     /// # Errors
     /// The store can't be asked, or has no sense in it. No client can bring that about by what it sends.
@@ -41,8 +42,8 @@ pub trait RemoteStore: Send + Sync + 'static {
         question: Question<'q>,
     ) -> impl Future<Output = Result<Reading, RemoteError>> + Send + 'q;
 
-    /// Charges without an answer, as soon as there is time for it. What finds no room is dropped. It is asked for charges
-    /// that change no decision.
+    /// Charges without an answer, as soon as there is time for it. What finds no room is dropped. It is asked for
+    /// charges that change no decision.
     fn charge_later(&self, question: Question<'_>);
 
     /// Forgets buckets with all that belongs to them, and says how many there were.
@@ -74,8 +75,8 @@ pub struct Question<'q> {
     pub passes_all: bool,
     /// Whether the request has a quota that is never over, so that quotas are never all over.
     pub has_open_quota: bool,
-    /// By the store's clock, since the Unix epoch: the time from which on it is void. `None` if the store's own timeout says
-    /// so.
+    /// By the store's clock, since the Unix epoch: the time from which on it is void. `None` if the store's own timeout
+    /// says so.
     pub not_after: Option<Nanos>,
 }
 
@@ -97,8 +98,8 @@ pub struct BucketKey<'q> {
 /// The states of a request's buckets, and what the store made of them.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// Where the times of the states begin, by the store's clock. It should be the same for long, and must be so that neither
-    /// `now` nor a time in a state leaves the first 64 bits of ticks.
+    /// Where the times of the states begin, by the store's clock. It should be the same for long, and must be so that
+    /// neither `now` nor a time in a state leaves the first 64 bits of ticks.
     pub zero: Zero,
     /// The time of the decision.
     pub now: Now,
@@ -111,7 +112,8 @@ pub struct Reading {
 /// A bucket as it was found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its state, by a limit whose windows are aligned to the reading's zero ([`Zero::align`]); a fresh one's if there is none.
+    /// Its state, by a limit whose windows are aligned to the reading's zero ([`Zero::align`]); a fresh one's if there
+    /// is none.
     pub state: State,
     /// Since when use has been above the soft limit, if it is.
     pub above_since: Option<Now>,

@@ -86,7 +86,8 @@ impl State {
     pub(crate) fn refund(&mut self, limit: &Limit, now: Now, cost: u32) {
         match self {
             Self::Word(word) => {
-                // More than a bucket holds has no time. A window that counts denied requests may hold more than its limit.
+                // More than a bucket holds has no time. A window that counts denied requests may hold more than its
+                // limit.
                 let most = match limit.kind() {
                     StateKind::ArrivalTime => u32::try_from(limit.most_used()).unwrap_or(u32::MAX),
                     _ => u32::MAX,
@@ -106,7 +107,8 @@ impl State {
         }
     }
 
-    /// The state that another process has written, under the limit as it is here; `None` if it is not one of such a limit.
+    /// The state that another process has written, under the limit as it is here; `None` if it is not one of such a
+    /// limit.
     pub(crate) fn under(self, limit: &Limit, now: Now) -> Option<Self> {
         let is_wide = matches!(limit.kind(), StateKind::Log | StateKind::WideSlidingCounter);
         match self {

@@ -1,9 +1,9 @@
 //! Which tag a rule's buckets carry.
 //!
-//! A rule keeps its tag from one generation to the next, for the tag is part of its buckets' keys. There are 2,047. When
-//! none is unused, that of the rule out of force for longest goes to another rule; its buckets stay apart, since
-//! identities differ by rule. If more rules than tags are in force, rules with states of the same shape share one: their
-//! buckets stay apart too, but when one must give way, it is judged by the wrong numbers.
+//! A rule keeps its tag from one generation to the next, for the tag is part of its buckets' keys. There are 2,047.
+//! When none is unused, that of the rule out of force for longest goes to another rule; its buckets stay apart, since
+//! identities differ by rule. If more rules than tags are in force, rules with states of the same shape share one:
+//! their buckets stay apart too, but when one must give way, it is judged by the wrong numbers.
 
 use std::collections::{HashMap, HashSet};
 

@@ -27,8 +27,8 @@ impl Zero {
         Self::at(clock.now(), Now(Self::STEPS_BACK), clock.wall())
     }
 
-    /// The zero of a store whose time is `present` when the clock says `now`. Its windows are aligned to a wall clock that
-    /// said `wall` at that time.
+    /// The zero of a store whose time is `present` when the clock says `now`. Its windows are aligned to a wall clock
+    /// that said `wall` at that time.
     #[must_use]
     pub fn at(now: Nanos, present: Now, wall: Nanos) -> Self {
         let before = |time: Nanos| i128::from(time.0) - i128::from(present.0.0);

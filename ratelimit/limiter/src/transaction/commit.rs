@@ -196,7 +196,8 @@ impl<'l, 's, S: Store, P: Fn() -> Now> Settling<'_, 'l, 's, S, P> {
         }
     }
 
-    /// Gives back what was charged in vain, after others have changed the bucket as well; false if they do so all the time.
+    /// Gives back what was charged in vain, after others have changed the bucket as well; false if they do so all the
+    /// time.
     fn take_back<B: Buckets>(&mut self, buckets: &B, bucket: usize) -> bool {
         let (limits, now) = (self.transaction.limits, self.transaction.terms.now);
         let later = (self.present)().max(now);
@@ -240,8 +241,8 @@ impl<'l, 's, S: Store, P: Fn() -> Now> Settling<'_, 'l, 's, S, P> {
     }
 }
 
-/// When a bucket is stored: first what is charged in any case, last what only observes; and words before wide states, of which
-/// the last one need not be copied.
+/// When a bucket is stored: first what is charged in any case, last what only observes; and words before wide states,
+/// of which the last one need not be copied.
 #[inline(always)]
 fn pass(bucket_state: &BucketSnapshot) -> u32 {
     2 * bucket_state.turn + u32::from(matches!(bucket_state.state, State::Wide(_)))

@@ -1,4 +1,5 @@
-//! From the states of all buckets and one time to what each limit says, and the states that follow. Nothing else goes in.
+//! From the states of all buckets and one time to what each limit says, and the states that follow. Nothing else goes
+//! in.
 
 use ratelimit_common::time::Nanos;
 

@@ -1,4 +1,5 @@
-//! What came of a request and of each of its parts, and the plainest way to it: all limits are charged without asking first.
+//! What came of a request and of each of its parts, and the plainest way to it: all limits are charged without asking
+//! first.
 
 use ratelimit_common::{limit::Limit, time::Now};
 use smallvec::{SmallVec, smallvec};
@@ -25,8 +26,8 @@ pub(crate) struct Decided<'l> {
     pub(crate) outcomes: SmallVec<[PartOutcome<'l>; MOST_INLINE]>,
     /// Whether no limit denies it.
     pub(crate) admitted: bool,
-    /// The buckets as they are then, of a request that is denied: wide states of others may be gone, and one limit alone is
-    /// charged in its store.
+    /// The buckets as they are then, of a request that is denied: wide states of others may be gone, and one limit
+    /// alone is charged in its store.
     pub(crate) buckets: SmallVec<[BucketSnapshot; MOST_INLINE]>,
     /// Crossings of soft limits, as they are to be kept.
     pub(super) crossings: Vec<CrossingChange>,

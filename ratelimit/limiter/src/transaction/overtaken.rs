@@ -85,8 +85,8 @@ fn limit(algorithm: Algorithm, amount: u64) -> Limit {
     LimitSpec::new(algorithm, rate).build(StateStorage::UserSpace).unwrap()
 }
 
-/// Whether a request of one unit of each limit passes that is overtaken after so many exchanges, how often it was, and what
-/// each limit has let through then.
+/// Whether a request of one unit of each limit passes that is overtaken after so many exchanges, how often it was, and
+/// what each limit has let through then.
 fn evaluated(limits: &[Limit; 2], undisturbed: u32) -> (bool, u32, [u64; 2]) {
     let store = Contended {
         store: MemoryStore::new(100).unwrap(),

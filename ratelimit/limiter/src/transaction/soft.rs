@@ -1,7 +1,7 @@
 //! Soft limits: when each key's use crossed its soft limit.
 //!
-//! A crossing is remembered until use has fallen below the soft limit again. So there is one only for keys above it, and
-//! only rules with a soft limit look for one.
+//! A crossing is remembered until use has fallen below the soft limit again. So there is one only for keys above it,
+//! and only rules with a soft limit look for one.
 
 use std::{
     collections::HashMap,
@@ -63,8 +63,8 @@ impl Crossings {
         self.shard(key).crossings.remove(&key);
     }
 
-    /// Notes that a request passed above the soft limit. Where there is no room, it is not noted, and the key is at its first
-    /// crossing again with the next one: the hard limit binds all the same.
+    /// Notes that a request passed above the soft limit. Where there is no room, it is not noted, and the key is at its
+    /// first crossing again with the next one: the hard limit binds all the same.
     pub(super) fn note(&self, key: u64, now: Now, reset_after: Nanos) {
         let forgotten_at = Now(Nanos(now.0.0.saturating_add(reset_after.0)));
         let mut shard = self.shard(key);

@@ -196,8 +196,8 @@ impl Numbers {
     }
 }
 
-/// What was taken and when, by requests that ask, run for a while, and then say what they have cost; and the most that was in
-/// flight at once.
+/// What was taken and when, by requests that ask, run for a while, and then say what they have cost; and the most that
+/// was in flight at once.
 fn taken(lab: &Lab, numbers: &mut Numbers) -> (Vec<(u64, u64)>, u64) {
     let (mut running, mut taken, mut most) = (Vec::new(), Vec::new(), 0);
     for _ in 0..2_000 {

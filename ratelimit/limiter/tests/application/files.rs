@@ -1,5 +1,5 @@
-//! Which files of rules load, and what is said of those that do not: written here in small, and those of Envoy's service
-//! where this machine has them.
+//! Which files of rules load, and what is said of those that do not: written here in small, and those of Envoy's
+//! service where this machine has them.
 
 use std::path::{Path, PathBuf};
 

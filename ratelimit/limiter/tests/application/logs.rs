@@ -1,5 +1,5 @@
-//! What this thread logs. One subscriber serves all threads, from before the first message on: with one for each test, a
-//! thread without any may switch a message off for all while it is the first to come by.
+//! What this thread logs. One subscriber serves all threads, from before the first message on: with one for each test,
+//! a thread without any may switch a message off for all while it is the first to come by.
 
 use std::{
     cell::RefCell,

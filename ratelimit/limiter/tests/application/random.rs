@@ -1,5 +1,6 @@
-//! Random requests under random rules, against a slow model: the requests that changed the limits of each entry are kept in a
-//! list, and what these say next is what a service with that one rule says of one descriptor after all of the list.
+//! Random requests under random rules, against a slow model: the requests that changed the limits of each entry are
+//! kept in a list, and what these say next is what a service with that one rule says of one descriptor after all of the
+//! list.
 
 use std::{collections::HashMap, fmt::Write as _};
 

@@ -1,5 +1,5 @@
-//! Random requests under random limits, against a slow model: each bucket is a list of what was taken from it, and what it
-//! says next is what a limiter with that one rule says after all of the list.
+//! Random requests under random limits, against a slow model: each bucket is a list of what was taken from it, and what
+//! it says next is what a limiter with that one rule says after all of the list.
 
 use std::collections::HashMap;
 
@@ -55,7 +55,8 @@ type Ask = (usize, u64, u32);
 struct Model(HashMap<(usize, u64), Vec<(Nanos, u32)>>);
 
 impl Model {
-    /// Whether a cost exceeds the limit, and what remains after it. What denied requests leave alone they change nothing of.
+    /// Whether a cost exceeds the limit, and what remains after it. What denied requests leave alone they change
+    /// nothing of.
     fn take(&mut self, rules: &[Text], (rule, key, cost): Ask, now: Nanos) -> (bool, u64) {
         let taken = self.0.entry((rule, key)).or_default();
         taken.push((now, cost));

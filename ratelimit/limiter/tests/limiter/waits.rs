@@ -1,4 +1,5 @@
-//! How long a request denied by several limits waits: after that it passes if nobody else takes anything, and not before.
+//! How long a request denied by several limits waits: after that it passes if nobody else takes anything, and not
+//! before.
 
 use proptest::prelude::*;
 use ratelimit_limiter::{Ask, Nanos, Rule};

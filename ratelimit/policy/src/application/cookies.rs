@@ -25,8 +25,8 @@ impl<'r> FactValue<'r> {
     }
 }
 
-/// What servers make of that which lies between two semicolons: one pair, or several, if they take commas or blanks to lie
-/// between pairs, too. The first one is there for all of them.
+/// What servers make of that which lies between two semicolons: one pair, or several, if they take commas or blanks to
+/// lie between pairs, too. The first one is there for all of them.
 fn pieces(pair: &[u8]) -> impl Iterator<Item = (&[u8], bool)> {
     let mut rest = Some(pair);
     let mut is_first = true;

@@ -30,8 +30,8 @@ pub trait Facts {
     fn query(&self, name: &str) -> FactValue<'_>;
 }
 
-/// What a request has under a name that it may have several times. Some applications take the first of several values, some
-/// the last: whoever sends another one each time must not have a limit for each.
+/// What a request has under a name that it may have several times. Some applications take the first of several values,
+/// some the last: whoever sends another one each time must not have a limit for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FactValue<'r> {
     /// Nothing.
@@ -54,8 +54,8 @@ impl<'r> FactValue<'r> {
         }
     }
 
-    /// The value of lines of a header whose name is in lower case. What is no text counts, too: otherwise one byte would take a
-    /// request out of its limits.
+    /// The value of lines of a header whose name is in lower case. What is no text counts, too: otherwise one byte
+    /// would take a request out of its limits.
     pub fn of_header(name: &str, lines: impl IntoIterator<Item = &'r [u8]>) -> Self {
         let values = lines.into_iter().map(String::from_utf8_lossy);
         if name == "authorization" {
@@ -64,8 +64,8 @@ impl<'r> FactValue<'r> {
         values.collect()
     }
 
-    /// The value that counts among all that servers may find under one name, each with whether all of them do. Otherwise somebody
-    /// would choose what is judged, and have the server take something else.
+    /// The value that counts among all that servers may find under one name, each with whether all of them do.
+    /// Otherwise somebody would choose what is judged, and have the server take something else.
     pub(super) fn of_readings(readings: impl IntoIterator<Item = (Cow<'r, str>, bool)>) -> Self {
         let mut is_certain = false;
         let values = readings.into_iter().map(|(value, of_all)| {
@@ -96,17 +96,17 @@ fn bare(value: Cow<'_, str>) -> Cow<'_, str> {
 /// Schemes of credentials, as most clients write them.
 const SCHEMES: [&str; 6] = ["Basic", "Bearer", "Digest", "DPoP", "Negotiate", "Token"];
 
-/// Credentials in one form: of their scheme, capitals count for nothing, nor do further blanks behind it (RFC 9110, section
-/// 11.1).
+/// Credentials in one form: of their scheme, capitals count for nothing, nor do further blanks behind it (RFC 9110,
+/// section 11.1).
 fn credentials(value: Cow<'_, str>) -> Cow<'_, str> {
     let Some((scheme, rest)) = value.split_once([' ', '\t']) else { return value };
     let Some(known) = SCHEMES.iter().find(|known| known.eq_ignore_ascii_case(scheme)) else { return value };
     Cow::Owned(format!("{known} {}", rest.trim_ascii_start()))
 }
 
-/// Whether something is there under a name that is written like this: `Some(true)` if it is that name, and `Some(false)` if
-/// only some servers take it for that. They pass over case, over blanks before it, and over what follows a NUL or an opening
-/// bracket, and take dots and blanks in it for `_`.
+/// Whether something is there under a name that is written like this: `Some(true)` if it is that name, and
+/// `Some(false)` if only some servers take it for that. They pass over case, over blanks before it, and over what
+/// follows a NUL or an opening bracket, and take dots and blanks in it for `_`.
 pub(super) fn is_named(written: &[u8], name: &str) -> Option<bool> {
     if written == name.as_bytes() {
         return Some(true);

@@ -1,9 +1,9 @@
-//! What of a request's target and host counts in descriptors. Gateways and applications take many ways of writing a path
-//! for one, so here they are one, too: otherwise each would have a limit of its own.
+//! What of a request's target and host counts in descriptors. Gateways and applications take many ways of writing a
+//! path for one, so here they are one, too: otherwise each would have a limit of its own.
 //!
 //! [`path`] and [`host`] take anything: gateways show what they were asked for, whatever it is. [`RequestTarget`] and
-//! [`Authority`] are for a proxy, which refuses what servers would understand in several ways, and forwards the form that
-//! was judged.
+//! [`Authority`] are for a proxy, which refuses what servers would understand in several ways, and forwards the form
+//! that was judged.
 
 mod authority;
 mod path;

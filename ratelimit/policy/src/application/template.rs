@@ -87,8 +87,8 @@ impl Template {
         }
     }
 
-    /// The one form in which a value that it makes would be this one; `None` if it makes others than paths or hosts alone,
-    /// which have no such form.
+    /// The one form in which a value that it makes would be this one; `None` if it makes others than paths or hosts
+    /// alone, which have no such form.
     #[must_use]
     pub fn one_form(&self, value: &str, form: PathForm) -> Option<String> {
         match self.parts.as_slice() {

@@ -57,8 +57,8 @@ impl CallFate {
         }
     }
 
-    /// Why it is the server's state, and not the call, that is to blame; if it is. Who is to blame for an error that no server
-    /// should give is not known: a client must not bring about that others are not asked.
+    /// Why it is the server's state, and not the call, that is to blame; if it is. Who is to blame for an error that no
+    /// server should give is not known: a client must not bring about that others are not asked.
     pub(super) fn is_the_servers(&self) -> Option<String> {
         match self {
             Self::ReadOnly => Some("it is a read-only replica".to_owned()),

@@ -1,4 +1,5 @@
-//! What the store's user may not do though scripts need it: found by trying, since few users may read access control lists.
+//! What the store's user may not do though scripts need it: found by trying, since few users may read access control
+//! lists.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +9,8 @@ use redis::{RedisError, Value, aio::MultiplexedConnection, from_redis_value};
 use super::ask;
 use crate::connect::{DialError, ServerMode, slot_is_elsewhere};
 
-/// Tries each command that scripts call on a key of their own kind, and returns those that are refused. What else goes wrong
-/// says nothing about rights.
+/// Tries each command that scripts call on a key of their own kind, and returns those that are refused. What else goes
+/// wrong says nothing about rights.
 const TRY_ALL: &str = "
 local key, refused = KEYS[1], {}
 local function try(...)

@@ -142,7 +142,8 @@ impl Cluster {
         self.nodes.iter().position(has).unwrap_or_else(|| panic!("nobody has slot {slot}"))
     }
 
-    /// Begins to give a slot to another master: from now on its keys can be moved, and what is asked of them is redirected.
+    /// Begins to give a slot to another master: from now on its keys can be moved, and what is asked of them is
+    /// redirected.
     pub fn begin_migration(&self, slot: u16, to: usize) {
         let (from, slot) = (self.master_of(slot), slot.to_string());
         let [from, to] = [from, to].map(|number| &self.nodes[number]);

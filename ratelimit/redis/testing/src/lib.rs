@@ -1,7 +1,7 @@
 //! Redis and Valkey for tests: servers, clusters and sentinels of a test's own, and relays that lose what they carry.
 //!
-//! All of it ends when it is dropped, and with the test's process, however that ends. Each server has a loopback address of
-//! its own, so that it finds its port free when it is started again. `cargo xtask setup` gets the programs.
+//! All of it ends when it is dropped, and with the test's process, however that ends. Each server has a loopback
+//! address of its own, so that it finds its port free when it is started again. `cargo xtask setup` gets the programs.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
 
 mod certificates;

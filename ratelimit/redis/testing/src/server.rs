@@ -141,8 +141,8 @@ impl Server {
         client_at(&self.socket(), self.setup.password.as_deref()).get_connection()
     }
 
-    /// What it answers to a command of its administrator. Sentinels cut all connections to a server that gets another role;
-    /// then it is asked again.
+    /// What it answers to a command of its administrator. Sentinels cut all connections to a server that gets another
+    /// role; then it is asked again.
     pub fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
         let mut answer = None;
         until("an answer", || {

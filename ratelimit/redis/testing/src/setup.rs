@@ -82,8 +82,8 @@ impl Setup {
         self
     }
 
-    /// Has a clock that can be set: [`Server::set_clock`]. Only Valkey has: the library that does it and Redis's allocator
-    /// wait for each other.
+    /// Has a clock that can be set: [`Server::set_clock`]. Only Valkey has: the library that does it and Redis's
+    /// allocator wait for each other.
     #[must_use]
     pub fn clock(mut self) -> Self {
         assert_eq!(self.engine, Engine::Valkey, "the clock of {} can't be set", self.engine);

@@ -1,5 +1,5 @@
-//! A service over a store against one in memory: random requests under the rules of a file, and every field of every answer
-//! the same. Nothing is remembered of exhausted keys, and time is the test's.
+//! A service over a store against one in memory: random requests under the rules of a file, and every field of every
+//! answer the same. Nothing is remembered of exhausted keys, and time is the test's.
 
 use std::sync::{
     Arc,
@@ -308,7 +308,8 @@ async fn answers_across_shards_are_those_of_memory_too() {
         pair.clock.set(nanos(&clock));
         let (mut request, is_report) = request(&mut random);
         assert!(pair.agree(&[(request.clone(), is_report)], number).await);
-        // What is taken back is sent behind the answer, and before what is asked next: it shows while time stands still.
+        // What is taken back is sent behind the answer, and before what is asked next: it shows while time stands
+        // still.
         for descriptor in &mut request.descriptors {
             (descriptor.hits_addend, descriptor.is_negative_hits) = (Some(0), false);
         }

@@ -1,4 +1,5 @@
-//! One list of behaviours, the same whatever keeps the buckets. Limits are of a week, so that hardly a window ends in between.
+//! One list of behaviours, the same whatever keeps the buckets. Limits are of a week, so that hardly a window ends in
+//! between.
 
 use ratelimit_limiter::application::{Code, Descriptor, LimitOverride, Request, TimeUnit};
 use ratelimit_policy::application::{Login, RedisSettings, Topology};

@@ -1,5 +1,5 @@
-//! Daemons whose clocks differ, with what they remember of exhausted keys: what one does binds the others, and shows there
-//! within a second.
+//! Daemons whose clocks differ, with what they remember of exhausted keys: what one does binds the others, and shows
+//! there within a second.
 
 use std::{sync::Arc, time::Duration};
 

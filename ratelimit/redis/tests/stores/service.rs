@@ -42,8 +42,8 @@ impl Daemon {
         Self(Service::new(policy).unwrap().sharing(store))
     }
 
-    /// What is answered to a request of domain `d` with these descriptors, of one entry each. Checks that it does not take
-    /// long.
+    /// What is answered to a request of domain `d` with these descriptors, of one entry each. Checks that it does not
+    /// take long.
     pub async fn ask(&self, descriptors: &[(&str, &str)], hits: u32) -> Response {
         let descriptors = descriptors.iter().map(|entry| Descriptor::of([*entry])).collect();
         self.request(Request { domain: "d".to_owned(), descriptors, hits_addend: hits }).await
@@ -87,7 +87,8 @@ impl Daemon {
         self.request(request).await.statuses[0].remaining
     }
 
-    /// Waits until the store is asked, which a policy may hide. The values are new, since of exhausted keys it is not asked.
+    /// Waits until the store is asked, which a policy may hide. The values are new, since of exhausted keys it is not
+    /// asked.
     pub async fn until_asked(&self, value: &str) {
         let start = Instant::now();
         let without = || self.0.shared_store().unwrap().without_store.map(|(_, count)| count);

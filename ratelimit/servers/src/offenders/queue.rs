@@ -48,7 +48,8 @@ impl BanQueue {
         self.changed.notify_all();
     }
 
-    /// Adds a ban; the longer one stays if one of the prefix is there. Whether there is room, and somebody who takes it.
+    /// Adds a ban; the longer one stays if one of the prefix is there. Whether there is room, and somebody who takes
+    /// it.
     pub fn push(&self, order: BanOrder) -> bool {
         let is_taken = self.with(|waiting| {
             let has_room = waiting.orders.len() < MOST_WAITING || waiting.orders.contains_key(&order.prefix);

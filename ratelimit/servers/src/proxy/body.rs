@@ -1,4 +1,5 @@
-//! Bodies on their way through: piece by piece, in step with who takes them, and with a note of when the last piece came.
+//! Bodies on their way through: piece by piece, in step with who takes them, and with a note of when the last piece
+//! came.
 
 use std::{
     pin::Pin,
@@ -150,8 +151,8 @@ fn with_trailers(frame: Frame<Bytes>, clean: impl FnOnce(&mut HeaderMap)) -> Fra
     }
 }
 
-/// Some servers put trailers among the headers, where no client is believed what only proxies may say, and where rules would have
-/// seen them.
+/// Some servers put trailers among the headers, where no client is believed what only proxies may say, and where rules
+/// would have seen them.
 fn clean_request(trailers: &mut HeaderMap, judged: &[HeaderName]) {
     clean(trailers);
     headers::remove_claims(trailers);

@@ -29,7 +29,8 @@ use crate::{
     serving::{AnswerGuard, Client, Full, Share},
 };
 
-/// Answers of a connection over HTTP/2 that need not have a place while nobody takes them: that there is none is one, too.
+/// Answers of a connection over HTTP/2 that need not have a place while nobody takes them: that there is none is one,
+/// too.
 const TURNED_AWAY: usize = 100;
 
 /// What a request is passed on with.
@@ -130,7 +131,8 @@ impl<'p> ProxyExchange<'p> {
         }
     }
 
-    /// A place among the requests on their way. Whose they are is looked up once for a connection, if all on it are of one client.
+    /// A place among the requests on their way. Whose they are is looked up once for a connection, if all on it are of
+    /// one client.
     fn place(&self, client: Option<IpAddr>) -> Result<Arc<Share>, Full> {
         let places = &self.proxy.places;
         match self.table.trusted_hops {

@@ -1,4 +1,5 @@
-//! How a server fails, and what its clients are told of that: which one and how, but nothing that only operators should know.
+//! How a server fails, and what its clients are told of that: which one and how, but nothing that only operators should
+//! know.
 
 use std::io;
 

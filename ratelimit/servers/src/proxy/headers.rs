@@ -1,5 +1,5 @@
-//! Headers on their way through a proxy: what belongs to one connection alone is taken off, and servers are told by this
-//! proxy alone whom a request comes from.
+//! Headers on their way through a proxy: what belongs to one connection alone is taken off, and servers are told by
+//! this proxy alone whom a request comes from.
 
 use std::net::IpAddr;
 
@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::text;
 
-/// What belongs to one connection, besides what `Connection` names (RFC 9110, section 7.6.1). `Proxy` belongs to nothing: some
-/// servers make `HTTP_PROXY` of it, and send what they ask others to whoever it names.
+/// What belongs to one connection, besides what `Connection` names (RFC 9110, section 7.6.1). `Proxy` belongs to
+/// nothing: some servers make `HTTP_PROXY` of it, and send what they ask others to whoever it names.
 fn is_of_connection(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -33,8 +33,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Takes off what belongs to one connection. `Host` and `Content-Length` say what a message is, whatever `Connection` says; and
-/// what proxies say of a client is not for that client to take off.
+/// Takes off what belongs to one connection. `Host` and `Content-Length` say what a message is, whatever `Connection`
+/// says; and what proxies say of a client is not for that client to take off.
 pub fn remove_those_of_connection(headers: &mut HeaderMap) {
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
@@ -132,8 +132,8 @@ fn add(hops: &mut Vec<u8>, hop: &[u8]) {
     hops.extend_from_slice(hop);
 }
 
-/// Takes off what is not believed: what only proxies may say, if none is trusted; and `Forwarded`, since what it says is in
-/// `X-Forwarded-For`, to which this proxy adds.
+/// Takes off what is not believed: what only proxies may say, if none is trusted; and `Forwarded`, since what it says
+/// is in `X-Forwarded-For`, to which this proxy adds.
 pub fn remove_disbelieved(headers: &mut HeaderMap, trusted_hops: u8) {
     match trusted_hops {
         0 => remove_claims(headers),
@@ -146,8 +146,8 @@ pub fn remove_claims(headers: &mut HeaderMap) {
     remove_all(headers, is_claim);
 }
 
-/// Whether only proxies may say it: of whom a request comes, and for which path and host it was. Some servers take that for
-/// the request's own.
+/// Whether only proxies may say it: of whom a request comes, and for which path and host it was. Some servers take that
+/// for the request's own.
 fn is_claim(name: &HeaderName) -> bool {
     match name.as_str() {
         "via" | "forwarded" => true,
@@ -160,8 +160,8 @@ fn is_claim(name: &HeaderName) -> bool {
     }
 }
 
-/// Puts cookies that came apart, as over HTTP/2, into one header (RFC 9113, section 8.2.3): what servers make of several over
-/// HTTP/1, they don't agree on.
+/// Puts cookies that came apart, as over HTTP/2, into one header (RFC 9113, section 8.2.3): what servers make of
+/// several over HTTP/1, they don't agree on.
 pub fn join_cookies(headers: &mut HeaderMap) {
     let mut cookies = headers.get_all(header::COOKIE).iter();
     if cookies.next().is_none() || cookies.next().is_none() {

@@ -1,4 +1,5 @@
-//! Connections to one server that can be used again: those over HTTP/1 one request at a time, those over HTTP/2 by many.
+//! Connections to one server that can be used again: those over HTTP/1 one request at a time, those over HTTP/2 by
+//! many.
 
 use std::{
     mem,
@@ -13,12 +14,13 @@ use hyper::client::conn::{http1, http2};
 
 use super::body::Upload;
 
-/// How long a connection is kept without a request: less than servers do, the shortest of which is 5 seconds, so that a request
-/// rarely meets one that is about to be closed.
+/// How long a connection is kept without a request: less than servers do, the shortest of which is 5 seconds, so that a
+/// request rarely meets one that is about to be closed.
 pub const KEPT: Duration = Duration::from_secs(4);
 /// Connections that are kept without a request.
 const MOST_IDLE: usize = 1_000;
-/// Requests at once on a connection over HTTP/2, as far as there can be more connections: as many as any server should take.
+/// Requests at once on a connection over HTTP/2, as far as there can be more connections: as many as any server should
+/// take.
 const MOST_ON_EACH: usize = 100;
 /// Connections over HTTP/2 at most.
 const MOST_SHARED: usize = 64;

@@ -1,7 +1,7 @@
 //! A request in the one form in which it is judged and passed on, or why it is not.
 //!
-//! What servers could understand in another way than this proxy does is refused, or written so that it can be understood in
-//! one way only. Framing (lengths, chunks, lines) is hyper's: it reads a body and writes it anew.
+//! What servers could understand in another way than this proxy does is refused, or written so that it can be
+//! understood in one way only. Framing (lengths, chunks, lines) is hyper's: it reads a body and writes it anew.
 
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, header, request::Parts, uri::PathAndQuery,
@@ -119,8 +119,8 @@ fn is_in_capitals(method: &Method) -> bool {
     method.as_str().bytes().all(is_plain)
 }
 
-/// Whether a value has blanks around it, which only HTTP/2 could carry (RFC 9113, section 8.2.1). Behind HTTP/1 it would be
-/// another one than was judged.
+/// Whether a value has blanks around it, which only HTTP/2 could carry (RFC 9113, section 8.2.1). Behind HTTP/1 it
+/// would be another one than was judged.
 fn has_blank_ends(value: &HeaderValue) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     is_blank(value.as_bytes().first()) || is_blank(value.as_bytes().last())

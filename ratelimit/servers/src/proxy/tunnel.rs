@@ -1,5 +1,5 @@
-//! What a connection becomes that both sides have upgraded, as for WebSockets: bytes in both directions, until one side has
-//! said all, or neither says anything for too long.
+//! What a connection becomes that both sides have upgraded, as for WebSockets: bytes in both directions, until one side
+//! has said all, or neither says anything for too long.
 
 use std::{
     io,

@@ -1,8 +1,8 @@
 //! When a connection was last heard of, and until when it has to be heard of again.
 //!
-//! Each request moves that time, so it is a number that is written down: a timer is set to it only once, and looks at the
-//! number when it fires. It also sees clients that begin a request and do not finish its headers, those that do not take their
-//! answers, and those that change the settings of HTTP/2 again and again.
+//! Each request moves that time, so it is a number that is written down: a timer is set to it only once, and looks at
+//! the number when it fires. It also sees clients that begin a request and do not finish its headers, those that do not
+//! take their answers, and those that change the settings of HTTP/2 again and again.
 
 use std::{
     mem,
@@ -33,7 +33,8 @@ const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// There is nothing more to compare with it.
 const TOLD: usize = usize::MAX;
 
-/// What is known of a connection, for its stream, for who answers, and for who ends it. Times are nanoseconds after the start.
+/// What is known of a connection, for its stream, for who answers, and for who ends it. Times are nanoseconds after the
+/// start.
 #[derive(Debug)]
 pub struct Activity {
     times: ConnectionTimeouts,
@@ -64,8 +65,8 @@ pub struct Activity {
     held: Mutex<Option<UntakenShare>>,
 }
 
-/// What the answers of a connection over HTTP/2 hold together of which the client has yet to take the last, while who answers
-/// has let go of them.
+/// What the answers of a connection over HTTP/2 hold together of which the client has yet to take the last, while who
+/// answers has let go of them.
 #[derive(Debug)]
 struct UntakenShare {
     share: Arc<Share>,
@@ -93,8 +94,8 @@ impl AnswerGuard {
         self.share = Some(share);
     }
 
-    /// The share of all answers that have been let go of and not been taken, and how much it has to hold, so much for each;
-    /// `None` if there are none.
+    /// The share of all answers that have been let go of and not been taken, and how much it has to hold, so much for
+    /// each; `None` if there are none.
     pub fn untaken(&self, each: usize, share: impl FnOnce() -> Arc<Share>) -> Option<(Arc<Share>, usize)> {
         if self.activity.untaken.load(Relaxed) == 0 {
             return None;

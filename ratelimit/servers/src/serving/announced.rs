@@ -1,7 +1,8 @@
-//! Connections that begin with whom they come from: HAProxy's PROXY protocol, version 1 and 2, as balancers in front write it.
+//! Connections that begin with whom they come from: HAProxy's PROXY protocol, version 1 and 2, as balancers in front
+//! write it.
 //!
-//! It is read strictly. What is not it, or comes from who may not say it, ends the connection: otherwise clients could name
-//! others as themselves, or a health check of the protocol be taken for a request.
+//! It is read strictly. What is not it, or comes from who may not say it, ends the connection: otherwise clients could
+//! name others as themselves, or a health check of the protocol be taken for a request.
 
 use std::{
     io,

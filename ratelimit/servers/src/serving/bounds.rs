@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Requests that an HTTP/2 client may have taken back before anybody looked at them. More are an attack, and end the connection;
-/// so many come from a proxy whose requests time out several times while this machine stands still.
+/// Requests that an HTTP/2 client may have taken back before anybody looked at them. More are an attack, and end the
+/// connection; so many come from a proxy whose requests time out several times while this machine stands still.
 pub const TAKEN_BACK: usize = 1_000;
 /// Bytes that an HTTP/2 client may send before they are read: on one stream, and on the whole connection.
 pub const WINDOWS: (u32, u32) = (64 << 10, 256 << 10);
@@ -25,7 +25,8 @@ pub enum Versions {
     Both,
 }
 
-/// What is borne on a connection. What bodies may hold in memory is for a [`Budget`](super::Budget), which listeners share.
+/// What is borne on a connection. What bodies may hold in memory is for a [`Budget`](super::Budget), which listeners
+/// share.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The versions of HTTP.

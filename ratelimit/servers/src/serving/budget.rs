@@ -1,8 +1,8 @@
-//! One budget for what all requests and answers may hold in memory until these have been sent. A limit on each alone is none on
-//! a client, which can begin thousands of requests at once and finish none, or take no answer.
+//! One budget for what all requests and answers may hold in memory until these have been sent. A limit on each alone is
+//! none on a client, which can begin thousands of requests at once and finish none, or take no answer.
 //!
-//! A client has at most as much of it as is free then, so that some is left for others, however much one wants: alone it gets
-//! half, two get a third each. Places for requests are given out by the same rule.
+//! A client has at most as much of it as is free then, so that some is left for others, however much one wants: alone
+//! it gets half, two get a third each. Places for requests are given out by the same rule.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,8 @@ use thiserror::Error;
 
 use super::overload::client_of;
 
-/// What a request holds beside its headers and its body: its task, its stream, and the last [piece](LAST) of its answer.
+/// What a request holds beside its headers and its body: its task, its stream, and the last [piece](LAST) of its
+/// answer.
 pub const REQUEST: usize = 4 << 10;
 /// Bytes of an answer's last piece, at most.
 pub const LAST: usize = 2 << 10;
@@ -53,8 +54,8 @@ pub struct Share {
     is_whole: AtomicBool,
 }
 
-/// A body that ends with an error where there is no more room for it. When its request has been answered, it is not counted
-/// any more: what comes then, as messages of a stream, is looked at one by one.
+/// A body that ends with an error where there is no more room for it. When its request has been answered, it is not
+/// counted any more: what comes then, as messages of a stream, is looked at one by one.
 #[derive(Debug)]
 pub struct Metered {
     body: Incoming,

@@ -1,7 +1,9 @@
-//! An answer's body that holds what belongs to its request until it has been sent, and says whether it waits for its client.
+//! An answer's body that holds what belongs to its request until it has been sent, and says whether it waits for its
+//! client.
 //!
-//! It is handed out in pieces: HTTP/2 keeps what it is given until the client takes it, however much that is, and asks for
-//! more only then. Who hands out the last piece lets go of the answer, so that one is small: the [stream](REQUEST) holds it.
+//! It is handed out in pieces: HTTP/2 keeps what it is given until the client takes it, however much that is, and asks
+//! for more only then. Who hands out the last piece lets go of the answer, so that one is small: the [stream](REQUEST)
+//! holds it.
 
 use std::{
     future::poll_fn,
@@ -36,7 +38,8 @@ pub struct BudgetedBody {
 }
 
 impl BudgetedBody {
-    /// Holds a body that there is room for. What gRPC says has no length before it is there, so it is asked for at once.
+    /// Holds a body that there is room for. What gRPC says has no length before it is there, so it is asked for at
+    /// once.
     ///
     /// # Errors
     /// There is no room for it.

@@ -188,10 +188,11 @@ pub(super) async fn serve<E: Exchange>(
     let versions = endpoint.bounds.versions;
     let ended = endpoint.ending();
     let (client, asked) = (Arc::new(client), Arc::clone(&activity));
-    // What all connections share is counted once for each connection, and not for each request: processors would wait for
-    // each other.
+    // What all connections share is counted once for each connection, and not for each request: processors would wait
+    // for each other.
     let connected = Arc::new((endpoint, Arc::clone(&client)));
-    // In a box, so that connections without a request do not keep room for one, and streams are not copied on their way.
+    // In a box, so that connections without a request do not keep room for one, and streams are not copied on their
+    // way.
     let service =
         service_fn(move |request| Box::pin(answer(Arc::clone(&connected), asked.answer(), request)));
     // A connection that can be upgraded speaks both versions, whatever the builder was told.

@@ -1,6 +1,7 @@
-//! The frames of HTTP/2, seen by their heads alone: whether the headers of a request have come in part, how often the settings
-//! change, and which streams are open. hyper bounds the size of headers and not their time, does with each change of settings
-//! what takes the longer the more requests there are, and lets go of an answer before the client has taken the last of it.
+//! The frames of HTTP/2, seen by their heads alone: whether the headers of a request have come in part, how often the
+//! settings change, and which streams are open. hyper bounds the size of headers and not their time, does with each
+//! change of settings what takes the longer the more requests there are, and lets go of an answer before the client has
+//! taken the last of it.
 
 use std::{collections::HashSet, io, time::Duration};
 

@@ -1,6 +1,6 @@
-//! The end of a connection whose client is still sending: what comes is read for a moment, and thrown away. A socket that is closed
-//! with bytes unread resets the connection, and the answer that says why is lost; a proxy that has got no answer may let the
-//! request pass that it has asked about.
+//! The end of a connection whose client is still sending: what comes is read for a moment, and thrown away. A socket
+//! that is closed with bytes unread resets the connection, and the answer that says why is lost; a proxy that has got
+//! no answer may let the request pass that it has asked about.
 
 use std::{
     io,

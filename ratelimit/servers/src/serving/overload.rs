@@ -16,9 +16,10 @@ use super::activity::Activity;
 /// What happens to a client that comes when there are as many connections as there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overload {
-    /// A connection that waits for its client gives way, so that nobody can keep others out by sending nothing: of whoever has
-    /// most, the oldest one. If all are being answered, one gives way all the same whose client has so many more than the one
-    /// that comes that it still has more then; so nobody can keep others out by always asking either. Else the client is refused.
+    /// A connection that waits for its client gives way, so that nobody can keep others out by sending nothing: of
+    /// whoever has most, the oldest one. If all are being answered, one gives way all the same whose client has so many
+    /// more than the one that comes that it still has more then; so nobody can keep others out by always asking either.
+    /// Else the client is refused.
     Evict,
     /// It waits until a connection ends.
     Queue,

@@ -24,7 +24,8 @@ impl Item {
 
 const BEGIN: &str = "-----BEGIN ";
 
-/// What is wrong with a file that lacks the item, and what to do. `error` is what reading it as PEM has met, if anything.
+/// What is wrong with a file that lacks the item, and what to do. `error` is what reading it as PEM has met, if
+/// anything.
 pub fn diagnose(path: &Path, content: &[u8], item: Item, error: Option<&pem::Error>) -> String {
     let (path, text) = (path.display(), String::from_utf8_lossy(content));
     let labels: Vec<&str> = text.lines().filter_map(|line| line.trim_end().strip_prefix(BEGIN)).collect();

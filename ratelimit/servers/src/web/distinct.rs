@@ -1,5 +1,5 @@
-//! JSON in which no object has a member twice, by either name that protobuf's mapping has for it. It keeps nothing of what
-//! it reads.
+//! JSON in which no object has a member twice, by either name that protobuf's mapping has for it. It keeps nothing of
+//! what it reads.
 
 use std::{collections::HashSet, fmt};
 

@@ -44,8 +44,8 @@ fn unit(text: &str, at: usize) -> Option<u16> {
     digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
-/// Numbers above this are written as this: what reads JSON refuses those that are too large for a `f64`, and a client's cost may
-/// be one.
+/// Numbers above this are written as this: what reads JSON refuses those that are too large for a `f64`, and a client's
+/// cost may be one.
 const MOST: f64 = 1e300;
 
 /// JSON with no number above [`MOST`], and none below its negative; `None` if it has no other.

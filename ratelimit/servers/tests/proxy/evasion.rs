@@ -1,4 +1,5 @@
-//! Ways around a limit, as an attacker would try them: the server behind must not see what was judged as something else.
+//! Ways around a limit, as an attacker would try them: the server behind must not see what was judged as something
+//! else.
 
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Empty, Full};

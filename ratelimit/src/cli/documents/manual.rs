@@ -1,5 +1,5 @@
-//! The pages of the manual: those of the commands are made of what the command line understands, that of the configuration of
-//! the table of its keys.
+//! The pages of the manual: those of the commands are made of what the command line understands, that of the
+//! configuration of the table of its keys.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! `ratelimit validate --connect`: tries the store that a configuration names, and says what it is like. Nothing is changed in
-//! it but one key, which is removed again.
+//! `ratelimit validate --connect`: tries the store that a configuration names, and says what it is like. Nothing is
+//! changed in it but one key, which is removed again.
 
 use std::{
     io::{self, Write},

@@ -109,8 +109,8 @@ mod tests {
 
     use super::*;
 
-    /// Whoever has been banned before makes no room scarce: all memory of ended bans gives way to bans in force, which none of it
-    /// displaces.
+    /// Whoever has been banned before makes no room scarce: all memory of ended bans gives way to bans in force, which
+    /// none of it displaces.
     #[test]
     fn what_is_remembered_displaces_no_ban() {
         let bans = SimulatedBans::new(

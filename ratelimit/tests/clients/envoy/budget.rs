@@ -5,8 +5,8 @@ use std::{mem, time::Instant};
 use super::Envoy;
 use crate::process::{from_document, post, until};
 
-/// 5,000 tokens a minute, and answers of 2,000: the third goes beyond them, and the fourth waits until that is paid. The
-/// slower the machine is, the more comes back meanwhile.
+/// 5,000 tokens a minute, and answers of 2,000: the third goes beyond them, and the fourth waits until that is paid.
+/// The slower the machine is, the more comes back meanwhile.
 #[test]
 fn a_budget_is_charged_when_an_answer_is_done() {
     const COST: u128 = 2_000;

@@ -1,5 +1,5 @@
-//! Debian's Prometheus, which reads the metrics of a daemon under load: each expression of the dashboard and of the alert rules
-//! has a series. `tests/clients/alerts.yml` says when alerts fire.
+//! Debian's Prometheus, which reads the metrics of a daemon under load: each expression of the dashboard and of the
+//! alert rules has a series. `tests/clients/alerts.yml` says when alerts fire.
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-//! Listeners that are not for the world: the metrics, which anybody may reach all the same, and the control socket, which is its
-//! owner's.
+//! Listeners that are not for the world: the metrics, which anybody may reach all the same, and the control socket,
+//! which is its owner's.
 
 use std::{iter, thread};
 
@@ -11,7 +11,8 @@ use crate::{
 
 /// More than are answered at once.
 const MANY: usize = 300;
-/// What it may take more than before, in MiB, whatever comes: parts of requests of all connections, and what is around them.
+/// What it may take more than before, in MiB, whatever comes: parts of requests of all connections, and what is around
+/// them.
 const MOST_MORE: u64 = 40;
 
 /// It goes on sending, so that the connection does not end because nothing is heard on it.

@@ -1,4 +1,5 @@
-//! A daemon of its own to attack, whose memory is that of nobody else, and frames of HTTP/2 that no client library sends.
+//! A daemon of its own to attack, whose memory is that of nobody else, and frames of HTTP/2 that no client library
+//! sends.
 
 use std::{
     fs,
@@ -109,7 +110,8 @@ metrics: {{listen: '{metrics}'}}\n",
         UnixStream::connect(self.directory.path().join(socket)).unwrap()
     }
 
-    /// An attacker at its control socket, which takes nothing. All that is done with a stream can be done with either kind.
+    /// An attacker at its control socket, which takes nothing. All that is done with a stream can be done with either
+    /// kind.
     pub fn deaf_at_control(&self) -> Attacker {
         Attacker::of(TcpStream::from(OwnedFd::from(self.connect("control.sock"))))
     }

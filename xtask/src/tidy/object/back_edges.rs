@@ -1,8 +1,9 @@
-//! Back edges that are no jumps: kernels before 6.7 refuse them ("back-edge from insn"), as they did all loops before 5.3.
+//! Back edges that are no jumps: kernels before 6.7 refuse them ("back-edge from insn"), as they did all loops before
+//! 5.3.
 //!
 //! The compiler may put a loop's head below its body, so that the body falls through to where the head begins. Whether
-//! such an edge goes back depends on where the search begins, so it is the kernel's: depth first, of a condition the next
-//! instruction before the one that it jumps to.
+//! such an edge goes back depends on where the search begins, so it is the kernel's: depth first, of a condition the
+//! next instruction before the one that it jumps to.
 
 use super::code::{ALWAYS, CALL, EXIT, Function, Instruction, JUMP, JUMP_32};
 use super::{Finding, finding};

@@ -106,8 +106,8 @@ impl ObjectProgram {
     }
 }
 
-/// By the place of an instruction: the place that its symbol stands for, and whether that is a whole section, so that the
-/// instruction says how far into it.
+/// By the place of an instruction: the place that its symbol stands for, and whether that is a whole section, so that
+/// the instruction says how far into it.
 fn relocations(file: &File<'_>) -> Result<HashMap<Place, (Place, bool)>> {
     let mut relocations = HashMap::new();
     for section in file.sections() {

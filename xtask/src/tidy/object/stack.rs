@@ -1,5 +1,5 @@
-//! The stack that a chain of calls takes: the kernel gives all of its functions 512 bytes, and kernels before 6.9 round each
-//! one's up to 32.
+//! The stack that a chain of calls takes: the kernel gives all of its functions 512 bytes, and kernels before 6.9 round
+//! each one's up to 32.
 
 use std::collections::HashMap;
 use std::fmt;

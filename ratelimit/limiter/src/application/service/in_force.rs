@@ -19,8 +19,8 @@ use super::{
     Service,
 };
 
-/// What was in force at a moment, for requests that are read, judged and answered by one configuration. A reload waits for
-/// it to be dropped.
+/// What was in force at a moment, for requests that are read, judged and answered by one configuration. A reload waits
+/// for it to be dropped.
 #[derive(Debug)]
 pub struct InForce<'s> {
     pub(super) service: &'s Service,

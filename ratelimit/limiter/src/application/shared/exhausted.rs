@@ -1,8 +1,10 @@
-//! States of keys that denied a request less than a second ago, so that a flood against its limits asks the store once a second.
+//! States of keys that denied a request less than a second ago, so that a flood against its limits asks the store once
+//! a second.
 //!
-//! They are states and not verdicts: a request is decided on them as on those of the store, by the limits in force now, and if
-//! it would pass, the store is asked. What a denied request is charged all the same, fixed windows that count denied requests,
-//! is sent on in batches; a window is charged in that way only while nothing passes it, so that the delay decides nothing.
+//! They are states and not verdicts: a request is decided on them as on those of the store, by the limits in force now,
+//! and if it would pass, the store is asked. What a denied request is charged all the same, fixed windows that count
+//! denied requests, is sent on in batches; a window is charged in that way only while nothing passes it, so that the
+//! delay decides nothing.
 //!
 //! What is kept is bounded: keys, the sizes of logs, and the texts of keys whose charges are to be sent.
 

@@ -16,14 +16,15 @@ pub const LATENCY_BOUNDS: [u64; 12] =
 pub struct SharedStoreStats {
     /// How the store is.
     pub health: RemoteHealth,
-    /// Questions without a decision, by why: the store did not work, did not answer in time, was asked for too much, or keeps
-    /// something else under a bucket's key.
+    /// Questions without a decision, by why: the store did not work, did not answer in time, was asked for too much, or
+    /// keeps something else under a bucket's key.
     pub errors: [(&'static str, u64); 4],
     /// Decisions while there was none of the store, by what was done instead.
     pub without_store: [(&'static str, u64); 3],
     /// Requests that were denied by what was known of exhausted keys.
     pub recalled: u64,
-    /// Requests about which the store and this process came to different decisions; then they were denied. There are none.
+    /// Requests about which the store and this process came to different decisions; then they were denied. There are
+    /// none.
     pub disagreements: u64,
     /// Questions by the time that they took, one for each of [`LATENCY_BOUNDS`] and one more.
     pub latencies: [u64; LATENCY_BOUNDS.len() + 1],

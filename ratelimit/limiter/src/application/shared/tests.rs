@@ -1,4 +1,5 @@
-//! Services over a store that several of them share, by a model of one: the limiter's own decisions, on a clock of its own.
+//! Services over a store that several of them share, by a model of one: the limiter's own decisions, on a clock of its
+//! own.
 
 use std::{
     num::NonZeroU32,

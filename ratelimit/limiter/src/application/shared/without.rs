@@ -1,6 +1,8 @@
-//! Decisions while the store does not answer: requests go on, or they do not, or this process judges by what it knows itself.
+//! Decisions while the store does not answer: requests go on, or they do not, or this process judges by what it knows
+//! itself.
 //!
-//! What no state would let through is denied in any case, and what is reported or given back is not. No number is made up.
+//! What no state would let through is denied in any case, and what is reported or given back is not. No number is made
+//! up.
 
 use super::{
     super::{
@@ -42,8 +44,8 @@ impl SharedStore {
     }
 }
 
-/// Judges by the buckets of this process, which have this process's share of each limit. They are kept when the store is back,
-/// so that one that comes and goes gives nobody another burst.
+/// Judges by the buckets of this process, which have this process's share of each limit. They are kept when the store
+/// is back, so that one that comes and goes gives nobody another burst.
 fn local(
     context: &DecisionContext<'_>,
     (domain, request): (&DomainRules, &Request),

@@ -1,8 +1,8 @@
 //! The word that says how large a table is: linear hashing (Litwin 1980), where sets are split one after the other, in
 //! order, and those that are not split yet hold the keys of two.
 //!
-//! The low half is the number of sets, the high half a mask for as many bits as set numbers have, and the highest bit says
-//! that the next set is being split off.
+//! The low half is the number of sets, the high half a mask for as many bits as set numbers have, and the highest bit
+//! says that the next set is being split off.
 
 /// What the control word says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The bucket table of `ratelimit-common` over atomics, growing one set at a time by linear hashing.
 //!
-//! The control word says how many sets there are, and whether the next one is being split off. Whoever charges or claims
-//! a slot takes the control word first, makes the slot busy, and looks at the control word again: if it changed, the slot
-//! may be another key's by now, and the attempt starts again. The one that splits publishes that in the control word
-//! first and makes each slot busy then. So of the two, at least one sees the other, and no charge is lost.
+//! The control word says how many sets there are, and whether the next one is being split off. Whoever charges or
+//! claims a slot takes the control word first, makes the slot busy, and looks at the control word again: if it changed,
+//! the slot may be another key's by now, and the attempt starts again. The one that splits publishes that in the
+//! control word first and makes each slot busy then. So of the two, at least one sees the other, and no charge is lost.
 //!
-//! That takes a total order of the operations on both words, so they are sequentially consistent; only a slot's release is
-//! not, since nobody who still finds it busy does harm.
+//! That takes a total order of the operations on both words, so they are sequentially consistent; only a slot's release
+//! is not, since nobody who still finds it busy does harm.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -70,8 +70,8 @@ impl Grid {
         Some(Self { reserve: Reserve::new(most_sets)?, control, tally: GridCounters::default() })
     }
 
-    /// A table with what another one held, which had so many sets; `None` if there is no room for so many, or if a bucket can't
-    /// be where it is.
+    /// A table with what another one held, which had so many sets; `None` if there is no room for so many, or if a
+    /// bucket can't be where it is.
     pub fn restore(
         most_sets: u64,
         sets: u64,
@@ -92,8 +92,8 @@ impl Grid {
         Some(grid)
     }
 
-    /// All buckets in use, or that can be again, with the number of sets that they are in. Nobody waits for it: what is charged
-    /// meanwhile is in it as it was or as it is.
+    /// All buckets in use, or that can be again, with the number of sets that they are in. Nobody waits for it: what is
+    /// charged meanwhile is in it as it was or as it is.
     pub fn save(&self, limits: &Limits, now: Now) -> (u64, Vec<SavedBucket>) {
         let (mut number, mut buckets, mut backoff) = (0, Vec::new(), Backoff::default());
         let control = loop {
@@ -260,7 +260,8 @@ impl Grid {
     }
 }
 
-/// A slot's key and its state, which belong together. Whoever charges it, or takes it for another key, is done in a moment.
+/// A slot's key and its state, which belong together. Whoever charges it, or takes it for another key, is done in a
+/// moment.
 fn words_of(slot: &SlotWords) -> (u64, u64) {
     let mut backoff = Backoff::default();
     loop {

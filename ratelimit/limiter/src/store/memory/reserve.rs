@@ -58,8 +58,8 @@ impl Deref for Reserve {
 
     #[inline]
     fn deref(&self) -> &[ReservedSet] {
-        // SAFETY: the mapping is this long, aligned to pages, and written through these atomics only; it is mapped as long
-        // as `self` lives, and the zeros that it began with are valid sets.
+        // SAFETY: the mapping is this long, aligned to pages, and written through these atomics only; it is mapped as
+        // long as `self` lives, and the zeros that it began with are valid sets.
         unsafe { slice::from_raw_parts(self.memory.as_mut_ptr().cast(), self.sets) }
     }
 }

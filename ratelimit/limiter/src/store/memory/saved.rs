@@ -1,7 +1,7 @@
 //! A store as bytes, and back: the secrets that keys are hashed with, which tags are whose, and all buckets in use.
 //!
-//! The form: a line that says what it is and of which version, numbers of 8 bytes (little-endian), and a checksum of all
-//! before it. Whatever does not fit is refused as a whole.
+//! The form: a line that says what it is and of which version, numbers of 8 bytes (little-endian), and a checksum of
+//! all before it. Whatever does not fit is refused as a whole.
 
 use std::{
     io,
@@ -98,8 +98,8 @@ impl Saved {
 }
 
 impl MemoryStore {
-    /// All that it holds, at its time `now` when the clock says `clock`. `limits` tell which buckets matter again if that was
-    /// set back when they are restored. Decisions go on meanwhile.
+    /// All that it holds, at its time `now` when the clock says `clock`. `limits` tell which buckets matter again if
+    /// that was set back when they are restored. Decisions go on meanwhile.
     #[must_use]
     pub fn save(&self, limits: &Limits, now: Now, clock: Nanos) -> Saved {
         let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner).save();
@@ -127,7 +127,7 @@ impl MemoryStore {
 
 const LOG: u64 = 0;
 const COUNTER: u64 = 1;
-/// Added to one of those, if units are owed: how many comes next. Files without debts are as they were before there were any.
+/// Added to one of those if units are owed, whose number comes next. Files without debts have the form from before.
 const OWING: u64 = 2;
 
 struct Writer<W> {

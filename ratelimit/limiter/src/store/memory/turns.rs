@@ -1,10 +1,10 @@
 //! Turns: who has been overtaken again and again gets the store for itself for a moment.
 //!
-//! They only put requests in order. States are compared when they are exchanged, in a turn as at any other time, so that nobody
-//! admits too much who has not noticed that there is one.
+//! They only put requests in order. States are compared when they are exchanged, in a turn as at any other time, so
+//! that nobody admits too much who has not noticed that there is one.
 //!
-//! Tickets are served in the order in which they were taken. Whoever begins something at a bucket waits for those that had been
-//! taken by then, and not for later ones: so everybody waits for a bounded number of others.
+//! Tickets are served in the order in which they were taken. Whoever begins something at a bucket waits for those that
+//! had been taken by then, and not for later ones: so everybody waits for a bounded number of others.
 
 use std::sync::atomic::{
     AtomicU32,

@@ -1,8 +1,8 @@
 //! Buckets whose state is not a word: logs and wide sliding counters. Maps under locks, so that each charge is exact.
 //!
-//! Memory is bounded twice, by the number of buckets and by the log entries of all of them, over all maps together. Idle
-//! buckets go when new ones come, the longest idle first. If there is no room and none is idle, the one nearest to fresh of
-//! the new one's map goes, by the share that was used when it was charged last, and is counted.
+//! Memory is bounded twice, by the number of buckets and by the log entries of all of them, over all maps together.
+//! Idle buckets go when new ones come, the longest idle first. If there is no room and none is idle, the one nearest to
+//! fresh of the new one's map goes, by the share that was used when it was charged last, and is counted.
 
 mod bucket;
 mod shard;
@@ -243,8 +243,8 @@ impl Wide {
         self.buckets.load(Relaxed) > self.most.buckets || self.entries.load(Relaxed) > self.most.entries
     }
 
-    /// Removes buckets until there are no more than there may be. The one of `spared` does not go, so there can be one too
-    /// many for each shard.
+    /// Removes buckets until there are no more than there may be. The one of `spared` does not go, so there can be one
+    /// too many for each shard.
     fn make_room(&self, shard: &mut WideShard, spared: u64, now: Now) {
         if !self.is_too_full() {
             return;

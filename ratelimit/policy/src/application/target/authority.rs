@@ -28,8 +28,8 @@ pub enum AuthorityError {
 /// A name in DNS has no more characters (RFC 1035, section 2.3.4).
 const LONGEST: usize = 255;
 
-/// A host in its one form: in lower case, without a port and without dots at the end. Clients write any port, and gateways
-/// take a request to the same host for all of them.
+/// A host in its one form: in lower case, without a port and without dots at the end. Clients write any port, and
+/// gateways take a request to the same host for all of them.
 #[must_use]
 pub fn host(host: &str) -> String {
     let name = match host.rsplit_once(':') {

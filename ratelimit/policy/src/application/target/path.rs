@@ -61,8 +61,8 @@ pub enum TargetError {
 }
 
 /// The path of a target, which may be a whole URL, in the form that is judged: without query and fragment, with slashes
-/// merged and dot segments resolved, and without parameters of segments (`/a;b=c`), which many servers pass over. What a
-/// segment may have as it is, is not escaped; all else is, in capitals.
+/// merged and dot segments resolved, and without parameters of segments (`/a;b=c`), which many servers pass over. What
+/// a segment may have as it is, is not escaped; all else is, in capitals.
 #[must_use]
 pub fn path(target: &[u8], form: PathForm) -> String {
     let (path, _) = split(relative(target));
@@ -124,7 +124,8 @@ impl<'r> RequestTarget<'r> {
     }
 }
 
-/// Whether a path is in its form already, whichever it is: nothing in it is escaped, or could be taken for something else.
+/// Whether a path is in its form already, whichever it is: nothing in it is escaped, or could be taken for something
+/// else.
 fn plain(path: &[u8]) -> Option<&str> {
     let is_plain = |byte: &u8| is_of_segment(*byte) && *byte != b';' || *byte == b'/';
     let has_dots = |path: &[u8]| path.windows(2).any(|two| matches!(two, b"//" | b"/."));
@@ -229,7 +230,8 @@ struct Written {
 }
 
 impl Written {
-    /// Writes a path without empty segments and dots. Parameters hide dots from some servers (`/..;/`) and not from others.
+    /// Writes a path without empty segments and dots. Parameters hide dots from some servers (`/..;/`) and not from
+    /// others.
     fn resolved(&mut self, path: &[u8]) {
         let units: Vec<PathUnit> = units(path, self.form.escaped_slashes).collect();
         let mut kept: Vec<&[PathUnit]> = Vec::new();

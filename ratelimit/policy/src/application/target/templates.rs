@@ -68,7 +68,8 @@ impl PathTemplates {
         Ok(())
     }
 
-    /// The template of a path that is in its form. Most servers take a slash at the end of a path for nothing, so here it is.
+    /// The template of a path that is in its form. Most servers take a slash at the end of a path for nothing, so here
+    /// it is.
     #[must_use]
     pub fn find<'t, 'p>(&'t self, path: &'p str) -> Option<TemplateMatch<'t, 'p>> {
         let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };

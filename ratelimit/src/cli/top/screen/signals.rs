@@ -16,8 +16,8 @@ const SIGNALS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, S
 /// A terminal that takes nothing any more must not keep a signal from what it does.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// From now on these signals end the process as ever, but put the terminal back before. Whoever draws holds `drawing`. To be
-/// called before there are other threads.
+/// From now on these signals end the process as ever, but put the terminal back before. Whoever draws holds `drawing`.
+/// To be called before there are other threads.
 pub fn restore_first(drawing: &Arc<Mutex<()>>) -> nix::Result<()> {
     let signals: SigSet = SIGNALS.into_iter().collect();
     signals.thread_block()?;

@@ -91,8 +91,8 @@ impl WideBucket {
         decision
     }
 
-    /// Moves a counter's window after the wall clock was set. A log counts back from the present. A counter is idle a number of
-    /// windows after its own has ended that it knows, so that tells how long they are.
+    /// Moves a counter's window after the wall clock was set. A log counts back from the present. A counter is idle a
+    /// number of windows after its own has ended that it knows, so that tells how long they are.
     pub(super) fn realign(&mut self, step: ClockStep, phase: impl Fn(Nanos) -> Nanos, now: Now) {
         let WideRecord::Counter(counter) = &mut self.record else { return };
         let after = self.idle_at.0.saturating_sub(counter.end().0);

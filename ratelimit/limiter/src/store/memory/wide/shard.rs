@@ -1,7 +1,7 @@
 //! Some of the buckets, and the order in which they go.
 //!
-//! Two heaps tell who goes next. Neither is touched by a charge that makes a bucket less likely to go, so what they say is
-//! looked up again before anything goes.
+//! Two heaps tell who goes next. Neither is touched by a charge that makes a bucket less likely to go, so what they say
+//! is looked up again before anything goes.
 
 use std::{
     cmp::Reverse,
