@@ -21,7 +21,7 @@ const UNKNOWN: i64 = i64::MIN;
 /// By how much the clock may be set back, or the estimate be wrong, before the script judges nothing by it. So much
 /// later than it says a request may be charged that was given up, where another server has taken over whose clock is
 /// behind.
-const TOLERANCE: u64 = 100_000;
+const TOLERANCE: u64 = 250_000;
 
 /// Windows are named by a time so much before the estimate, since the next window is named too.
 const MARGIN: u64 = 5_000;
