@@ -23,8 +23,13 @@ fn refunds_give_back_and_never_more_than_was_taken() {
         lab.ask(&hits("user=1", 7));
         let remaining = |count| lab.ask(&refund("user=1", count)).statuses[0].remaining;
         assert_eq!(remaining(3), whole - 4, "{limit}");
-        assert_eq!(remaining(100), whole, "{limit}");
-        assert_eq!(remaining(1), whole, "{limit}");
+        // The time of 400,320 units of a bucket is a little more than a word can hold.
+        for count in [100, 400_320, u32::MAX.into()] {
+            assert_eq!(remaining(count), whole, "{limit} {count}");
+            assert_eq!(remaining(1), whole, "{limit} {count}");
+            lab.ask(&hits("user=1", 4));
+        }
+        assert_eq!(remaining(4), whole, "{limit}");
         assert_eq!(lab.ask(&hits("user=1", whole)).code, Code::Ok, "{limit}");
         assert_eq!(lab.ask(&hits("user=1", 1)).code, Code::OverLimit, "{limit}");
     }
@@ -68,6 +73,25 @@ fn a_denied_request_gives_back_only_to_limits_that_count_denied_requests() {
         lab.advance(denied[0].deciding().unwrap().retry_after_seconds().unwrap());
         assert_eq!(lab.ask(&refund_and_take(3)).code, Code::Ok, "{a}");
         assert_eq!(left(), after + 3, "{a}");
+    }
+}
+
+/// Each hit on the second limit has room, and both together have not.
+#[test]
+fn a_request_that_is_denied_as_it_is_charged_gives_nothing_back() {
+    let b = "unit: hour, requests_per_unit: 1, algorithm: fixed_window";
+    for algorithm in ["fixed_window", "token_bucket", "sliding_window_counter", "sliding_window_log"] {
+        for overrun in [false, true] {
+            let a = format!("unit: week, requests_per_unit: 10, algorithm: {algorithm}, overrun: {overrun}");
+            let lab = lab_of(&ServicePolicy::of_rules(two_limits(&a, b)));
+            lab.ask(&hits("a=1", 10));
+            let mut twice = refund_and_take(3);
+            twice.descriptors.extend(twice.descriptors.get(1).cloned());
+            assert_eq!(lab.ask(&twice).code, Code::OverLimit, "{a}");
+            assert_eq!(lab.ask(&hits("a=1", 0)).statuses[0].remaining, 0, "{a}");
+            assert_eq!(lab.ask(&refund_and_take(3)).code, Code::Ok, "{a}");
+            assert_eq!(lab.ask(&hits("a=1", 0)).statuses[0].remaining, 3, "{a}");
+        }
     }
 }
 
