@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use ratelimit_redis_testing::{Cluster, Engine, Server, Setup};
+use ratelimit_redis_testing::{Cluster, Engine, Sentinels, Server, Setup};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -68,9 +68,7 @@ fn a_store_that_can_be_used_is_described_and_warned_of() {
             (status, &store["errors"], &store["warnings"]),
             (Some(0), &Value::from([""; 0]), &Value::from([""; 0]))
         );
-        let said = only(&store, "servers");
-        let expected = format!("{}: {}", server.url(), engine.to_string().to_lowercase());
-        assert!(said.starts_with(&expected) && said.contains("64 MiB, `volatile-ttl`"), "{said}");
+        assert_describes(only(&store, "servers"), &server, "alone");
         server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
         let (status, store) = tried(&file);
         assert_eq!(status, Some(0));
@@ -82,6 +80,37 @@ fn a_store_that_can_be_used_is_described_and_warned_of() {
         (status, only(&store, "servers")),
         (Some(0), "counts are kept in memory: there is nothing to connect to")
     );
+}
+
+/// Whether a line says all of a master with 64 MiB.
+fn assert_describes(said: &str, server: &Server, part: &str) {
+    let engine = server.engine().to_string().to_lowercase();
+    let (url, version) = (server.url(), server.info(&format!("{engine}_version")));
+    let expected =
+        format!("{url}: {engine} {version}, master, {part}; 64 MiB, `volatile-ttl`; its clock is 0.");
+    assert!(said.starts_with(&expected) && said.ends_with(" this machine's"), "{said}\n{expected}");
+}
+
+#[test]
+fn each_master_of_several_servers_is_described() {
+    let directory = tempfile::tempdir().unwrap();
+    let limited = |setup: Setup| setup.max_memory(64 << 20, "volatile-ttl");
+    let cluster = Cluster::set_up(Engine::Valkey, limited);
+    let file =
+        configuration(&directory, &format!("{{redis: {{url: '{}', cluster: true}}}}", cluster.urls()[2]));
+    let (status, store) = tried(&file);
+    let lines: Vec<&str> = store["servers"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!((status, lines.len()), (Some(0), 3), "{store}");
+    for node in cluster.nodes() {
+        let line = lines.iter().find(|line| line.starts_with(&node.url())).unwrap();
+        assert_describes(line, node, "in a cluster");
+    }
+    let all = Sentinels::set_up(Engine::Redis, 1, limited, |setup| setup);
+    let (name, urls) = (all.name(), all.urls());
+    let file = configuration(&directory, &format!("{{redis: {{url: '{}', sentinel: {name}}}}}", urls[0]));
+    let (status, store) = tried(&file);
+    assert_eq!(status, Some(0), "{store}");
+    assert_describes(only(&store, "servers"), &all.servers()[0], &format!("`{name}` of the sentinels"));
 }
 
 #[test]
