@@ -52,7 +52,16 @@ fn each_command_has_a_page_without_mistakes() {
 fn pages_say_what_a_reader_looks_for() {
     let (_directory, pages) = pages();
     for (name, parts) in [
-        ("ratelimit.1", &["ratelimit-run(1)", "--output"][..]),
+        (
+            "ratelimit.1",
+            &[
+                "ratelimit-run(1)",
+                "--output",
+                "ratelimit.yaml(5)",
+                "docs, where the Debian package",
+                "flood.md.gz",
+            ][..],
+        ),
         ("ratelimit-ban.1", &["ratelimit ban", "--for", "[default: 10m]"]),
         ("ratelimit-run.1", &["--config", "--interface"]),
         (

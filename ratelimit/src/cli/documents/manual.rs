@@ -22,7 +22,9 @@ pub type Page = (u8, String, Vec<u8>);
 pub fn pages() -> io::Result<Vec<Page>> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
-    let mut pages = vec![page("ratelimit".to_owned(), command.clone())?];
+    let (section, name, mut text) = page("ratelimit".to_owned(), command.clone())?;
+    text.extend(guides().into_bytes());
+    let mut pages = vec![(section, name, text)];
     for subcommand in command.get_subcommands() {
         pages.push(page(format!("ratelimit-{}", subcommand.get_name()), subcommand.clone())?);
     }
@@ -34,6 +36,18 @@ fn page(name: String, command: clap::Command) -> io::Result<Page> {
     let mut text = Vec::new();
     Man::new(command).title(name.clone()).manual("ratelimit").render(&mut text)?;
     Ok((1, name, text))
+}
+
+/// Where the first page sends its readers.
+fn guides() -> String {
+    let mut page = Roff::new();
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("ratelimit.yaml"), roman("(5)")]);
+    page.control("PP", []).text(marked(
+        "Guides by task are in `/usr/share/doc/ratelimit/docs`, where the Debian package puts them. If a flood is on now, \
+         begin with `flood.md.gz` there, and if something does not work, with `troubleshooting.md.gz`.",
+    ));
+    page.to_roff()
 }
 
 /// How values are written, in short; CONFIGURATION.md has more examples.

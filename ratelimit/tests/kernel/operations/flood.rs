@@ -96,7 +96,7 @@ fn follow_all() {
             }),
         }
     }
-    assert_eq!((configurations, seen.len()), (2, 11), "{seen:?}");
+    assert_eq!((configurations, seen.len()), (2, 12), "{seen:?}");
     run(&["detach"]);
 }
 
