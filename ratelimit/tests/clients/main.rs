@@ -19,6 +19,7 @@ mod manual;
 mod nginx;
 mod process;
 mod proxy;
+mod proxy_flood;
 mod proxy_load;
 mod reload;
 mod state;

@@ -22,6 +22,16 @@ pub const UNLIMITED: &str = "application:
 
 /// A daemon with this configuration, but before a server at this address, and at an address of its own.
 pub fn start_proxy(directory: &TempDir, server: SocketAddr, config: &str) -> (SocketAddr, Process) {
+    start_proxy_with(without_rights(env!("CARGO_BIN_EXE_ratelimit")), directory, server, config)
+}
+
+/// The same with a command that starts it.
+pub fn start_proxy_with(
+    mut command: Command,
+    directory: &TempDir,
+    server: SocketAddr,
+    config: &str,
+) -> (SocketAddr, Process) {
     let address = free_address();
     assert!(config.contains("127.0.0.1:8000") && config.contains("127.0.0.1:3000"), "{config}");
     let config = config.replace("127.0.0.1:8000", &address.to_string());
@@ -29,7 +39,6 @@ pub fn start_proxy(directory: &TempDir, server: SocketAddr, config: &str) -> (So
     let control = directory.path().join("control.sock");
     let file = directory.path().join("ratelimit.yaml");
     fs::write(&file, format!("control: {}\n{config}", control.display())).unwrap();
-    let mut command = without_rights(env!("CARGO_BIN_EXE_ratelimit"));
     let mut daemon = Process::start(command.arg("run").arg("--config").arg(&file));
     until("the daemon's start", || {
         assert!(daemon.is_running(), "the daemon has ended");

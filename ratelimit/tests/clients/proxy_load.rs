@@ -41,7 +41,7 @@ struct Before {
 }
 
 /// A body whose pieces differ, and are all known.
-fn piece(number: usize) -> Bytes {
+pub fn piece(number: usize) -> Bytes {
     static PATTERN: LazyLock<Bytes> =
         LazyLock::new(|| (0..2 * PIECE as u64).map(|place| (place * place % 251) as u8).collect());
     let start = number % PIECE;
@@ -96,7 +96,7 @@ impl Before {
     }
 }
 
-fn memory(process: u32, name: &str) -> u64 {
+pub fn memory(process: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
