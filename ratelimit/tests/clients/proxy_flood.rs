@@ -1,5 +1,6 @@
-//! More at once than the reverse proxy has room for, of everything that a client can make it hold: bodies that no server reads,
-//! answers that no client reads, and streams. Who asks for too much is told so, all others are served, and memory is bounded.
+//! More at once than the reverse proxy has room for, of everything that a client can make it hold: bodies that no
+//! server reads, answers that no client reads, and streams. Who asks for too much is told so, all others are served,
+//! and memory is bounded.
 
 use std::{
     convert::Infallible,
