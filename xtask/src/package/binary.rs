@@ -15,9 +15,11 @@ pub struct Target {
     pub architecture: &'static str,
     /// What Rust calls it.
     pub triple: &'static str,
-    /// The C compiler that links it, and compiles the C code of crates.
+    /// The C compiler for the C code of crates.
     cc: &'static str,
-    /// Debian's package of that.
+    /// What links it.
+    linker: &'static str,
+    /// Debian's package of the compiler.
     package: &'static str,
 }
 
@@ -25,18 +27,22 @@ pub const AMD64: Target = Target {
     architecture: "amd64",
     triple: "x86_64-unknown-linux-gnu",
     cc: "x86_64-linux-gnu-gcc",
+    linker: "x86_64-linux-gnu-gcc",
     package: "gcc",
 };
 pub const ARM64: Target = Target {
     architecture: "arm64",
     triple: "aarch64-unknown-linux-gnu",
     cc: "aarch64-linux-gnu-gcc",
+    linker: "aarch64-linux-gnu-gcc",
     package: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
 };
 pub const STATIC: Target = Target {
     architecture: "static",
     triple: "x86_64-unknown-linux-musl",
     cc: "musl-gcc",
+    // Rust brings musl itself; what `musl-gcc` links asks for its loader, and crashes.
+    linker: "x86_64-linux-gnu-gcc",
     package: "musl-tools",
 };
 
@@ -75,12 +81,12 @@ pub fn debug() -> Result<PathBuf> {
 
 /// The binary for use.
 pub fn dist(target: Target) -> Result<PathBuf> {
-    let Target { triple, cc, .. } = target;
+    let Target { triple, cc, linker, .. } = target;
     let variable = triple.to_uppercase().replace('-', "_");
     let mut cargo = command::cargo();
     cargo.args(["build", "--locked", "--profile", "dist", "--package", "ratelimit", "--target", triple]);
     cargo
-        .env(format!("CARGO_TARGET_{variable}_LINKER"), cc)
+        .env(format!("CARGO_TARGET_{variable}_LINKER"), linker)
         .env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags()?);
     cargo.env(format!("CC_{}", triple.replace('-', "_")), cc);
     // A variable of the user's would come before these.
