@@ -244,7 +244,7 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].rate_limit.ban.factor",
         "number, 2 to 1,000",
         Said("all bans have one length"),
-        "How many times as long as the last ban of a prefix its next one is, as in \
+        "The next ban of a prefix is this many times as long as its last one, as in \
          `network.rules[].ban.factor`.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m, factor: 4}}",
     ),

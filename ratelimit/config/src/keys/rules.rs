@@ -105,7 +105,7 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].ban.factor",
         "number, 2 to 1,000",
         Said("all bans have one length"),
-        "How many times as long as the last ban of a prefix its next one is, whoever made the last one. \
+        "The next ban of a prefix is this many times as long as its last one, whoever made that one. \
          Bans by rules without `factor` in between change nothing about that, and `unban` begins anew.",
         "ban: {after: 100, within: 10s, for: 10m, factor: 4, up_to: 7d, forget: 1d}",
     ),
