@@ -106,6 +106,46 @@ fn one_of_several_exceptions_is_enough() {
 }
 
 #[test]
+fn what_cant_be_told_of_a_packet_never_excepts_it() {
+    isolated(|| {
+        let link = Link::silent();
+        let excepts = [
+            ("udp", "protocol: udp"),
+            ("from", "source_port: 4096"),
+            ("to", "destination_port: 8192"),
+            ("syn", "tcp_flags: [syn]"),
+            ("echo", "icmp_type: echo-request"),
+        ];
+        let rule_of = |(name, except)| {
+            format!("{{name: {name}, key: global, rate: 1/d, action: observe, except: {{{except}}}}}")
+        };
+        let rules = excepts.map(rule_of);
+        let _daemon = Daemon::start(&config(&[], &rules.each_ref().map(String::as_str)));
+        let raw = Raw::new(&link);
+        let mut before = [(0, 0); 5];
+        // The last three are behind more extension headers than are looked through: each may be anything.
+        for (sent, (packet, judging)) in [
+            (v6(&[DESTINATION; 8], UDP, &PORTS), [false, false, false, true, true]),
+            (v6(&[], TCP, &tcp(SYN)), [true, false, false, false, true]),
+            (v6(&[], ICMPV6, &message(128)), [true, true, true, true, false]),
+            (v6(&[DESTINATION; 9], UDP, &PORTS), [true; 5]),
+            (v6(&[DESTINATION; 9], TCP, &tcp(SYN)), [true; 5]),
+            (v6(&[DESTINATION; 9], ICMPV6, &message(128)), [true; 5]),
+        ]
+        .iter()
+        .enumerate()
+        {
+            raw.send(packet);
+            let now = judged(sent as u64 + 1);
+            let counts = excepts.map(|(name, _)| rule(&now, name));
+            let judges = [0, 1, 2, 3, 4].map(|index| counts[index] != before[index]);
+            assert_eq!(judges, *judging, "packet {sent}");
+            before = counts;
+        }
+    });
+}
+
+#[test]
 fn an_excepted_list_is_reloaded() {
     isolated(|| {
         let link = Link::silent();
