@@ -34,7 +34,7 @@ fn refuse_resource(root: &Field<'_>, report: &mut Report) -> Option<()> {
     };
     report.error(
         &at,
-        format!("this is a Kubernetes resource ({kind}), and its contents are wanted: take what is under {which} as a file"),
+        format!("this is a Kubernetes resource ({kind}), not the file inside it: take what is under {which} as a file"),
     );
     None
 }

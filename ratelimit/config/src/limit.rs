@@ -91,7 +91,7 @@ pub enum LimitTextError {
         rate: LimitUnit,
     },
     /// Bytes, where a cost is a number.
-    #[error("sizes are for packets; what a request costs is a plain number, so write one, such as 10M")]
+    #[error("sizes are for packets; the cost of a request is a plain number, so write one, such as 10M")]
     Size,
     /// Not one of the words that there are.
     #[error(transparent)]

@@ -118,8 +118,9 @@ fn listen_address(text: &LocatedText, report: &mut Report) -> Option<SocketAddr>
     let address = text.text.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
     if address.is_none() {
         let shown = quoted(&text.text);
-        let error =
-            format!("{shown} is no address with a port; write one such as 127.0.0.1:9102 or \"[::1]:9102\"");
+        let error = format!(
+            "{shown} is not an address with a port; write one such as 127.0.0.1:9102 or \"[::1]:9102\""
+        );
         report.error(&text.at, error);
     }
     address
@@ -202,10 +203,8 @@ fn report_duplicate(later: &LocatedText, earlier: &LocatedText, report: &mut Rep
 fn report_collision(later: &LocatedText, earlier: &LocatedText, report: &mut Report) {
     let (first, line) = (earlier.at.field.as_str(), earlier.at.position.line);
     let (one, other) = (quoted(&later.text), quoted(&earlier.text));
-    report.error(
-        &later.at,
-        format!("{one} can't be listened at beside {other}, which {first} on line {line} has"),
-    );
+    report
+        .error(&later.at, format!("can't listen at {one} and at {other}, which {first} on line {line} has"));
 }
 
 fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&LocatedText>, report: &mut Report) -> Option<T> {

@@ -53,7 +53,7 @@ fn find_in_proxy(raw: &RawProxy, made: &ProxyListener, application: &Application
     }
     let is_open = matches!(made.listener.address, ListenAddress::Tcp(address) if !address.ip().is_loopback());
     if let (Some(texts), ProxyProtocol::Always, true) = (&raw.proxy_protocol, &made.proxy_protocol, is_open) {
-        let message = "whoever can connect can name any client: write the networks of the balancers instead, such as \
+        let message = "anybody who can connect can name any client: write the networks of the balancers instead, such as \
                        `proxy_protocol: [10.0.0.0/8]`";
         report.warning(&texts.at, message);
     }
@@ -87,8 +87,7 @@ fn find_in_match(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     let lists = raw.matches.iter().flat_map(|raw| [&raw.source, &raw.destination]);
     for (raw, prefixes) in lists.zip([&rule.matches.sources, &rule.matches.destinations]) {
         if let (Some(raw), Some([])) = (raw, prefixes.as_deref()) {
-            report
-                .warning(&raw.at, "has no prefix, because its files are empty: the rule is about no packet");
+            report.warning(&raw.at, "has no prefix, because its files are empty: the rule matches no packet");
         }
     }
     if let Some(matches) = raw.matches.as_ref().filter(|matches| matches.is_empty) {
@@ -120,7 +119,7 @@ fn find_unreachable(raw: &RawRule, network: &Network, rule: &PacketRule, report:
     {
         report.warning(
             &raw.at,
-            "`allow` and `deny` name all of it, and they come before the rules: the rule is about no packet",
+            "`allow` and `deny` name all of it, and they come before the rules: the rule matches no packet",
         );
     }
     let is_discovery = |kind: &IcmpType| kind.version == IpVersion::V6 && (133..=137).contains(&kind.number);

@@ -33,7 +33,7 @@ pub enum NameError {
         accepted: &'static str,
     },
     /// A name that means something else.
-    #[error("`.` and `..` are no names")]
+    #[error("`.` and `..` are not names")]
     Dots,
 }
 

@@ -199,7 +199,7 @@ fn what_the_daemon_would_meet_at_its_start_is_found() {
             "control: s\n",
             format!("{listen}\"unix:s\"}}"),
             2,
-            "`unix:s` can't be listened at beside `s`, which control on line 1 has",
+            "can't listen at `unix:s` and at `s`, which control on line 1 has",
         ),
         (
             "metrics: {listen: '127.0.0.1:9'}\n",
@@ -211,7 +211,7 @@ fn what_the_daemon_would_meet_at_its_start_is_found() {
             "",
             format!("{listen}[\"127.0.0.1:9\", \"[::]:9\"]}}"),
             2,
-            "application.listen.http[1]: `[::]:9` can't be listened at beside",
+            "application.listen.http[1]: can't listen at `[::]:9` and at",
         ),
         (
             "",

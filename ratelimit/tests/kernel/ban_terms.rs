@@ -94,7 +94,7 @@ fn a_ban_of_a_rule_is_logged_and_says_which_rule_made_it() {
         let link = Link::new(&[CLIENT]);
         let path = config(&[], &[&banning("for: forever")]);
         let mut daemon = Daemon::spawn(command(&["run", "--config"]).arg(&path));
-        daemon.wait_for("one burst of spoofed ones bans an address for so long");
+        daemon.wait_for("one burst of spoofed packets bans an address for so long");
         daemon.wait_for("limiting");
         run(&["ban", "10.9.0.0/16"]);
         send(&link.sender(CLIENT), 2);

@@ -115,7 +115,7 @@ mod tests {
             ("token_bucket,rate=1/s,on_limit=delay", "on_limit: token_bucket has none; it is for"),
             (
                 "token_bucket,rate=10MB/s",
-                "rate: sizes are for packets; what a request costs is a plain number",
+                "rate: sizes are for packets; the cost of a request is a plain number",
             ),
             ("token_bucket,rate=1/s,burst=1MB", "burst: sizes are for packets"),
             ("token_bucket,burst=1MB,rate=1/s", "burst: sizes are for packets"),

@@ -164,7 +164,7 @@ fn check_peers(place: &BanPlace, context: &BanContext<'_>, report: &mut Report) 
     }
     for proxy in asking.filter(|proxy| !proxy.are_clients) {
         let message = format!(
-            "whoever is connected to {} is not the client (`trusted_hops`), or can name any client \
+            "the peer that is connected to {} is not the client (`trusted_hops`), or can name any client \
              (`proxy_protocol` from everywhere): leave `ban` out, or name the proxies in front under \
              `proxy_protocol`",
             quoted(&proxy.address)

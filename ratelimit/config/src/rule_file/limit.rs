@@ -164,7 +164,7 @@ impl LimitReader<'_, '_> {
         let Some(text) = self.text("requests_per_unit") else {
             // One of a wrong shape has been reported.
             if self.map.get("requests_per_unit").is_none_or(|field| field.is_null()) {
-                let message = "requests_per_unit is not given, which is 0: all requests are denied";
+                let message = "requests_per_unit is not given, so it is 0: all requests are denied";
                 self.report.warning(self.map.at(), message);
             }
             return Some(0);

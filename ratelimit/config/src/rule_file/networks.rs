@@ -81,7 +81,7 @@ impl<'n> NetworkFiles<'n> {
         } else if parts.iter().all(|part| part.is_empty()) && !is_incomplete && report.is_clean() {
             report.warning(
                 field.at(),
-                "has no network, because its files are empty: the rule is about no request",
+                "has no network, because its files are empty: the rule matches no request",
             );
         }
         Some(Networks::new(names, parts))
@@ -158,7 +158,7 @@ pub fn warn_of_twice(rules: &[DescriptorRule], places: &[At], report: &mut Repor
         let twice =
             seen.get(&*rule.key).and_then(|seen| networks.prefixes().find(|prefix| seen.contains(prefix)));
         if let Some(twice) = twice {
-            let what = format!("{twice} is another descriptor's already, which comes first and counts");
+            let what = format!("{twice} belongs to another descriptor, which comes first and counts");
             report.warning(at, what);
         }
         seen.entry(&rule.key).or_default().extend(networks.prefixes());

@@ -116,7 +116,7 @@ fn refuse_nameless_clients(raw: &RawApplication, listen: &Listen, report: &mut R
     for (_, value) in raw.auth.iter().flat_map(|auth| auth.asks.descriptors.iter().flatten()) {
         if is_about_client(value) {
             let message = format!(
-                "nobody has an address on a Unix socket, and `listen.http` names {}: set `trusted_hops` to the number \
+                "clients have no address on a Unix socket, and `listen.http` names {}: set `trusted_hops` to the number \
                  of proxies that add the client's to X-Forwarded-For, or listen on an address with a port",
                 quoted(&socket.address.to_string())
             );

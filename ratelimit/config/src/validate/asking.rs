@@ -39,7 +39,7 @@ pub fn validate(
         report.error(at, "no descriptors; add one, such as `{client: \"{client_address}\"}`");
     }
     if descriptors.iter().map(Vec::len).chain([descriptors.len()]).max() > Some(MOST_TEMPLATES) {
-        report.error(at, format!("at most {MOST_TEMPLATES} descriptors, of as many entries"));
+        report.error(at, format!("at most {MOST_TEMPLATES} descriptors, each of at most as many entries"));
     }
     if let Some(domain) = raw.domain.as_ref().filter(|domain| domain.text.is_empty()) {
         report.error(&domain.at, "empty domain; name the one whose rules are asked, such as `domain: edge`");

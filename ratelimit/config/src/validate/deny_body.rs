@@ -12,8 +12,7 @@ pub fn validate(named: &LocatedText, directory: &Path, report: &mut Report) -> O
     let known = DenyBody::CONTENT_TYPES.iter().find(|(known, _)| ending.as_deref() == Some(known));
     let Some((_, content_type)) = known else {
         let accepted = DenyBody::CONTENT_TYPES.map(|(ending, _)| format!(".{ending}")).join(", ");
-        report
-            .error(&named.at, format!("what it is can't be told by its name; accepted endings: {accepted}"));
+        report.error(&named.at, format!("its name does not tell what it is; accepted endings: {accepted}"));
         return None;
     };
     match source::read_text(&file, DenyBody::MOST_BYTES) {

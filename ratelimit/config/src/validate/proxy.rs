@@ -71,7 +71,7 @@ fn refuse_nameless_clients(raw: &RawProxy, made: &ProxyListener, report: &mut Re
     let is_told = made.trusted_hops > 0 || made.proxy_protocol != ProxyProtocol::Off;
     let names_clients = made.asks.as_ref().is_some_and(RequestTemplate::names_clients);
     if is_unix && !is_told && names_clients {
-        let message = "nobody has an address on a Unix socket, and a descriptor is about `{client_address}`: set \
+        let message = "clients have no address on a Unix socket, and a descriptor is about `{client_address}`: set \
                        `trusted_hops` to the number of proxies that add the client's to X-Forwarded-For, \
                            or `proxy_protocol: true` if they name it in the PROXY protocol";
         report.error(&raw.listener.address.at, message);
@@ -165,8 +165,10 @@ fn given<T>(value: Option<Option<T>>) -> Option<Option<T>> {
 fn host(text: &LocatedText, report: &mut Report) -> Option<String> {
     let host = route_host(&text.text);
     if host.is_none() {
-        let message =
-            format!("{} is no host; write one without a port, such as api.example.com", quoted(&text.text));
+        let message = format!(
+            "{} is not a host; write one without a port, such as api.example.com",
+            quoted(&text.text)
+        );
         report.error(&text.at, message);
     }
     host
@@ -206,7 +208,7 @@ fn host_header(text: &LocatedText, report: &mut Report) -> Option<String> {
     let url = format!("http://{}", text.text).parse::<UpstreamUrl>();
     if url.is_err() || text.text.contains('/') {
         let message =
-            format!("{} is no value of `Host`; write a host, such as api.example.com", quoted(&text.text));
+            format!("{} is not a value of `Host`; write a host, such as api.example.com", quoted(&text.text));
         report.error(&text.at, message);
         return None;
     }
@@ -216,8 +218,10 @@ fn host_header(text: &LocatedText, report: &mut Report) -> Option<String> {
 fn server_name(text: &LocatedText, report: &mut Report) -> Option<String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':');
     if text.text.is_empty() || text.text.len() > 253 || !text.text.bytes().all(is_name) {
-        let message =
-            format!("{} is no name of a certificate; write one such as api.example.com", quoted(&text.text));
+        let message = format!(
+            "{} is not a name of a certificate; write one such as api.example.com",
+            quoted(&text.text)
+        );
         report.error(&text.at, message);
         return None;
     }
@@ -235,7 +239,7 @@ fn time(text: Option<&LocatedText>, usual: Duration, report: &mut Report) -> Opt
         }
     };
     if time > Timeouts::LONGEST {
-        report.error(&text.at, "longer than a day, which is the most");
+        report.error(&text.at, "longer than a day; must be at most a day");
         return None;
     }
     Some(time)

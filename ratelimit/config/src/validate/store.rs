@@ -26,7 +26,7 @@ const STORES: [(&str, bool); 2] = [("memory", true), ("redis", false)];
 /// Judges `memory`.
 pub fn memory(raw: &RawStore, directory: &Path, report: &mut Report) -> StoreSettings {
     if let (Some(text), Some(false)) = (&raw.word, word(raw.word.as_ref(), &STORES, report)) {
-        report.error(&text.at, "says where it is; write `store: {redis: {url: redis://127.0.0.1:6379}}`");
+        report.error(&text.at, "needs its address; write `store: {redis: {url: redis://127.0.0.1:6379}}`");
     }
     let max_keys = raw.max_keys.as_ref().and_then(|text| number(text, MAX_KEYS, report));
     let state_file = raw.state_file.as_ref().and_then(|text| path(text, directory, report));
@@ -221,7 +221,7 @@ fn timeout(text: &LocatedText, report: &mut Report) -> Option<Nanos> {
 fn tls(raw: &RawRedis, addresses: &[RedisAddress], directory: &Path, report: &mut Report) -> RedisTls {
     let Some((at, texts)) = &raw.tls else { return RedisTls::default() };
     if addresses.iter().any(|address| !address.has_tls()) {
-        report.error(at, "TLS is spoken with addresses that begin with `rediss://` alone");
+        report.error(at, "TLS is only for addresses that begin with `rediss://`");
     }
     let text = |key: &str| texts.iter().find(|(given, _)| *given == key).map(|(_, text)| text);
     let mut file = |key: &str| text(key).and_then(|text| path(text, directory, report));

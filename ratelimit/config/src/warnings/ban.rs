@@ -15,8 +15,8 @@ pub fn find(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     if rule.matches.sources.is_none() {
         report.warning(
             &raw.after.at,
-            "whoever sends packets with spoofed source addresses gets these banned, each time for longer if bans lengthen: \
-             name in `allow` whoever must never be banned (gateways, name servers, your own networks), or in `match.source` \
+            "anybody who spoofs a source address can get it banned, each time for longer if bans lengthen: \
+             name in `allow` what must never be banned (gateways, name servers, your own networks), or in `match.source` \
              the networks that the rule is about",
         );
     }
@@ -24,7 +24,7 @@ pub fn find(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
     if ban.length() > BanLength::For(LONG) {
         report.warning(
             &raw.length.at,
-            "no handshake has proved the source of the packets that a rule judges, so one burst of spoofed ones bans an \
+            "no handshake has proved the source of the packets that a rule judges, so one burst of spoofed packets bans an \
              address for so long: take minutes and lengthen the bans of those who go on, as in \
              `for: 10m, factor: 4, up_to: 7d`; ban for longer by rules on requests, whose clients have shaken hands, or with \
              `deny`",

@@ -16,7 +16,7 @@ pub fn find(raw: &RawRule, rule: &PacketRule, report: &mut Report) {
         }
         let others = rule.except.iter().take(index);
         if contains(except, &rule.matches) {
-            report.warning(&raw.at, "excepts all that `match` names: the rule is about no packet");
+            report.warning(&raw.at, "excepts all that `match` names: the rule matches no packet");
         } else if let Some(key) = apart(except, &rule.matches) {
             let message = format!("`{key}` has nothing in common with that of `match`: nothing is excepted");
             report.warning(&raw.at, message);

@@ -142,7 +142,7 @@ fn mistakes_of_the_section() {
         ("store: disk", "2:10 application.store: `disk` is not known; accepted: memory, redis"),
         (
             "auth: {domain: d, descriptors: [{a: b}], deny_body: busy}",
-            "2:55 application.auth.deny_body: what it is can't be told by its name; accepted endings: .html",
+            "2:55 application.auth.deny_body: its name does not tell what it is; accepted endings: .html",
         ),
         (
             "store: {memory: {max_keys: 0}}",
@@ -364,7 +364,7 @@ fn on_a_unix_socket_clients_have_addresses_only_from_proxies() {
     for listen in ["http: 'unix:a.sock'", "http: ['127.0.0.1:0', 'unix:a.sock']"] {
         for hops in ["", "trusted_hops: 0, "] {
             let errors = found(&format!("{hops}listen: {{{listen}}}, {client}")).unwrap_err().to_string();
-            assert!(errors.contains("nobody has an address on a Unix socket"), "{errors}");
+            assert!(errors.contains("clients have no address on a Unix socket"), "{errors}");
             assert!(errors.contains("trusted_hops") && errors.contains("descriptors[0].x"), "{errors}");
         }
         found(&format!("trusted_hops: 1, listen: {{{listen}}}, {client}")).unwrap();

@@ -82,7 +82,7 @@ fn bans_that_spoofed_packets_can_make_are_warned_of() {
             let is_it = |path: &str, message: &str| path.ends_with(key) && message.contains(part);
             warnings.iter().any(|warning| is_it(&warning.field, &warning.message))
         };
-        (of("ban.after", "spoofed source addresses"), of("ban.for", "burst of spoofed ones"))
+        (of("ban.after", "spoofs a source address"), of("ban.for", "burst of spoofed packets"))
     };
     let (udp, inside) = ("match: {protocol: udp}", "match: {source: 10.0.0.0/8}");
     let ban = |more: &str| format!("ban: {{after: 1, within: 1s, for: {more}}}");

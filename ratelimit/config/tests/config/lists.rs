@@ -202,7 +202,7 @@ fn a_condition_whose_file_is_empty_has_no_source_at_all() {
     assert_eq!(found.rules.first().unwrap().matches.sources, Some(Vec::new()));
     let (_, warnings, _file) = again(&content, "::1", "# nobody\n");
     assert!(
-        warnings[0].ends_with("has no prefix, because its files are empty: the rule is about no packet"),
+        warnings[0].ends_with("has no prefix, because its files are empty: the rule matches no packet"),
         "{warnings:?}"
     );
     let (found, warnings, _file) = again(&content, "::1", "");

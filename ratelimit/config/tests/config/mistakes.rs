@@ -170,15 +170,15 @@ fn mistakes_at_the_top() {
         (&format!("control: /{long}"), "1:10 control: 108 bytes long; a socket's path has at most 107"),
         ("contorl: /x", "1:1 contorl: unknown key `contorl`, did you mean `control`?"),
         ("metrics: {}", "1:10 metrics.listen: missing"),
-        ("metrics: {listen: 9102}", "1:19 metrics.listen: `9102` is no address with a port"),
+        ("metrics: {listen: 9102}", "1:19 metrics.listen: `9102` is not an address with a port"),
         (
             "metrics: {listen: \"localhost:9102\"}",
-            "1:19 metrics.listen: `localhost:9102` is no address with a port",
+            "1:19 metrics.listen: `localhost:9102` is not an address with a port",
         ),
-        ("metrics: {listen: \"::1:9102\"}", "1:19 metrics.listen: `::1:9102` is no address with a port"),
+        ("metrics: {listen: \"::1:9102\"}", "1:19 metrics.listen: `::1:9102` is not an address with a port"),
         (
             "metrics: {listen: \"127.0.0.1:0\"}",
-            "1:19 metrics.listen: `127.0.0.1:0` is no address with a port",
+            "1:19 metrics.listen: `127.0.0.1:0` is not an address with a port",
         ),
         ("metrics: {listen: \"[::1]:1\", port: 2}", "1:30 metrics.port: unknown key `port`"),
     ];

@@ -64,7 +64,7 @@ fn mistakes_say_what_to_write() {
         ("routes: [{}]", "routes[0].upstreams: missing; add"),
         ("routes: [{upstreams: []}]", "routes[0].upstreams: an empty list"),
         ("routes: [{upstreams: 'x:1'}]", "routes[0].upstreams: write http://HOST:PORT"),
-        ("routes: [{upstreams: 'http://x/p'}]", "routes[0].upstreams: a server has no path"),
+        ("routes: [{upstreams: 'http://x/p'}]", "routes[0].upstreams: a server's URL has no path"),
         (
             "routes: [{upstreams: ['http://x', 'http://X:80/']}]",
             "routes[0].upstreams[1]: `http://X:80/` is there twice",
@@ -77,14 +77,14 @@ fn mistakes_say_what_to_write() {
             "routes: [{path: //a, upstreams: 'http://x'}]",
             "routes[0].path: requests never have the path `//a`: write `/a`",
         ),
-        ("routes: [{host: 'x:1', upstreams: 'http://x'}]", "routes[0].host: `x:1` is no host"),
+        ("routes: [{host: 'x:1', upstreams: 'http://x'}]", "routes[0].host: `x:1` is not a host"),
         (
             "routes: [{host_header: 'a b', upstreams: 'http://x'}]",
-            "routes[0].host_header: `a b` is no value of `Host`",
+            "routes[0].host_header: `a b` is not a value of `Host`",
         ),
         (
             "routes: [{tls: {server_name: 'a b'}, upstreams: 'http://x'}]",
-            "routes[0].tls.server_name: `a b` is no name",
+            "routes[0].tls.server_name: `a b` is not a name",
         ),
         (
             "routes: [{timeouts: {idle: 2d}, upstreams: 'http://x'}]",
@@ -118,7 +118,7 @@ fn mistakes_say_what_to_write() {
         &["1:63 application.proxy[0].listen: `127.0.0.1:1` is there twice"],
     );
     let unix = "application: {proxy: [{listen: 'unix:/s', domain: d, descriptors: [{a: '{client_address}'}], routes: [{upstreams: \"http://x\"}]}]}";
-    assert_errors(unix, &["1:32 application.proxy[0].listen: nobody has an address on a Unix socket"]);
+    assert_errors(unix, &["1:32 application.proxy[0].listen: clients have no address on a Unix socket"]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_lets_everybody_through_is_a_warning() {
     let open = section(&format!("{ROUTES}, proxy_protocol: true")).replace("127.0.0.1", "0.0.0.0");
     let found = warnings(&open).join("\n");
     assert!(found.contains("no `domain` and no `descriptors`"), "{found}");
-    assert!(found.contains("whoever can connect can name any client"), "{found}");
+    assert!(found.contains("anybody who can connect can name any client"), "{found}");
     let found = warnings(&section(&format!("{ROUTES}, proxy_protocol: true"))).join("\n");
-    assert!(!found.contains("whoever can connect"), "{found}");
+    assert!(!found.contains("anybody who can connect"), "{found}");
 }

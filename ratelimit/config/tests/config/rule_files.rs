@@ -172,7 +172,7 @@ fn a_limit_that_is_overrun_counts_as_one_with_an_algorithm() {
 #[test]
 fn kubernetes_resources_are_recognised() {
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  rules.yaml: |\n    domain: d\n";
-    let expected = "this is a Kubernetes resource (`ConfigMap`), and its contents are wanted: take what is under `data`, key \
+    let expected = "this is a Kubernetes resource (`ConfigMap`), not the file inside it: take what is under `data`, key \
                     `rules.yaml`, as a file";
     assert_errors(map, &[&format!("4:1 data: {expected}")]);
     assert!(read(map).unwrap_err().ends_with(&format!(":4:1: data: {expected}")), "{:?}", read(map));
@@ -180,14 +180,14 @@ fn kubernetes_resources_are_recognised() {
     assert_errors(
         several,
         &[
-            "4:1 data: this is a Kubernetes resource (`ConfigMap`), and its contents are wanted: take what is under `data` as a file",
+            "4:1 data: this is a Kubernetes resource (`ConfigMap`), not the file inside it: take what is under `data` as a file",
         ],
     );
     let custom = "apiVersion: example.org/v1\nkind: RateLimit\nspec: {domain: d}\n";
     assert_errors(
         custom,
         &[
-            "3:1 spec: this is a Kubernetes resource (`RateLimit`), and its contents are wanted: take what is under `spec`",
+            "3:1 spec: this is a Kubernetes resource (`RateLimit`), not the file inside it: take what is under `spec`",
         ],
     );
     assert_errors("apiVersion: v1\nkind: ConfigMap\n", &["1:1 : this is a Kubernetes resource"]);

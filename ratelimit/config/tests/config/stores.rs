@@ -83,7 +83,7 @@ fn a_cluster_has_several_places() {
 #[test]
 fn mistakes_of_the_store() {
     let cases = [
-        ("redis", "2:10 application.store: says where it is; write `store: {redis:"),
+        ("redis", "2:10 application.store: needs its address; write `store: {redis:"),
         ("{redis: {}}", "2:18 application.store.redis.url: missing; add `url: redis://127.0.0.1:6379`"),
         ("{redis: {ulr: x}}", "2:19 application.store.redis.ulr: unknown key `ulr`, did you mean `url`?"),
         (
@@ -124,7 +124,7 @@ fn mistakes_of_the_store() {
         ),
         (
             "{redis: {url: \"redis://a\", tls: {ca: c}}}",
-            "2:42 application.store.redis.tls: TLS is spoken with addresses that begin with `rediss://` alone",
+            "2:42 application.store.redis.tls: TLS is only for addresses that begin with `rediss://`",
         ),
         (
             "{redis: {url: \"rediss://a\", tls: {cert: c}}}",

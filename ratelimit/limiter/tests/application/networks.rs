@@ -129,7 +129,7 @@ fn a_network_of_two_descriptors_is_a_warning() {
     let warnings = config::check_rules(&files.paths, false).unwrap().warnings;
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
     assert_eq!(
-        (warning.line, warning.message.contains("10.0.0.0/8 is another descriptor's already")),
+        (warning.line, warning.message.contains("10.0.0.0/8 belongs to another descriptor")),
         (4, true)
     );
 }

@@ -189,7 +189,7 @@ pub enum UpstreamUrlError {
     #[error("write http://HOST:PORT, https://HOST:PORT, or h2c://HOST:PORT for HTTP/2 without TLS")]
     Scheme,
     /// There is more than host and port.
-    #[error("a server has no path, query or user here: requests keep the path that they have")]
+    #[error("a server's URL has no path, query or user here: requests keep their path")]
     Path,
     /// No host.
     #[error("the host must be a name, an IPv4 address, or an IPv6 address in brackets")]

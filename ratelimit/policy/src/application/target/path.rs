@@ -50,12 +50,12 @@ pub enum TargetError {
     #[error("there is a control character or a blank in the target")]
     Control,
     /// A character of which longer encodings were used to hide it.
-    #[error("the path has a character in more bytes than UTF-8 has for it")]
+    #[error("the path has a character in more bytes than UTF-8 uses for it")]
     Overlong,
     /// `%2F`, `%5C` or `\`.
     #[error(
         "the path has an escaped slash or a backslash, which servers understand in different ways; \
-         `escaped_slashes` says what the one behind takes them for"
+         `escaped_slashes` says what the server behind takes them for"
     )]
     Slash,
 }
