@@ -40,7 +40,7 @@ pub struct Ban {
     /// Addresses or prefixes.
     #[arg(required_unless_present = "file", value_name = "ADDR[/LEN]")]
     prefixes: Vec<Masked>,
-    /// Also those in this file, which has an address, a prefix or a range (192.0.2.1-192.0.2.9) on each line; # and ;
+    /// Also ban what this file lists: an address, a prefix or a range (192.0.2.1-192.0.2.9) on each line; # and ;
     /// begin comments, and `-` is the standard input. If a line is wrong, nobody is banned.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -148,7 +148,7 @@ pub struct Unban {
     /// Addresses or prefixes, as they were banned.
     #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file", "by"])]
     prefixes: Vec<Masked>,
-    /// Also those in this file, in the form that `ban` takes; `-` is the standard input.
+    /// Also unban what this file lists, in the form that `ban` takes; `-` is the standard input.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
     /// End all bans.
@@ -157,7 +157,7 @@ pub struct Unban {
     /// End all bans that this rule has made, on packets or on requests.
     #[arg(long, value_name = "RULE", conflicts_with_all = ["prefixes", "file", "all"])]
     by: Option<String>,
-    /// Fail if one of them is not banned, or if that rule has banned nobody; otherwise `unban` only says so.
+    /// Fail if one of the prefixes is not banned, or if the rule has banned nobody; otherwise `unban` only says so.
     #[arg(long, conflicts_with = "all")]
     strict: bool,
     #[command(flatten)]

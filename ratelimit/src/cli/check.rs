@@ -34,7 +34,7 @@ pub struct Check {
     /// A descriptor, as its entries in order; may be repeated.
     #[arg(long, required = true, value_name = "KEY=VALUE,...")]
     descriptor: Vec<DescriptorArg>,
-    /// What the request takes; 0 only asks.
+    /// How much the request takes; 0 only asks.
     #[arg(long, value_name = "N", default_value_t = 1)]
     hits: u32,
     /// Report what a request that was let through has taken in the end, such as tokens of a model: all limits are

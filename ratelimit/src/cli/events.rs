@@ -32,7 +32,7 @@ pub struct Events {
     /// Stop after N packets.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Only those that this rule denied first.
+    /// Only packets that this rule denied first.
     #[arg(long, value_name = "NAME")]
     rule: Option<RuleName>,
 }

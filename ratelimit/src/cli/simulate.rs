@@ -20,11 +20,11 @@ const USAGE: &str = "ratelimit simulate --limit <LIMIT>... [RECORDING]
        ratelimit simulate --config <FILE> --access-log <FILE>";
 
 /// Runs recorded arrivals through limits, or a capture or an access log through a configuration's rules, and says what
-/// each would have got. Touches nothing; time comes from the recording alone.
+/// would have passed. Touches nothing; time comes from the recording alone.
 ///
 /// With --limit, the summary says for each limit how many requests were allowed and denied, what the longest wait was
-/// (until a retry, or in a queue), and what the largest burst: the most that one key got through in any stretch of the
-/// rate's time.
+/// (until a retry, or in a queue), and how large the largest burst was: the most that one key got through in any
+/// stretch of the rate's time.
 ///
 /// With --config, the summary says what would have passed and what would have been dropped: by reason, by rule, and for
 /// the sources that each rule would have dropped most. With --output json there is an object for each frame instead.

@@ -178,7 +178,7 @@ fn what_can_not_be_run_says_what_to_do() {
     let output = lab.run(&[]);
     assert_eq!(status(&output), Some(2));
     assert!(
-        text(&output.stderr).contains("log:1: no line is one of the combined format"),
+        text(&output.stderr).contains("log:1: no line has the combined format"),
         "{}",
         text(&output.stderr)
     );

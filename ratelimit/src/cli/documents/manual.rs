@@ -57,10 +57,7 @@ const VALUES: [(&str, &str); 6] = [
         "size",
         "A number of `B`, `kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`, `bit`, `kbit`, `Mbit` or `Gbit`: `10MB`, `50Mbit`.",
     ),
-    (
-        "time",
-        "`s`, `m` (minute), `h`, `d`, `w`, or a number of these: `15m`. Where it is no part of a rate also `1h30m`.",
-    ),
+    ("time", "`s`, `m` (minute), `h`, `d`, `w`, or a number of these: `15m`. Outside a rate also `1h30m`."),
     ("rate", "A number or a size, a slash and a time: `10k/s`, `256/15m`, `50Mbit/s`."),
     ("range", "Two numbers and a dash, the smaller first: `8000-8999`."),
     ("list", "`[a, b]`, or one value without brackets."),

@@ -61,7 +61,7 @@ pub fn run(configuration: &Path, log: &Path, output: Output) -> Result<(), Comma
     };
     match reading.unread.first {
         Some(line) if trial.summary().is_empty() => Err(CommandFailure::wrong_file(format_args!(
-            "{name}:{line}: no line is one of the combined format of nginx or Apache"
+            "{name}:{line}: no line has the combined format of nginx or Apache"
         ))),
         _ => {
             warn(log, &reading);
