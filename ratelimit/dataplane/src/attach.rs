@@ -113,7 +113,7 @@ pub(super) fn how_to_take_off(interface: &netlink::HostInterface, attached: Atta
     match has_link {
         Some(false) => format!("{command} takes it off"),
         Some(true) => {
-            "a link holds it there, until whoever attached it lets go (`bpftool link show` lists links)"
+            "a link holds it there, until the program that attached it lets go (`bpftool link show` lists links)"
                 .to_owned()
         }
         None => format!("detach it where it came from, or with {command} if no link holds it there"),

@@ -123,7 +123,7 @@ fn unseen(interface: &HostInterface) -> Option<String> {
         Driver::Vrf => "it has the packets of the interfaces in it: limit those",
         _ => return None,
     };
-    Some(format!("packets hardly ever come in on {name}, so that nothing is limited: {where_to}"))
+    Some(format!("packets hardly ever come in on {name}, so nothing is limited: {where_to}"))
 }
 
 /// The features of an interface that matter here.

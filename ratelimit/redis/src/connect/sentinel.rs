@@ -55,7 +55,7 @@ impl Sentinels {
                 let answer = async {
                     let dialled = connect(&settings, &address, &settings.sentinel_login, || {}).await?;
                     if dialled.hello.mode != ServerMode::Sentinel {
-                        return Err(DialError::NoMaster("it is no sentinel".to_owned()));
+                        return Err(DialError::NoMaster("it is not a sentinel".to_owned()));
                     }
                     let mut connection = dialled.connection;
                     Ok((ask(&settings, &mut connection, &name).await?, connection))

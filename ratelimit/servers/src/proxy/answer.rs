@@ -31,7 +31,7 @@ pub fn turned(why: Turned) -> Response<Body> {
             (StatusCode::SERVICE_UNAVAILABLE, "too many requests are on their way; try again later")
         }
         Turned::Unjudged => {
-            (StatusCode::SERVICE_UNAVAILABLE, "nobody can decide about this request; try again later")
+            (StatusCode::SERVICE_UNAVAILABLE, "this request can't be judged now; try again later")
         }
     };
     let mut response = Problem::new(status, text).into_response();

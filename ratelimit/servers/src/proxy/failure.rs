@@ -73,7 +73,7 @@ impl UpstreamFailure {
             Self::Tls => "can't be trusted: TLS failed",
             Self::ResponseTimeout => "did not answer in time",
             Self::Closed => "closed the connection without an answer",
-            Self::Unreadable => "answered something that is no HTTP",
+            Self::Unreadable => "answered something that is not HTTP",
             Self::Idle => "stopped in the middle of its answer",
         }
     }

@@ -52,13 +52,13 @@ pub enum Refusal {
     #[error(transparent)]
     Target(TargetError),
     /// An expectation other than to go on.
-    #[error("nothing can be expected but `100-continue`")]
+    #[error("`Expect` can only be `100-continue`")]
     Expectation,
     /// A value that is another one over HTTP/1.
     #[error("the value of a header has a blank at one of its ends")]
     Blank,
     /// A body in a coding that nobody here knows.
-    #[error("bodies come with a length or in chunks, in no other coding")]
+    #[error("a body has a length or comes in chunks; no other coding is accepted")]
     Coding,
 }
 

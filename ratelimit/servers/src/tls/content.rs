@@ -35,7 +35,7 @@ pub fn diagnose(path: &Path, content: &[u8], item: Item, error: Option<&pem::Err
     let name = item.name();
     match (item, error) {
         (Item::Key, _) if is_encrypted => format!(
-            "the private key is encrypted, and nobody is asked for its password: write it without one, \
+            "the private key is encrypted, and its password is never asked for: write it without one, \
              as by `openssl pkey -in {path} -out NEW`, to a file that only the daemon's user can read"
         ),
         (_, Some(pem::Error::NoItemsFound) | None) => lacks(&text, content, item, &has, &path),
@@ -113,7 +113,7 @@ mod tests {
         let old_encrypted = section("RSA PRIVATE KEY")
             .replace("MIIB", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,C6B8\n\nMIIB");
         let both = section("CERTIFICATE") + &section("ENCRYPTED PRIVATE KEY");
-        let encrypted = "the private key is encrypted, and nobody is asked for its password";
+        let encrypted = "the private key is encrypted, and its password is never asked for";
         for (content, item, expected) in [
             (section("ENCRYPTED PRIVATE KEY"), Key, encrypted),
             (old_encrypted, Key, encrypted),

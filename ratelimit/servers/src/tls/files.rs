@@ -54,7 +54,7 @@ pub enum TlsError {
     },
     /// A key is of a kind that is not known.
     #[error(
-        "{path}: not a key that is supported, which are ECDSA with P-256, P-384 or P-521, Ed25519, and RSA from 2048 bits \
+        "{path}: not a supported key; supported are ECDSA with P-256, P-384 or P-521, Ed25519, and RSA from 2048 bits \
          on ({source}): have a certificate made for such a key", path = path.display()
     )]
     Key {
@@ -83,7 +83,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// No certificate can be for it.
-    #[error("`{name}` is no name that a certificate can have")]
+    #[error("`{name}` is not a name that a certificate can have")]
     Name {
         /// The name.
         name: String,
@@ -247,7 +247,7 @@ fn lacks(path: &Path, content: &[u8], item: Item, error: Option<&pem::Error>) ->
 fn certificate_advice(error: &webpki::Error) -> String {
     match error {
         webpki::Error::UnsupportedCertVersion => {
-            "a certificate of X.509 version 1, which nobody takes any more: have one of version 3 made, as by \
+            "a certificate of X.509 version 1, which clients no longer accept: have one of version 3 made, as by \
              `openssl x509 -req -extfile FILE` with a `subjectAltName` in FILE"
                 .to_owned()
         }

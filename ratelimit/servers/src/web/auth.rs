@@ -25,10 +25,7 @@ pub async fn answer(
     let in_force = context.in_force();
     let settings = answering(&in_force);
     let auth = settings.auth.as_ref().ok_or_else(|| {
-        Problem::new(
-            StatusCode::NOT_FOUND,
-            "this route asks what `application.auth` says, which is not configured",
-        )
+        Problem::new(StatusCode::NOT_FOUND, "this route needs `application.auth`, which is not configured")
     })?;
     let shown = ForwardedFacts::new(head, peer, settings.trusted_hops, auth.asks.path);
     let Some(request) = auth.asks.request(&shown) else { return Ok((no_store(), ()).into_response()) };

@@ -35,12 +35,12 @@ fn the_answer_says_how_a_server_failed_and_the_counters_which() {
     for (answer, expected, failure, words) in [
         (Some(""), 502, UpstreamFailure::Closed, "closed the connection"),
         (Some("HTTP/1.1 200 O"), 502, UpstreamFailure::Closed, "closed the connection"),
-        (Some("SSH-2.0-x\r\n\r\n"), 502, UpstreamFailure::Unreadable, "is no HTTP"),
+        (Some("SSH-2.0-x\r\n\r\n"), 502, UpstreamFailure::Unreadable, "is not HTTP"),
         (
             Some("HTTP/1.1 101 X\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"),
             502,
             UpstreamFailure::Unreadable,
-            "is no HTTP",
+            "is not HTTP",
         ),
         (None, 504, UpstreamFailure::ResponseTimeout, "did not answer in time"),
     ] {
