@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
@@ -24,9 +25,12 @@ enum Block {
     Commands(Vec<String>),
 }
 
+fn document() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/flood.md")).unwrap()
+}
+
 fn blocks() -> Vec<Block> {
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/flood.md");
-    let document = fs::read_to_string(document).unwrap();
+    let document = document();
     let mut blocks = Vec::new();
     for paragraph in document.split("\n\n") {
         if let Some(yaml) = paragraph.strip_prefix("```yaml\n") {
@@ -71,9 +75,19 @@ fn a_flood_is_found_and_stopped_and_undone_and_banned_by_a_rule() {
                     raw.send(&other);
                 }
             });
+            assert_interface_is_shown();
             follow_all();
         });
     });
+}
+
+/// By the command in the document's text, on a host without a default route, too.
+fn assert_interface_is_shown() {
+    let document = document();
+    let command = document.split('`').find(|part| part.starts_with("ip ")).unwrap();
+    let shown = Command::new("sh").args(["-c", command]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.lines().any(|line| line.starts_with(SERVER)), "{command}: {shown}");
 }
 
 fn follow_all() {
@@ -111,7 +125,10 @@ fn check(line: &str, said: &str) {
             let mut sources = said.lines().skip_while(|line| !line.starts_with("SOURCE")).skip(1);
             sources.next()?.starts_with(&format!("{FLOODER} ")).then_some(())
         }),
-        ["ban", ..] => has("banned 203.0.113.7/32 for 1h"),
+        ["ban", ..] => {
+            assert_eq!(reason(&status(), "limited").packets, 0, "dropped before the ban");
+            has("banned 203.0.113.7/32 for 1h");
+        }
         ["status"] => {
             let banned = || reason(&status(), "banned").packets;
             let before = banned();
