@@ -48,7 +48,10 @@ impl Algorithm {
     /// Whether it has a capacity of its own, apart from the rate.
     #[must_use]
     pub const fn is_bucket(self) -> bool {
-        matches!(self, Self::TokenBucket | Self::LeakyBucket)
+        match self {
+            Self::TokenBucket | Self::LeakyBucket => true,
+            Self::FixedWindow | Self::SlidingWindowLog | Self::SlidingWindowCounter => false,
+        }
     }
 }
 
@@ -309,7 +312,13 @@ impl Limit {
     /// Whether its states depend on where windows lie. A log counts back from the present.
     #[must_use]
     pub const fn has_windows(&self) -> bool {
-        !matches!(self.kind, StateKind::ArrivalTime | StateKind::Log)
+        match self.kind {
+            StateKind::ArrivalTime | StateKind::Log => false,
+            StateKind::Interval
+            | StateKind::Window
+            | StateKind::SlidingCounter
+            | StateKind::WideSlidingCounter => true,
+        }
     }
 
     /// What makes two limits read each other's states: the layout, and the window where states depend on it. A sliding
@@ -319,7 +328,9 @@ impl Limit {
         match self.kind {
             StateKind::ArrivalTime => (self.kind, Nanos(0)),
             StateKind::WideSlidingCounter => (StateKind::SlidingCounter, self.period()),
-            _ => (self.kind, self.period()),
+            StateKind::Interval | StateKind::Window | StateKind::SlidingCounter | StateKind::Log => {
+                (self.kind, self.period())
+            }
         }
     }
 

@@ -76,7 +76,13 @@ impl ActiveLimit {
 
     /// Whether it has a window that ends, other than a bucket that fills.
     pub(super) fn is_window(&self) -> bool {
-        !matches!(self.limit.kind(), StateKind::ArrivalTime | StateKind::Interval)
+        match self.limit.kind() {
+            StateKind::ArrivalTime | StateKind::Interval => false,
+            StateKind::Window
+            | StateKind::SlidingCounter
+            | StateKind::WideSlidingCounter
+            | StateKind::Log => true,
+        }
     }
 
     /// Whether it is charged whatever others say.

@@ -90,7 +90,11 @@ impl State {
                 // limit.
                 let most = match limit.kind() {
                     StateKind::ArrivalTime => u32::try_from(limit.most_used()).unwrap_or(u32::MAX),
-                    _ => u32::MAX,
+                    StateKind::Interval
+                    | StateKind::Window
+                    | StateKind::SlidingCounter
+                    | StateKind::WideSlidingCounter
+                    | StateKind::Log => u32::MAX,
                 };
                 // What was charged in this instant is all that there is, so all of it can be told apart.
                 *word = algorithm::undo(limit, *word, now, now, cost.min(most));

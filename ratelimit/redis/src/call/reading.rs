@@ -235,7 +235,9 @@ fn fresh(limit: &Limit, now: Now) -> State {
     match limit.kind() {
         StateKind::Log => wide(WideRecord::Log(Log::default())),
         StateKind::WideSlidingCounter => wide(WideRecord::Counter(WideState::default())),
-        _ => State::Word(ratelimit_common::algorithm::fresh(now)),
+        StateKind::ArrivalTime | StateKind::Interval | StateKind::Window | StateKind::SlidingCounter => {
+            State::Word(ratelimit_common::algorithm::fresh(now))
+        }
     }
 }
 
