@@ -32,7 +32,7 @@ use crate::peer::{Peer, peer};
 #[derive(Debug, Error)]
 pub enum SocketError {
     /// Another daemon answers there.
-    #[error("{path}: another daemon answers there: give this one another `control:`", path = .0.display())]
+    #[error("{path}: another daemon answers there: stop it first, or give this one another `control:`", path = .0.display())]
     Taken(PathBuf),
     /// Something that is no socket stands where it is to be.
     #[error("{path}: {kind}, not a socket, and left alone: give `control:` another path", path = path.display())]
