@@ -2,7 +2,13 @@
 
 use std::{net::SocketAddr, process::Command};
 
-use crate::process::{Daemon, Process, accepts, free_address, from_document, get, program, until};
+use crate::{
+    blocks,
+    process::{Daemon, Process, accepts, free_address, from_document, get, program, until},
+};
+
+/// What a test leaves out of the document's configuration.
+const LISTEN_ON_IPV6: &str = "listen [::]:80;";
 
 /// What the document's configuration needs around it: an application, and files where this user may write them.
 fn around(server: &str, app: SocketAddr) -> String {
@@ -18,6 +24,9 @@ server {{ listen {app}; location / {{ return 200 \"the application\"; }} locatio
     )
 }
 
+/// As Debian's own site: it gets every request that is for no other host.
+const DEFAULT_SITE: &str = "server { listen ADDRESS default_server; server_name _; return 404; }\n";
+
 struct Nginx {
     daemon: Daemon,
     address: SocketAddr,
@@ -26,27 +35,34 @@ struct Nginx {
 
 impl Nginx {
     fn start() -> Self {
+        Self::start_beside("")
+    }
+
+    fn start_beside(beside: &str) -> Self {
         let rules = from_document("docs/nginx.md", "yaml", "# /etc/web.yaml");
         let config = from_document("docs/nginx.md", "yaml", "# /etc/ratelimit.yaml\napplication");
         // All but where things are, which is each test's own.
         let is_kept =
             |line: &&str| ["trusted_hops:", "auth:"].iter().any(|key| line.trim_start().starts_with(key));
         let lines: String = config.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
-        Self::start_with(&rules, &lines)
+        Self::start_with(&rules, &lines, beside)
     }
 
-    fn start_with(rules: &str, lines: &str) -> Self {
+    /// `beside` are servers at the same address, whose place is ADDRESS.
+    fn start_with(rules: &str, lines: &str, beside: &str) -> Self {
         let daemon = Daemon::start(rules, lines);
         let (address, app) = (free_address(), free_address());
         let server = from_document("docs/nginx.md", "nginx", "location = /_ratelimit");
-        for part in ["listen 80;", "127.0.0.1:8080", "127.0.0.1:3000"] {
+        for part in ["listen 80;", LISTEN_ON_IPV6, "127.0.0.1:8080", "127.0.0.1:3000"] {
             assert!(server.contains(part), "{part}: {server}");
         }
         let server = server
             .replace("listen 80;", &format!("listen {address};"))
+            .replace(LISTEN_ON_IPV6, "")
             .replace("127.0.0.1:8080", &daemon.http.to_string())
             .replace("127.0.0.1:3000", &app.to_string());
-        daemon.write("nginx.conf", &around(&server, app));
+        daemon
+            .write("nginx.conf", &around(&(server + &beside.replace("ADDRESS", &address.to_string())), app));
         let mut command = Command::new(program("RATELIMIT_NGINX"));
         let prefix = format!("{}/", daemon.directory.path().display());
         let process = Process::start(command.args(["-p", &prefix, "-c", "nginx.conf", "-e", "stderr"]));
@@ -79,11 +95,24 @@ fn limits_and_their_headers_reach_the_client() {
 }
 
 #[test]
+fn what_the_document_tries_is_limited_beside_another_site() {
+    let nginx = Nginx::start_beside(DEFAULT_SITE);
+    let shown = blocks::find("docs/nginx.md", "nginx -t");
+    let ask = shown.lines().last().unwrap();
+    assert!(ask.contains("curl ") && ask.contains(" 127.0.0.1;"), "{ask}");
+    let curl = format!("{} ", program("RATELIMIT_CURL").display());
+    let ask = ask.replace("curl ", &curl).replace(" 127.0.0.1;", &format!(" {};", nginx.address));
+    let output = Command::new("sh").args(["-c", &ask]).output().unwrap();
+    let counts = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["100", "200", "1", "429"]);
+}
+
+#[test]
 fn what_clients_write_themselves_is_no_fact() {
     let facts = "{host}{path}{method}";
     let auth = format!("  auth: {{domain: web, descriptors: [{{facts: '{facts}'}}]}}\n");
     let rules = "domain: web\ndescriptors: [{key: facts, value: test/loginGET, rate_limit: {unit: day, requests_per_unit: 0}}]\n";
-    let nginx = Nginx::start_with(rules, &auth);
+    let nginx = Nginx::start_with(rules, &auth, "");
     for name in ["Host", "Uri", "Method"].map(|name| format!("X-Forwarded-{name}")) {
         assert_eq!(get(nginx.address, "/login?next=http://x/", &[(&name, "/other")]).status, 429, "{name}");
     }

@@ -39,6 +39,7 @@ const RUN: &[(&str, &str, &str, &str)] = &[
     ("docs/lists-and-bans.md", "", "seconds_left", "ratelimit/tests/kernel/documents.rs"),
     ("docs/lists-and-bans.md", "ini", "banaction", "ratelimit/tests/kernel/operations/fail2ban.rs"),
     ("docs/network-rules.md", "", "ratelimit validate", "ratelimit/tests/commands/documents.rs"),
+    ("docs/nginx.md", "", "nginx -t", "ratelimit/tests/clients/nginx.rs"),
     ("docs/nginx.md", "nginx", "location = /_ratelimit", "ratelimit/tests/clients/nginx.rs"),
     ("docs/operations.md", "", "sudo install target/release", "ratelimit/tests/kernel/documents.rs"),
     ("docs/operations.md", "", "sudo install -m 644", "ratelimit/tests/kernel/documents.rs"),
