@@ -282,9 +282,11 @@ fn the_configuration_that_users_start_from_works() {
     assert!(
         ["config/envoy/ratelimit.yaml &", "config/envoy/envoy.yaml "].iter().all(|file| shown.contains(file))
     );
-    let loop_of_six = shown.lines().last().unwrap().replace("127.0.0.1:10000", &edge.to_string());
+    let (_, waits_and_asks) = shown.split_at(shown.find("until curl").unwrap());
+    let waits_and_asks = waits_and_asks.replace("127.0.0.1:10000", &edge.to_string());
+    let waits_and_asks = waits_and_asks.replace("127.0.0.1:10001", &application.to_string());
     let curl = format!("{} ", program("RATELIMIT_CURL").display());
-    let output = Command::new("sh").args(["-c", &loop_of_six.replace("curl ", &curl)]).output().unwrap();
+    let output = Command::new("sh").args(["-c", &waits_and_asks.replace("curl ", &curl)]).output().unwrap();
     let statuses = String::from_utf8(output.stdout).unwrap();
     assert_eq!(statuses.lines().collect::<Vec<_>>(), ["200", "200", "200", "200", "200", "429"]);
     assert_check_prints_what_the_document_shows(&daemon);
