@@ -57,7 +57,7 @@
 //! | algorithm | for | option |
 //! |---|---|---|
 //! | [`TokenBucket`](Algorithm::TokenBucket) | most limits: an even rate, with room for bursts | `burst`; `refill`, if tokens are to come back in batches |
-//! | [`LeakyBucket`](Algorithm::LeakyBucket) | smoothing: [`Decision::leaves_after`] says how long to hold a request | `burst`, `on_limit` |
+//! | [`LeakyBucket`](Algorithm::LeakyBucket) | smoothing: with `on_limit: OnLimit::Delay`, [`Decision::leaves_after`] says how long to hold a request | `burst`, `on_limit` |
 //! | [`FixedWindow`](Algorithm::FixedWindow) | plain quotas, such as 1,000 a day; up to twice the limit around the end of a window | |
 //! | [`SlidingWindowCounter`](Algorithm::SlidingWindowCounter) | windows without that jump; an approximation | |
 //! | [`SlidingWindowLog`](Algorithm::SlidingWindowLog) | exact windows, for limits of at most 10,000 | |
@@ -68,8 +68,8 @@
 //! # Keys and costs
 //!
 //! Whatever can be hashed is a key, and each key has a bucket of its own under each rule: a text, an address, a
-//! [network](prefix::Prefix), a tuple of several such. A cost is a number of units: 1 for a request, or its bytes,
-//! tokens, points. What a request took in vain can be given back.
+//! [network](prefix::Prefix) (that of a client is [`Prefix::around`](prefix::Prefix::around)), a tuple of several such.
+//! A cost is a number of units: 1 for a request, or its bytes, tokens, points. What a request took in vain can be given back.
 //!
 //! ```
 //! # use std::num::NonZeroU64;
