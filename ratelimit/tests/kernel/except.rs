@@ -13,7 +13,7 @@ use crate::{
 
 /// So slow that nothing comes back while a test runs.
 const TIGHT: &str = "{name: tight, rate: 1/d, except: {source: 10.1.0.2}}";
-const LOOSE: &str = "{name: loose, rate: 3/d}";
+const LOOSE: &str = "{name: loose, rate: 3/d, except: [{source: 10.1.0.4}, {source: 10.1.0.5}]}";
 
 fn send(raw: &Raw, source: &str, count: usize) {
     (0..count).for_each(|_| raw.send(&frames::udp(source.parse().unwrap())));
@@ -31,6 +31,9 @@ fn what_a_rule_excepts_goes_on_to_the_next() {
         send(&raw, "10.1.0.3", 5);
         let now = judged(10);
         assert_eq!((rule(&now, "tight"), rule(&now, "loose")), ((1, 4), (4, 2)));
+        send(&raw, "10.1.0.5", 2);
+        let now = judged(12);
+        assert_eq!((rule(&now, "tight"), rule(&now, "loose")), ((2, 5), (4, 2)));
         let shown = run(&["rules"]);
         assert!(shown.contains("any packet, except source 10.1.0.2/32"), "{shown}");
         drop(daemon);
@@ -65,14 +68,13 @@ fn all_conditions_of_an_exception_must_hold() {
 fn one_of_several_exceptions_is_enough() {
     isolated(|| {
         let link = Link::silent();
-        // Each rule but one has several prefix lengths or exceptions; the last one has so many that their bits fill
-        // bytes.
-        let many: Vec<String> = (0..40).map(|last| format!("{{source: 10.3.0.{last}}}")).collect();
+        // Each rule but one has several prefix lengths or exceptions; the last one has so many that no bit is left.
+        let many: Vec<String> = (0..57).map(|last| format!("{{source: 10.3.0.{last}}}")).collect();
         let rules = [
             "{name: two, rate: 1/d, except: [{source: 10.1.0.0/24, protocol: udp}, {source: 10.2.0.2}]}"
                 .to_owned(),
             "{name: one, rate: 2/d, except: {source: 10.2.0.2}}".to_owned(),
-            "{name: parts, rate: 3/d, key: {source: {ipv4: {32: 1, 24: 9}}}, \
+            "{name: parts, rate: 3/d, key: {source: {ipv4: {32: 1, 24: 99}}}, \
              except: [{source: 10.1.0.2}, {source: 10.9.0.9}]}"
                 .to_owned(),
             format!("{{name: many, rate: 4/d, except: [{}]}}", many.join(", ")),
@@ -87,8 +89,8 @@ fn one_of_several_exceptions_is_enough() {
             ("10.2.0.2", [false, false, true, true]),
             ("10.9.0.9", [true, true, false, true]),
             ("10.3.0.0", [true, true, true, false]),
-            ("10.3.0.39", [true, true, true, false]),
-            ("10.3.0.40", [true, true, true, true]),
+            ("10.3.0.56", [true, true, true, false]),
+            ("10.3.0.57", [true, true, true, true]),
         ] {
             send(&raw, source, 1);
             sent += 1;
@@ -97,6 +99,11 @@ fn one_of_several_exceptions_is_enough() {
             let judged = [0, 1, 2, 3].map(|index| counts[index] != before[index]);
             assert_eq!(judged, judging, "{source}");
             before = counts;
+        }
+        for last in 0..57 {
+            send(&raw, &format!("10.3.0.{last}"), 1);
+            sent += 1;
+            assert_eq!(rule(&judged(sent), "many"), before[3], "10.3.0.{last}");
         }
         let shown = run(&["rules"]);
         let expected = "except (protocol udp, source 10.1.0.0/24) or (source 10.2.0.2/32)";
