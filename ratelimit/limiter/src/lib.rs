@@ -68,8 +68,9 @@
 //! # Keys and costs
 //!
 //! Whatever can be hashed is a key, and each key has a bucket of its own under each rule: a text, an address, a
-//! [network](prefix::Prefix) (that of a client is [`Prefix::around`](prefix::Prefix::around)), a tuple of several such.
-//! A cost is a number of units: 1 for a request, or its bytes, tokens, points. What a request took in vain can be given back.
+//! [network](prefix::Prefix), a tuple of several such. [`Prefix::around`](prefix::Prefix::around) makes a network of a
+//! client's address. A cost is a number of units: 1 for a request, or its bytes, tokens, points. What a request took in
+//! vain can be given back.
 //!
 //! ```
 //! # use std::num::NonZeroU64;
