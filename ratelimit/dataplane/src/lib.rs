@@ -59,7 +59,7 @@ pub use self::{
     netlink::AttachedMode,
     offloads::{Requirements, warnings},
     sketch::{SeenSet, Sketch, current_window},
-    start::{Changes, Claim, Dataplane, Wanted},
+    start::{Changes, Claim, Dataplane, Wanted, config_path},
     state::{DaemonAddress, LoadedPolicy, RuleInForce},
     status::{EventStatus, InstanceStatus, ReasonStatus, RuleStatus, TableStatus, TrialStatus, status},
     trial::{TRIED_AGAIN, TrialState, confirm},

@@ -227,6 +227,12 @@ impl Dataplane {
     }
 }
 
+/// A configuration file's path for those who look at what is in force from elsewhere.
+#[must_use]
+pub fn config_path(config: &Path) -> std::path::PathBuf {
+    if config == Path::new("-") { "/dev/stdin".into() } else { absolute(config) }
+}
+
 pub(super) fn absolute(path: &Path) -> std::path::PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

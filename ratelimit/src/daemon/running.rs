@@ -14,7 +14,7 @@ use super::{fixed, packets::NetworkLayer, store};
 use crate::{
     config::Checked,
     control::AskedBuckets,
-    dataplane::{Bans, Claim, ProgramLog, TrialStatus},
+    dataplane::{self, Bans, Claim, ProgramLog, TrialStatus},
     metrics::Reloads,
     policy::{Application, InstanceName, OnExit, Policy, PrefixList},
     server::{Layer, LayerError, Overview, Prepared},
@@ -59,7 +59,7 @@ impl Started {
         let start = |(claim, network)| NetworkLayer::start(claim, config, network, revert_after, control);
         let packets = claim.zip(policy.network.clone()).map(start).transpose()?;
         reloads.started();
-        Ok(Self { config: config.to_owned(), policy, packets, requests, reloads })
+        Ok(Self { config: dataplane::config_path(config), policy, packets, requests, reloads })
     }
 
     /// Lets the servers answer, on threads of their own.

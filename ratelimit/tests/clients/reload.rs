@@ -7,7 +7,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::process::{Daemon, free_address, get, until};
+use crate::process::{Daemon, Process, accepts, free_address, get, until};
 
 const AUTH: &str = "  auth: {domain: edge, descriptors: [{user: '{query:user}'}]}\n";
 
@@ -99,6 +99,21 @@ fn a_daemon_without_network_has_a_status_and_rules() {
     let rules: serde_json::Value = serde_json::from_str(&run(&["rules", "--output", "json"])).unwrap();
     assert_eq!(rules["request_rules"][0], *rule);
     assert!(run(&["rules"]).starts_with("DOMAIN  RULE "));
+}
+
+#[test]
+fn the_status_of_requests_names_the_whole_path_of_the_configuration() {
+    let mut daemon = Daemon::start(&rules(1), AUTH);
+    daemon.kill();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    run.args(["run", "--config", "ratelimit.yaml"]).current_dir(daemon.directory.path());
+    let _process = Process::start(&mut run);
+    until("the start", || accepts(daemon.http));
+    let mut status = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
+    let shown = status.args(["status", "--control"]).arg(daemon.path("control.sock")).output().unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    let config = format!("config      {}, in force for ", daemon.path("ratelimit.yaml").display());
+    assert!(text.contains(&config), "{config}: {text}");
 }
 
 #[test]

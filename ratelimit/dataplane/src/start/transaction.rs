@@ -1,7 +1,7 @@
 //! Putting a policy in force as a transaction: it is loaded, noted and attached, and then committed, or rolled back to
 //! what was in force before.
 
-use std::{borrow::Cow, path::Path};
+use std::borrow::Cow;
 
 use ratelimit_common::{
     table::SLOTS,
@@ -29,7 +29,7 @@ use super::{
         system, trial,
         windows::ClockMove,
     },
-    Claim, Wanted, absolute,
+    Claim, Wanted, config_path,
 };
 use crate::{
     compile::{Compiled, compile},
@@ -267,10 +267,8 @@ pub(super) fn since(compiled: &Compiled) -> Result<Now, Error> {
 fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32], since: u64) -> LoadedPolicy {
     let first = |index| network.rules.parts().iter().position(|part| part.rule == index);
     let number = |index| first(index).and_then(|place| numbers.get(place)).copied().unwrap_or_default();
-    let config = wanted.config;
     LoadedPolicy {
-        // For those who look at it from elsewhere.
-        config: if config == Path::new("-") { "/dev/stdin".into() } else { absolute(config) },
+        config: config_path(wanted.config),
         since,
         keeps_on_exit: network.on_exit == OnExit::Keep,
         allow: network.allow.len(),
