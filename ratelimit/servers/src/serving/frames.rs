@@ -24,6 +24,10 @@ const END_HEADERS: u8 = 4;
 const CHANGES: u32 = 100;
 const FORGOTTEN: Duration = Duration::from_millis(100);
 
+/// Streams that may be open at once. hyper answers far fewer, and refuses the others one by one; but those that come
+/// behind its farewell it passes over.
+const MOST_OPEN: usize = 1 << 14;
+
 /// How far frames have come that are seen in pieces.
 #[derive(Debug, Default)]
 struct FrameReader {
@@ -107,7 +111,7 @@ impl Frames {
     /// Takes in what came so long after the connection's start.
     ///
     /// # Errors
-    /// The settings change too often.
+    /// The settings change too often, or too many streams are open.
     pub fn read(&mut self, mut bytes: &[u8], now: Duration) -> io::Result<Seen> {
         let mut headers_ended = false;
         while let Some(part) = self.received.next(&mut bytes) {
@@ -143,6 +147,9 @@ impl Frames {
             if head.stream > self.last {
                 self.last = head.stream;
                 self.open.insert(head.stream);
+                if self.open.len() > MOST_OPEN {
+                    return Err(io::Error::other("too many streams of HTTP/2 are open"));
+                }
             }
         }
         if head.kind == SETTINGS && head.flags & ACK == 0 {
@@ -243,6 +250,20 @@ mod tests {
             now += FORGOTTEN;
             frames.read(&change, now).unwrap();
         }
+    }
+
+    #[test]
+    fn streams_that_nobody_answers_are_not_kept_without_end() {
+        let mut frames = Frames::default();
+        let begun = |place: usize| {
+            let stream = u32::try_from(2 * place + 1).unwrap().to_be_bytes();
+            [&[0, 0, 0, HEADERS, END_HEADERS][..], &stream].concat()
+        };
+        for place in 0..MOST_OPEN {
+            frames.read(&begun(place), Duration::ZERO).unwrap();
+        }
+        assert_eq!(frames.open(), MOST_OPEN);
+        assert!(frames.read(&begun(MOST_OPEN), Duration::ZERO).is_err());
     }
 
     #[test]
