@@ -39,6 +39,25 @@ fn a_changed_file_counts_and_a_bad_one_does_not() {
 }
 
 #[test]
+fn a_changed_file_of_networks_counts() {
+    let daemon = Daemon::start(&rules(1000), AUTH);
+    let limit = || {
+        let answer = get(daemon.http, "/v1/auth?user=192.0.2.7", &[]);
+        answer.header("x-ratelimit-limit").map(str::to_owned)
+    };
+    let office =
+        "  - {key: user, value_in: [{file: office.txt}], rate_limit: {unit: day, requests_per_unit: 9000}}\n";
+    let others = "  - {key: user, rate_limit: {unit: day, requests_per_unit: 2000}}\n";
+    daemon.write("office.txt", "198.51.100.0/24\n");
+    daemon.write("rules.yaml", &format!("domain: edge\ndescriptors:\n{office}{others}"));
+    until("the rules that name the file", || limit().as_deref() == Some("2000"));
+    daemon.write("office.txt", "192.0.2.0/24\n");
+    until("the limit of the network", || limit().as_deref() == Some("9000"));
+    daemon.write("office.txt", "198.51.100.0/24\n");
+    until("the limit of all others", || limit().as_deref() == Some("2000"));
+}
+
+#[test]
 fn a_change_that_takes_a_new_start_does_not_hold_up_the_others() {
     let daemon = Daemon::start(&rules(1000), AUTH);
     let configuration = fs::read_to_string(daemon.path("ratelimit.yaml")).unwrap();
