@@ -17,6 +17,7 @@ use std::{
 
 use tokio::{
     sync::Notify,
+    task::coop,
     time::{Instant, sleep_until},
 };
 
@@ -266,8 +267,12 @@ impl Activity {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that has come was given to who answers, and all that could be sent was sent.
+    /// All that has come was given to who answers, and all that could be sent was sent; unless the connection's task
+    /// had to stop before that, so that others get their turn.
     fn is_settled(&self) {
+        if !coop::has_budget_remaining() {
+            return;
+        }
         let answered = self.answering.load(Relaxed) + self.resting.load(Relaxed);
         let untaken = self.open.load(Relaxed).saturating_sub(answered as usize);
         if self.untaken.swap(untaken, Relaxed) > untaken

@@ -192,3 +192,23 @@ async fn a_connection_that_is_to_end_hears_it() {
     activity.answer().end_connection();
     activity.is_to_end().await;
 }
+
+#[tokio::test]
+async fn answers_are_untaken_only_if_all_was_sent_that_could_be() {
+    let activity = activity();
+    activity.open.store(3, Relaxed);
+    let untaken_after = async |serving: Pin<&mut dyn Future<Output = ()>>| {
+        let mut within = pin!(within(&activity, serving));
+        poll_fn(|context| Poll::Ready(assert!(within.as_mut().poll(context).is_pending()))).await;
+        activity.untaken.load(Relaxed)
+    };
+    let has_more_to_do = async {
+        loop {
+            coop::consume_budget().await;
+        }
+    };
+    assert_eq!(untaken_after(pin!(has_more_to_do)).await, 0);
+    // Its next turn.
+    tokio::task::yield_now().await;
+    assert_eq!(untaken_after(pin!(std::future::pending())).await, 3);
+}
