@@ -69,14 +69,20 @@ pub const BOUNDS: Bounds = Bounds {
     },
 };
 
+/// Answers at once that there is no place for a request. A client gets half of them at most: all requests of two
+/// connections over HTTP/2.
+const REFUSALS: usize = 4_000;
+
 /// All listeners of the proxy, and the servers behind it.
 #[derive(Debug)]
 pub struct Proxy {
     upstreams: Upstreams,
     /// What each listener does, in their order.
     tables: Vec<ArcSwap<RouteTable>>,
-    /// Room for the requests that are passed on at once.
+    /// Room for requests on their way, until their clients have taken the answers.
     places: Arc<Budget>,
+    /// Room for answers that there is no place, likewise.
+    refusals: Arc<Budget>,
     stats: ProxyStats,
 }
 
@@ -118,6 +124,7 @@ impl Proxy {
             upstreams,
             tables: tables.into_iter().map(ArcSwap::from_pointee).collect(),
             places: Budget::without_reserve(requests),
+            refusals: Budget::without_reserve(REFUSALS),
             stats: ProxyStats::default(),
         }))
     }

@@ -16,7 +16,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{failure::UpstreamFailure, headers, pool::Lease, upstream::InFlight};
-use crate::serving::{AnswerGuard, Share};
+use crate::serving::AnswerGuard;
 
 /// Bytes of a piece: a frame of HTTP/2.
 const PIECE: usize = 16 << 10;
@@ -200,12 +200,11 @@ pub struct Download {
     timer: Option<Pin<Box<Sleep>>>,
     /// Until all has come.
     rest: Option<Rest>,
-    _place: Arc<Share>,
 }
 
 impl Download {
     /// The body of an answer that is passed on.
-    pub fn new(body: Incoming, answering: AnswerGuard, rest: Rest, place: Arc<Share>) -> Self {
+    pub fn new(body: Incoming, answering: AnswerGuard, rest: Rest) -> Self {
         let mut download = Self {
             body,
             piece: Bytes::new(),
@@ -213,7 +212,6 @@ impl Download {
             last: Instant::now(),
             timer: None,
             rest: Some(rest),
-            _place: place,
         };
         download.settle();
         download

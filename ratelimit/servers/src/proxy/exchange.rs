@@ -26,12 +26,8 @@ use crate::{
     judge::{self, Judgement},
     offenders::Sender,
     policy::application::AnswerHeaders,
-    serving::{AnswerGuard, Client, Full, Share},
+    serving::{AnswerGuard, Client},
 };
-
-/// Answers of a connection over HTTP/2 that need not have a place while nobody takes them: that there is none is one,
-/// too.
-const TURNED_AWAY: usize = 100;
 
 /// What a request is passed on with.
 pub struct ProxyExchange<'p> {
@@ -57,7 +53,6 @@ struct Limits {
 /// What stays with an answer until it is over.
 struct AnswerContext {
     answering: AnswerGuard,
-    place: Arc<Share>,
     upgrade: Option<OnUpgrade>,
     limits: Option<Limits>,
 }
@@ -81,33 +76,37 @@ impl<'p> ProxyExchange<'p> {
         Ok(self.forward(outgoing).await)
     }
 
-    async fn prepare(&self, answering: AnswerGuard, request: Request<Incoming>) -> Result<Outgoing<'p>, Own> {
-        self.untaken(&answering).await?;
+    async fn prepare(
+        &self,
+        mut answering: AnswerGuard,
+        request: Request<Incoming>,
+    ) -> Result<Outgoing<'p>, Own> {
         let (mut head, body) = request.into_parts();
         let upgrade = head.extensions.remove::<OnUpgrade>();
-        let mut asked = ProxyRequest::new(head, self.client.is_tls, self.table.path).map_err(|why| {
+        let asked = ProxyRequest::new(head, self.client.is_tls, self.table.path);
+        let (peer, trusted_hops) = (self.client.peer.0, self.table.trusted_hops);
+        let client =
+            asked.as_ref().map_or(peer, |asked| client_address::client(&asked.headers, peer, trusted_hops));
+        self.place(client, &mut answering).await?;
+        let mut asked = asked.map_err(|why| {
             self.proxy.stats.turned(Turned::Refused);
             Box::new(answer::refused(why))
         })?;
-        let peer = self.client.peer.0;
-        let client = client_address::client(&asked.headers, peer, self.table.trusted_hops);
-        headers::remove_disbelieved(&mut asked.headers, self.table.trusted_hops);
+        headers::remove_disbelieved(&mut asked.headers, trusted_hops);
         let limits = self.judge(&asked, client).await?;
         let routed =
             self.table.find(&asked.host, asked.path()).ok_or_else(|| self.turned(Turned::NoRoute))?;
-        let place = self.place(client).map_err(|_| self.turned(Turned::Busy))?;
         let origin = Origin {
             peer,
             client,
-            trusted_hops: self.table.trusted_hops,
+            trusted_hops,
             is_tls: self.client.is_tls,
             is_http1: asked.is_http1,
             authority: &asked.authority,
         };
         let (upload, progress) = Upload::new(body, &self.table.judged_headers);
         let how = how(&asked, routed, &progress);
-        let held =
-            AnswerContext { answering, place, upgrade: upgrade.filter(|_| asked.is_websocket), limits };
+        let held = AnswerContext { answering, upgrade: upgrade.filter(|_| asked.is_websocket), limits };
         let mut request = Request::new(upload);
         *request.method_mut() = asked.method;
         *request.headers_mut() = asked.headers;
@@ -116,29 +115,24 @@ impl<'p> ProxyExchange<'p> {
         Ok(Outgoing { request, routed, how, held })
     }
 
-    /// Lets answers have places that nobody takes. Who does not even take that there is none is not served any more.
-    async fn untaken(&self, answering: &AnswerGuard) -> Result<(), Own> {
-        let places = &self.proxy.places;
-        let untaken = answering.untaken(1, || places.share(self.client.holder(places), true));
-        let Some((share, count)) = untaken else { return Ok(()) };
-        match share.hold(count) {
-            Ok(()) => Ok(()),
-            Err(Full) if count <= TURNED_AWAY => Err(self.turned(Turned::Busy)),
-            Err(Full) => {
-                answering.end_connection();
-                pending().await
-            }
-        }
-    }
-
-    /// A place among the requests on their way. Whose they are is looked up once for a connection, if all on it are of
-    /// one client.
-    fn place(&self, client: Option<IpAddr>) -> Result<Arc<Share>, Full> {
-        let places = &self.proxy.places;
-        match self.table.trusted_hops {
+    /// Gives a request a place. Whose place it is is looked up once for a connection, if all on it are of one client.
+    /// Who does not even take that there is none is not served any more.
+    async fn place(&self, client: Option<IpAddr>, answering: &mut AnswerGuard) -> Result<(), Own> {
+        let Proxy { places, refusals, .. } = self.proxy;
+        let taken = match self.table.trusted_hops {
             0 => places.take_one(self.client.holder(places)),
             _ => places.take_one(&places.holder(client)),
+        };
+        if let Ok(place) = taken {
+            answering.holds(place);
+            return Ok(());
         }
+        let Ok(refusal) = refusals.take_one(&refusals.holder(self.client.peer.0)) else {
+            answering.end_connection();
+            return pending().await;
+        };
+        answering.holds(refusal);
+        Err(self.turned(Turned::Busy))
     }
 
     fn turned(&self, why: Turned) -> Own {
@@ -236,7 +230,7 @@ impl<'p> ProxyExchange<'p> {
         held: AnswerContext,
         is_upgrade: bool,
     ) -> Result<Response<Body>, UpstreamFailure> {
-        let AnswerContext { answering, place, upgrade, limits } = held;
+        let AnswerContext { answering, upgrade, limits } = held;
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let is_websocket = headers::tokens(response.headers(), &header::UPGRADE)
@@ -245,13 +239,13 @@ impl<'p> ProxyExchange<'p> {
             let (server, idle) = (hyper::upgrade::on(&mut response), rest.idle);
             self.client.becomes(async move {
                 tunnel::run(client, server, idle).await;
-                drop((rest, answering, place));
+                drop((rest, answering));
             });
             return Ok(switched(response, limits.as_ref()));
         }
         headers::remove_those_of_connection(response.headers_mut());
         add(response.headers_mut(), limits.as_ref());
-        Ok(response.map(|body| Body::new(Download::new(body, answering, rest, place))))
+        Ok(response.map(|body| Body::new(Download::new(body, answering, rest))))
     }
 }
 
@@ -288,3 +282,6 @@ fn add(to: &mut HeaderMap, limits: Option<&Limits>) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,10 +5,11 @@
 //! take their answers, and those that change the settings of HTTP/2 again and again.
 
 use std::{
+    collections::VecDeque,
     mem,
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Poll, ready},
@@ -17,7 +18,6 @@ use std::{
 
 use tokio::{
     sync::Notify,
-    task::coop,
     time::{Instant, sleep_until},
 };
 
@@ -58,21 +58,17 @@ pub struct Activity {
     blocked: AtomicU64,
     /// Told when the connection is to end at once.
     ends: Notify,
-    /// Streams of HTTP/2 that have begun, and whose answers have not been sent to their end.
-    open: AtomicUsize,
-    /// Those of them of which who answers has let go.
-    untaken: AtomicUsize,
-    /// What these hold, if anything.
-    held: Mutex<Option<UntakenShare>>,
+    /// The streams of HTTP/2.
+    streams: Mutex<Streams>,
 }
 
-/// What the answers of a connection over HTTP/2 hold together of which the client has yet to take the last, while who
-/// answers has let go of them.
-#[derive(Debug)]
-struct UntakenShare {
-    share: Arc<Share>,
-    /// For each of them.
-    each: usize,
+/// Which streams of HTTP/2 are not over.
+#[derive(Debug, Default)]
+struct Streams {
+    /// Those that have begun, and whose answers have not been sent to their end.
+    open: usize,
+    /// What answers hold of which who answers has let go, and the client may have yet to take the last.
+    untaken: VecDeque<Arc<Share>>,
 }
 
 /// A request that is being answered, until this is dropped.
@@ -80,7 +76,7 @@ struct UntakenShare {
 pub struct AnswerGuard {
     activity: Arc<Activity>,
     is_resting: bool,
-    /// What the request holds until then.
+    /// What the request holds until then, and over HTTP/2 until the client has taken the last of its answer.
     share: Option<Arc<Share>>,
 }
 
@@ -90,23 +86,10 @@ impl AnswerGuard {
         self.activity.at(&self.activity.last)
     }
 
-    /// What the request holds as long as it is being answered.
+    /// What the request holds until the client has taken its answer. All requests of a connection over HTTP/2 have to
+    /// hold as much, from the moment on at which they are looked at.
     pub fn holds(&mut self, share: Arc<Share>) {
         self.share = Some(share);
-    }
-
-    /// The share of all answers that have been let go of and not been taken, and how much it has to hold, so much for
-    /// each; `None` if there are none.
-    pub fn untaken(&self, each: usize, share: impl FnOnce() -> Arc<Share>) -> Option<(Arc<Share>, usize)> {
-        if self.activity.untaken.load(Relaxed) == 0 {
-            return None;
-        }
-        let mut held = self.activity.held();
-        // It may have changed.
-        let untaken = self.activity.untaken.load(Relaxed);
-        let held =
-            (untaken > 0).then(|| held.get_or_insert_with(|| UntakenShare { share: share(), each }))?;
-        Some((Arc::clone(&held.share), untaken * held.each))
     }
 
     /// Ends the connection, with all that is being answered.
@@ -137,6 +120,11 @@ impl Drop for AnswerGuard {
         self.activity.moved.store(self.activity.last.load(Relaxed), Relaxed);
         let counted = if self.is_resting { &self.activity.resting } else { &self.activity.answering };
         counted.fetch_sub(1, Relaxed);
+        if let Some(share) = self.share.take()
+            && self.activity.is_multiplexed.load(Relaxed)
+        {
+            self.activity.streams(|streams| streams.untaken.push_back(share));
+        }
     }
 }
 
@@ -155,9 +143,7 @@ impl Activity {
             moved: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
             ends: Notify::new(),
-            open: AtomicUsize::new(0),
-            untaken: AtomicUsize::new(0),
-            held: Mutex::default(),
+            streams: Mutex::default(),
         })
     }
 
@@ -263,31 +249,20 @@ impl Activity {
         bytes.get(common..)
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<UntakenShare>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// So many streams of HTTP/2 have begun, and their answers have not been sent to their end.
+    fn are_open(&self, open: usize) {
+        self.streams(|streams| streams.open = open);
     }
 
-    /// All that has come was given to who answers, and all that could be sent was sent; unless the connection's task
-    /// had to stop before that, so that others get their turn.
-    fn is_settled(&self) {
-        if !coop::has_budget_remaining() {
-            return;
-        }
+    /// Notes what has become of streams, and lets go of what was held for answers that have been taken. Nobody says
+    /// whose they are; but there can't be more untaken ones than streams that are open and not being answered.
+    fn streams(&self, change: impl FnOnce(&mut Streams)) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut streams);
         let answered = self.answering.load(Relaxed) + self.resting.load(Relaxed);
-        let untaken = self.open.load(Relaxed).saturating_sub(answered as usize);
-        if self.untaken.swap(untaken, Relaxed) > untaken
-            && let Some(UntakenShare { share, each }) = &*self.held()
-        {
-            share.keep(untaken * each);
-        }
-    }
-
-    /// The connection is gone, with all its streams.
-    fn is_gone(&self) {
-        let mut held = self.held();
-        self.open.store(0, Relaxed);
-        self.untaken.store(0, Relaxed);
-        *held = None;
+        let untaken = streams.open.saturating_sub(answered as usize);
+        let taken = streams.untaken.len().saturating_sub(untaken);
+        streams.untaken.drain(..taken);
     }
 
     fn written(&self) {
@@ -322,7 +297,6 @@ pub async fn within<F: Future>(activity: &Activity, future: F) -> Option<F::Outp
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Some(output));
         }
-        activity.is_settled();
         loop {
             let end = activity.end();
             if end < timer.deadline() {

@@ -139,11 +139,6 @@ pub fn held_by(headers: &HeaderMap, path: &str) -> usize {
 }
 
 impl Share {
-    /// A share of the same client, of nothing yet.
-    pub fn another(&self) -> Arc<Self> {
-        self.budget.share(&self.holder, true)
-    }
-
     /// Whether there was no room for the body.
     pub fn was_refused(&self) -> bool {
         self.was_refused.load(Relaxed)
@@ -162,12 +157,12 @@ impl Share {
         self.take_above(self.budget.reserve, bytes)
     }
 
-    /// Takes what it lacks of so much, for the answer that there is no room.
+    /// Takes so much more, for the answer that there is no room.
     ///
     /// # Errors
     /// There is no room even for that.
-    pub fn hold_of_reserve(&self, bytes: usize) -> Result<(), Full> {
-        self.hold_above(0, bytes)
+    pub fn take_of_reserve(&self, bytes: usize) -> Result<(), Full> {
+        self.take_above(0, bytes)
     }
 
     fn take_above(&self, reserve: usize, bytes: usize) -> Result<(), Full> {
@@ -187,33 +182,18 @@ impl Share {
     /// # Errors
     /// There is no room for it.
     pub fn hold(&self, bytes: usize) -> Result<(), Full> {
-        self.hold_above(self.budget.reserve, bytes)
-    }
-
-    fn hold_above(&self, reserve: usize, bytes: usize) -> Result<(), Full> {
         match bytes.saturating_sub(self.taken.load(Relaxed)) {
             0 => Ok(()),
-            lacking => self.take_above(reserve, lacking),
+            lacking => self.take(lacking),
         }
-    }
-
-    /// Gives back what it has beyond so much.
-    pub fn keep(&self, bytes: usize) {
-        let less = |taken| (taken > bytes).then_some(bytes);
-        if let Ok(taken) = self.taken.fetch_update(Relaxed, Relaxed, less) {
-            self.give_back(taken - bytes);
-        }
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.holder.0.fetch_sub(bytes, Relaxed);
-        self.budget.free.fetch_add(bytes, Relaxed);
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.keep(0);
+        let taken = *self.taken.get_mut();
+        self.holder.0.fetch_sub(taken, Relaxed);
+        self.budget.free.fetch_add(taken, Relaxed);
     }
 }
 
@@ -288,22 +268,19 @@ mod tests {
         let budget = Budget::new(80);
         let filled = fill(&budget, 1, 1);
         let share = budget.share(&budget.holder(address(1)), true);
-        assert!((1..6).all(|bytes| share.hold_of_reserve(bytes).is_ok() && share.take(1).is_err()));
-        assert!(share.hold_of_reserve(6).is_err());
+        assert!((0..5).all(|_| share.take_of_reserve(1).is_ok() && share.take(1).is_err()));
+        assert!(share.take_of_reserve(1).is_err());
         assert!(fill(&budget, 2, 1).len() > 10, "another client");
         drop(filled);
     }
 
     #[test]
-    fn a_share_that_gets_smaller_leaves_room() {
+    fn a_share_takes_what_it_lacks() {
         let budget = Budget::new(800);
         let share = budget.share(&budget.holder(address(1)), true);
         assert!(share.hold(701).is_err());
-        share.hold(350).unwrap();
+        share.hold(340).unwrap();
         share.hold(200).unwrap();
-        assert_eq!(fill(&budget, 1, 1).len(), 0);
-        share.keep(340);
-        share.keep(345);
         assert_eq!(fill(&budget, 1, 1).len(), 10);
         drop(share);
         assert_eq!(budget.free.load(Relaxed), 800);

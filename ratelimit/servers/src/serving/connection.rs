@@ -257,13 +257,12 @@ pub fn close_after(response: &mut Response<Body>) {
 
 impl<H: Handler> Bounded<H> {
     /// Answers a request that there is no room for. Who takes none of these answers either is not served any more.
-    async fn turn_away(&self, begun: Arc<Share>, answering: AnswerGuard, path: &str) -> Response<Body> {
-        let untaken = answering.untaken(REQUEST, || begun.another());
-        let is_full = untaken.is_some_and(|(share, bytes)| share.hold_of_reserve(bytes).is_err());
-        if is_full || begun.hold_of_reserve(REQUEST).is_err() {
+    async fn turn_away(&self, begun: Arc<Share>, mut answering: AnswerGuard, path: &str) -> Response<Body> {
+        if begun.take_of_reserve(REQUEST).is_err() {
             answering.end_connection();
             return pending().await;
         }
+        answering.holds(Arc::clone(&begun));
         self.handler.no_room(path).map(|body| BudgetedBody::within(body, begun, answering))
     }
 }
@@ -281,9 +280,7 @@ impl<H: Handler> Exchange for Bounded<H> {
         let uri = head.uri.clone();
         let holder = client.holder(budget);
         let begun = budget.share(holder, true);
-        let untaken = answering.untaken(REQUEST, || begun.another());
-        let is_full = untaken.is_some_and(|(share, bytes)| share.hold(bytes).is_err());
-        if is_full || begun.take(held_by(&head.headers, uri.path())).is_err() {
+        if begun.take(held_by(&head.headers, uri.path())).is_err() {
             let mut response = self.turn_away(begun, answering, uri.path()).await;
             if is_http1 && !body.is_end_stream() {
                 close_after(&mut response);

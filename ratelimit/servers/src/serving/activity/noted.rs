@@ -21,7 +21,8 @@ pub struct Noted<I> {
 
 impl<I> Drop for Noted<I> {
     fn drop(&mut self) {
-        self.activity.is_gone();
+        // All its streams are over.
+        self.activity.are_open(0);
     }
 }
 
@@ -35,7 +36,7 @@ impl<I> Noted<I> {
         if !frames.is_empty() {
             let seen = self.frames.read(frames, self.activity.start.elapsed())?;
             self.activity.headers(seen.in_headers, seen.headers_ended);
-            self.activity.open.store(self.frames.open(), Relaxed);
+            self.activity.are_open(self.frames.open());
         }
         Ok(())
     }
@@ -73,7 +74,7 @@ impl<I> Noted<I> {
             bytes -= sent.len();
             self.frames.written(sent);
         }
-        self.activity.open.store(self.frames.open(), Relaxed);
+        self.activity.are_open(self.frames.open());
     }
 }
 

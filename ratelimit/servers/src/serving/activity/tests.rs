@@ -12,7 +12,7 @@ use tokio::{
     net::UnixStream,
 };
 
-use super::*;
+use super::{super::budget::Budget, *};
 
 /// The times of servers that are for the world.
 const TIMES: ConnectionTimeouts = ConnectionTimeouts {
@@ -193,22 +193,38 @@ async fn a_connection_that_is_to_end_hears_it() {
     activity.is_to_end().await;
 }
 
-#[tokio::test]
-async fn answers_are_untaken_only_if_all_was_sent_that_could_be() {
+#[test]
+fn what_a_request_holds_over_http2_is_held_until_its_stream_is_over() {
+    let budget = Budget::new(100);
+    let answer = |activity: &Arc<Activity>| {
+        let (share, mut answering) = (budget.share(&budget.holder(None), true), activity.answer());
+        let held = Arc::downgrade(&share);
+        answering.holds(share);
+        (answering, move || held.strong_count() > 0)
+    };
     let activity = activity();
-    activity.open.store(3, Relaxed);
-    let untaken_after = async |serving: Pin<&mut dyn Future<Output = ()>>| {
-        let mut within = pin!(within(&activity, serving));
-        poll_fn(|context| Poll::Ready(assert!(within.as_mut().poll(context).is_pending()))).await;
-        activity.untaken.load(Relaxed)
-    };
-    let has_more_to_do = async {
-        loop {
-            coop::consume_budget().await;
-        }
-    };
-    assert_eq!(untaken_after(pin!(has_more_to_do)).await, 0);
-    // Its next turn.
-    tokio::task::yield_now().await;
-    assert_eq!(untaken_after(pin!(std::future::pending())).await, 3);
+    let (http1, is_held) = answer(&activity);
+    drop(http1);
+    assert!(!is_held());
+    activity.read(PREFACE);
+    activity.are_open(3);
+    let [(first, first_is_held), (second, second_is_held), (third, third_is_held)] =
+        [(); 3].map(|()| answer(&activity));
+    drop(first);
+    assert!(first_is_held());
+    // Nobody knows which of them is over: one that came just now may have been refused.
+    activity.are_open(4);
+    activity.are_open(3);
+    assert!(first_is_held());
+    activity.are_open(2);
+    assert!(!first_is_held());
+    // One is over before who answers has let go of it.
+    activity.are_open(1);
+    drop(second);
+    assert!(!second_is_held() && third_is_held());
+    drop(third);
+    assert!(third_is_held());
+    // As when the connection is gone.
+    activity.are_open(0);
+    assert!(!third_is_held());
 }

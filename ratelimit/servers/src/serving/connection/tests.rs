@@ -101,11 +101,29 @@ impl Lab {
     async fn ask(&mut self, count: usize) -> (usize, usize) {
         let mut asking = Vec::new();
         for _ in 0..count {
-            let mut client = self.client.clone();
-            let request = Request::get("http://test/").body(Empty::new()).unwrap();
-            asking.push(tokio::spawn(async move { client.send_request(request).await }));
+            asking.push(self.send());
             sleep(Duration::from_millis(1)).await;
         }
+        self.answered(asking).await
+    }
+
+    /// The same at once.
+    async fn ask_at_once(&mut self, count: usize) -> (usize, usize) {
+        let asking = (0..count).map(|_| self.send()).collect();
+        sleep(Duration::from_millis(1)).await;
+        self.answered(asking).await
+    }
+
+    fn send(&self) -> JoinHandle<hyper::Result<Response<Incoming>>> {
+        let mut client = self.client.clone();
+        let request = Request::get("http://test/").body(Empty::new()).unwrap();
+        tokio::spawn(async move { client.send_request(request).await })
+    }
+
+    async fn answered(
+        &mut self,
+        asking: Vec<JoinHandle<hyper::Result<Response<Incoming>>>>,
+    ) -> (usize, usize) {
         let (mut answered, mut refused) = (0, 0);
         for asked in asking.into_iter().filter(JoinHandle::is_finished) {
             let Ok(answer) = asked.await.unwrap() else { continue };
@@ -153,7 +171,8 @@ async fn answers_that_nobody_takes_hold_what_there_is_for_a_client_and_no_more()
 #[tokio::test(start_paused = true)]
 async fn answers_whose_last_bytes_nobody_takes_hold_what_there_is_for_a_client_and_no_more() {
     for most in [11, 50] {
-        let budget = budget(most * HELD);
+        // Each has its bytes until it has handed them out.
+        let budget = budget(most * HELD + 2);
         let mut lab = Lab::new(1, Answers(Some(2)), &budget).await;
         for _ in 0..2 {
             assert_eq!(lab.ask(most + 2).await, (most, 2), "{most}");
@@ -169,6 +188,20 @@ async fn answers_whose_last_bytes_nobody_takes_hold_what_there_is_for_a_client_a
     // The last piece of a long one is kept back.
     let mut lab = Lab::new(1, Answers(Some(10_000)), &budget(7 * (HELD + 10_000))).await;
     assert_eq!(lab.ask(9).await, (7, 2));
+}
+
+/// None of them waits for one that was there before.
+#[tokio::test(start_paused = true)]
+async fn untaken_answers_to_requests_that_come_at_once_on_several_connections_hold_no_more() {
+    let budget = budget(50 * HELD + 2);
+    let (mut labs, mut answers) = (Vec::new(), (0, 0));
+    for _ in 0..3 {
+        let mut lab = Lab::new(1, Answers(Some(2)), &budget).await;
+        let (answered, refused) = lab.ask_at_once(18).await;
+        answers = (answers.0 + answered, answers.1 + refused);
+        labs.push(lab);
+    }
+    assert_eq!(answers, (50, 4));
 }
 
 /// The answer that there is no room is one, too.
