@@ -108,6 +108,8 @@ pub trait Hooks: Tables + Copy {
 
     /// Counts a packet under a rule's counters.
     fn count_rule(self, rule: &CompiledRule, dropped: bool, size: FrameSize);
+    /// Counts a packet that a rule would have dropped if it did not only observe.
+    fn count_observed(self, rule: &CompiledRule, size: FrameSize);
     /// Takes back that it passed this rule.
     fn discount_rule(self, rule: &CompiledRule, size: FrameSize);
     /// Counts a packet that is denied since every try met another processor at the same slot.

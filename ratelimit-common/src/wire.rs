@@ -58,7 +58,7 @@ pub struct Sampled {
 pub struct RuleCounters {
     /// It allowed them, and they passed.
     pub passed: Counter,
-    /// It denied them; a rule that only observes would have.
+    /// It dropped them.
     pub dropped: Counter,
 }
 

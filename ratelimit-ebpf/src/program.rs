@@ -157,6 +157,11 @@ impl Hooks for Program {
     }
 
     #[inline(always)]
+    fn count_observed(self, rule: &CompiledRule, size: FrameSize) {
+        stats::count_observed(rule, size);
+    }
+
+    #[inline(always)]
     fn discount_rule(self, rule: &CompiledRule, size: FrameSize) {
         stats::discount_rule(rule, size);
     }

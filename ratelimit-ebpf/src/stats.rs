@@ -16,6 +16,10 @@ static REASONS: PerCpuArray<Sampled> = PerCpuArray::with_max_entries(Reason::ALL
 #[map]
 static RULE_COUNTERS: PerCpuArray<RuleCounters> = PerCpuArray::with_max_entries(RULE_NUMBERS as u32, 0);
 
+/// Packets that each rule would have dropped while it only observed.
+#[map]
+static RULE_OBSERVED: PerCpuArray<Counter> = PerCpuArray::with_max_entries(RULE_NUMBERS as u32, 0);
+
 /// Bans that each rule has made.
 #[map]
 static RULE_BANS: PerCpuArray<u64> = PerCpuArray::with_max_entries(RULE_NUMBERS as u32, 0);
@@ -43,6 +47,18 @@ pub fn with_reason(reason: Reason) -> Option<&'static mut Sampled> {
 pub fn count_rule(rule: &CompiledRule, dropped: bool, size: FrameSize) {
     if let Some(counters) = of_rule(rule) {
         add(if dropped { &mut counters.dropped } else { &mut counters.passed }, size);
+    }
+}
+
+/// Counts packets that a rule would have dropped if it did not only observe.
+#[inline(always)]
+pub fn count_observed(rule: &CompiledRule, size: FrameSize) {
+    // SAFETY: the map has such values, and this is its own memory, which only this processor writes.
+    let counter = unsafe {
+        look_up::<Counter>(ptr::from_ref(&RULE_OBSERVED).cast(), &rule.counters).map(|counter| &mut *counter)
+    };
+    if let Some(counter) = counter {
+        add(counter, size);
     }
 }
 

@@ -274,6 +274,10 @@ fn deny<H: Hooks>(
     if after != before && !known.replace(before, after) {
         return StageOutcome::UNUSUAL;
     }
+    if !is_enforced {
+        hooks.count_observed(rule, size);
+        return StageOutcome::denied(Reason::Passed, index);
+    }
     hooks.count_rule(rule, true, size);
-    StageOutcome::denied(if is_enforced { Reason::Limited } else { Reason::Passed }, index)
+    StageOutcome::denied(Reason::Limited, index)
 }

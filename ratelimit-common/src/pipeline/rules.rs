@@ -44,14 +44,18 @@ pub(super) fn denying<H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> u64 {
 #[inline(always)]
 fn one<H: Hooks>(hooks: H, evaluation: &mut Evaluation, bit: u64) -> u64 {
     let index = if hooks.globals().matches.rules == 1 { 0 } else { hooks.index_of(bit) };
-    let allowed = bucket::charge(hooks, &evaluation.context, index);
-    hooks.count_rule(hooks.rule(index), !allowed, evaluation.context.size);
-    if allowed {
+    if bucket::charge(hooks, &evaluation.context, index) {
+        hooks.count_rule(hooks.rule(index), false, evaluation.context.size);
         return NONE;
     }
     evaluation.denied = bit;
     hooks.note_denied(bit);
-    if bit & hooks.globals().enforced == 0 { NONE } else { index }
+    if bit & hooks.globals().enforced == 0 {
+        hooks.count_observed(hooks.rule(index), evaluation.context.size);
+        return NONE;
+    }
+    hooks.count_rule(hooks.rule(index), true, evaluation.context.size);
+    index
 }
 
 /// The rules that drop: all at once if nothing about their buckets is unusual, else asks all, then charges all.
@@ -148,6 +152,12 @@ fn count_dropped<H: Hooks>(hooks: H, evaluation: &Evaluation, rule: &CompiledRul
 }
 
 #[inline(always)]
+fn count_observed<H: Hooks>(hooks: H, evaluation: &Evaluation, rule: &CompiledRule) {
+    hooks.note_denied(rule.group);
+    hooks.count_observed(rule, evaluation.context.size);
+}
+
+#[inline(always)]
 fn ask<H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> bool {
     let index = next(hooks, evaluation);
     if bucket::ask(hooks, &evaluation.context, index) {
@@ -205,7 +215,7 @@ fn observe<H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> bool {
     if evaluation.denied & bit_of(index) != 0 {
         let rule = hooks.rule(index);
         if rule.is_first != 0 {
-            count_dropped(hooks, evaluation, rule);
+            count_observed(hooks, evaluation, rule);
         }
         if rule.limit.counts_denied() {
             bucket::charge(hooks, &evaluation.context, index);
@@ -218,7 +228,7 @@ fn observe<H: Hooks>(hooks: H, evaluation: &mut Evaluation) -> bool {
         if rule.is_first == 0 {
             hooks.discount_rule(rule, evaluation.context.size);
         }
-        count_dropped(hooks, evaluation, rule);
+        count_observed(hooks, evaluation, rule);
         evaluation.denied |= rule.group;
     }
     go_on(evaluation)

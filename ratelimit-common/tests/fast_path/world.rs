@@ -31,7 +31,7 @@ pub struct World {
     pub now: Cell<Now>,
     pub slots: Vec<[Cell<u64>; 2]>,
     /// What each rule has passed and dropped.
-    pub counters: RefCell<Vec<[i64; 2]>>,
+    pub counters: RefCell<Vec<[i64; 3]>>,
     pub banned: RefCell<Vec<[u64; 2]>>,
     /// At which exchange of a state, counted down, another processor is at the same bucket first.
     pub other_at: Cell<u32>,
@@ -40,7 +40,7 @@ pub struct World {
 impl World {
     pub fn new(path: Path, globals: Globals, rules: Vec<CompiledRule>, now: Now) -> Self {
         let slots = (0..LEAST_SETS as usize * SLOTS).map(|_| [Cell::new(0), Cell::new(0)]).collect();
-        let counters = RefCell::new(vec![[0; 2]; RULE_NUMBERS]);
+        let counters = RefCell::new(vec![[0; 3]; RULE_NUMBERS]);
         let (banned, other_at) = (RefCell::default(), Cell::new(0));
         Self { path, globals, rules, now: Cell::new(now), slots, counters, banned, other_at }
     }
@@ -274,6 +274,10 @@ impl<'w> Hooks for &'w World {
 
     fn count_rule(self, rule: &CompiledRule, dropped: bool, _: FrameSize) {
         self.counters.borrow_mut()[rule.counters as usize][usize::from(dropped)] += 1;
+    }
+
+    fn count_observed(self, rule: &CompiledRule, _: FrameSize) {
+        self.counters.borrow_mut()[rule.counters as usize][2] += 1;
     }
 
     fn discount_rule(self, rule: &CompiledRule, _: FrameSize) {

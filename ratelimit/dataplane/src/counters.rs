@@ -4,7 +4,11 @@ use aya::maps::{Map, MapData, PerCpuArray};
 use ratelimit_common::wire::{Counter, EventCounters, Reason, RuleCounters, Sampled, TableCounters};
 use serde::{Deserialize, Serialize};
 
-use super::{Error, EventStatus, kernel::Wire};
+use super::{
+    Error, EventStatus, ProgramGeneration,
+    generation::{RULE_BANS, RULE_OBSERVED},
+    kernel::Wire,
+};
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +43,13 @@ pub(super) fn rule(map: &Map, number: u32) -> Result<(PacketCount, PacketCount),
     Ok((passed, dropped))
 }
 
+/// Packets that a rule would have dropped, but only observed.
+pub(super) fn rule_observed(map: &Map, number: u32) -> Result<PacketCount, Error> {
+    let mut observed = PacketCount::default();
+    each(map, number, |counter: Counter| observed += counter)?;
+    Ok(observed)
+}
+
 /// Bans that a rule has made.
 pub(super) fn rule_bans(map: &Map, number: u32) -> Result<u64, Error> {
     let mut sum = 0_u64;
@@ -69,13 +80,10 @@ pub(super) fn events(map: &Map) -> Result<EventStatus, Error> {
 }
 
 /// Starts a rule number's counters at zero.
-pub(super) fn clear_rule(map: &mut Map, number: u32) -> Result<(), Error> {
-    clear::<RuleCounters>(map, number)
-}
-
-/// Likewise its count of bans.
-pub(super) fn clear_rule_bans(map: &mut Map, number: u32) -> Result<(), Error> {
-    clear::<u64>(map, number)
+pub(super) fn clear_rule(generation: &mut ProgramGeneration, number: u32) -> Result<(), Error> {
+    clear::<RuleCounters>(generation.map_mut("RULE_COUNTERS")?, number)?;
+    clear::<Counter>(generation.map_mut(RULE_OBSERVED)?, number)?;
+    clear::<u64>(generation.map_mut(RULE_BANS)?, number)
 }
 
 fn clear<T>(map: &mut Map, number: u32) -> Result<(), Error>

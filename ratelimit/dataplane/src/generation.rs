@@ -17,8 +17,8 @@ use ratelimit_common::{
     table::SLOTS,
     time::Nanos,
     wire::{
-        DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, RULE_NUMBERS, Reason, RuleCounters, Sampled,
-        SetWords, TableCounters,
+        Counter, DryRun, EVENT_BYTES, EventCounters, Globals, META_BYTES, RULE_NUMBERS, Reason, RuleCounters,
+        Sampled, SetWords, TableCounters,
     },
 };
 
@@ -37,7 +37,7 @@ use crate::compile::Compiled;
 const OWN_MAPS: &str = "GENERATION";
 
 /// The maps that outlive a generation, and the sizes of their values.
-const SHARED_MAPS: [(&str, usize); 16] = [
+const SHARED_MAPS: [(&str, usize); 17] = [
     ("BUCKETS", size_of::<SetWords>()),
     ("BANS", size_of::<SetWords>()),
     ("BAN_PREFIXES", size_of::<[u64; SLOTS]>()),
@@ -48,6 +48,7 @@ const SHARED_MAPS: [(&str, usize); 16] = [
     ("REASONS", size_of::<Sampled>()),
     ("RULE_COUNTERS", size_of::<RuleCounters>()),
     (RULE_BANS, size_of::<u64>()),
+    (RULE_OBSERVED, size_of::<Counter>()),
     ("TABLE_COUNTERS", size_of::<TableCounters>()),
     ("META", META_BYTES),
     ("EVENTS", 0),
@@ -57,10 +58,13 @@ const SHARED_MAPS: [(&str, usize); 16] = [
 ];
 
 /// Those that earlier versions of the same layout had not: whoever goes on with their maps makes them.
-const MADE_LATER: [&str; 3] = ["BAN_RECORDS", "BAN_TEXTS", RULE_BANS];
+const MADE_LATER: [&str; 4] = ["BAN_RECORDS", "BAN_TEXTS", RULE_BANS, RULE_OBSERVED];
 
 /// Where bans are counted by the rules that have made them.
 pub(super) const RULE_BANS: &str = "RULE_BANS";
+
+/// Where packets are counted by the rules that would have dropped them, but only observed.
+pub(super) const RULE_OBSERVED: &str = "RULE_OBSERVED";
 
 /// How many values a shared map has.
 fn entries(name: &str, sets: u32) -> Result<u32, Error> {
@@ -71,7 +75,7 @@ fn entries(name: &str, sets: u32) -> Result<u32, Error> {
         "EVENTS" => EVENT_BYTES,
         "SKETCH" => sketch_sets()?,
         "REASONS" => Reason::ALL.len() as u32,
-        "RULE_COUNTERS" | RULE_BANS => RULE_NUMBERS as u32,
+        "RULE_COUNTERS" | RULE_BANS | RULE_OBSERVED => RULE_NUMBERS as u32,
         _ => 1,
     })
 }
@@ -346,12 +350,13 @@ impl ProgramGeneration {
         Sketch::map(self.map("SKETCH")?)
     }
 
-    /// Packets that the rule of this number passed and dropped.
+    /// Packets that the rule of this number passed, that it dropped, and that it would have dropped but only observed.
     ///
     /// # Errors
-    /// The map can't be read.
-    pub fn rule_counts(&self, number: u32) -> Result<(PacketCount, PacketCount), Error> {
-        counters::rule(self.map("RULE_COUNTERS")?, number)
+    /// A map can't be read.
+    pub fn rule_counts(&self, number: u32) -> Result<[PacketCount; 3], Error> {
+        let (passed, dropped) = counters::rule(self.map("RULE_COUNTERS")?, number)?;
+        Ok([passed, dropped, counters::rule_observed(self.map(RULE_OBSERVED)?, number)?])
     }
 }
 

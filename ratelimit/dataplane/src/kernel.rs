@@ -3,8 +3,8 @@
 use aya::Pod;
 use ratelimit_common::bans::TEXT_BYTES;
 use ratelimit_common::wire::{
-    CompiledRule, DropEvent, DryRun, EventCounters, Globals, META_BYTES, MOST_LIMITS, RuleCounters, Sampled,
-    TableCounters,
+    CompiledRule, Counter, DropEvent, DryRun, EventCounters, Globals, META_BYTES, MOST_LIMITS, RuleCounters,
+    Sampled, TableCounters,
 };
 
 /// A type that crosses the kernel boundary.
@@ -16,6 +16,7 @@ pub(super) struct Wire<T>(pub T);
 trait Plain: Copy + 'static {}
 
 impl Plain for u64 {}
+impl Plain for Counter {}
 impl Plain for RuleCounters {}
 impl Plain for Sampled {}
 impl Plain for EventCounters {}

@@ -8,7 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Attachment, Bans, Error, ListSize, LoadedPolicy, PacketCount, RuleInForce, TrialState, attach, check,
-    counters, generation::RULE_BANS, netlink, notes::read_state, offloads, pins::Pins, state::InstanceState,
+    counters,
+    generation::{RULE_BANS, RULE_OBSERVED},
+    netlink,
+    notes::read_state,
+    offloads,
+    pins::Pins,
+    state::InstanceState,
     system, trial,
 };
 use crate::policy::InstanceName;
@@ -120,8 +126,11 @@ pub struct RuleStatus {
     pub rule: RuleInForce,
     /// Packets that it allowed and that passed.
     pub passed: PacketCount,
-    /// Packets that it denied; a rule that observes would have dropped them.
+    /// Packets that it dropped.
     pub dropped: PacketCount,
+    /// Packets that passed, and that it would have dropped if it had not only observed.
+    #[serde(default)]
+    pub observed: PacketCount,
     /// Bans that it has made.
     #[serde(default)]
     pub bans: u64,
@@ -158,7 +167,7 @@ pub fn status(instance: &InstanceName) -> Result<InstanceStatus, Error> {
         true => (in_force.interfaces, Vec::new()),
         false => (Vec::new(), missing(&in_force.interfaces, &attachments)),
     };
-    let (rule_counters, rule_bans) = (open(&pins, "RULE_COUNTERS")?, rule_bans(&pins)?);
+    let rule_counters = RuleMaps::open(&pins)?;
     Ok(InstanceStatus {
         instance: instance.to_string(),
         config: in_force.config.display().to_string(),
@@ -176,11 +185,7 @@ pub fn status(instance: &InstanceName) -> Result<InstanceStatus, Error> {
         observes: state.observes,
         trial: trial::trial(&pins, in_force.is_on_trial)?.into(),
         reasons: reasons(&pins)?,
-        rules: in_force
-            .rules
-            .into_iter()
-            .map(|rule| rule_status(&rule_counters, rule_bans.as_ref(), rule))
-            .collect::<Result<_, _>>()?,
+        rules: in_force.rules.into_iter().map(|rule| rule_counters.status(rule)).collect::<Result<_, _>>()?,
         table: table(&pins, state.sets)?,
         events: events(&pins)?,
     })
@@ -247,17 +252,34 @@ fn reasons(pins: &Pins) -> Result<Vec<ReasonStatus>, Error> {
     Reason::ALL.iter().map(read).collect()
 }
 
-/// `None` while a version is in force that did not count them by rule.
-fn rule_bans(pins: &Pins) -> Result<Option<Map>, Error> {
-    let path = pins.maps().join(RULE_BANS);
-    let is_there = fs::exists(&path).map_err(|error| Error::file(&path, error))?;
-    if is_there { open(pins, RULE_BANS).map(Some) } else { Ok(None) }
+/// Where rules are counted.
+struct RuleMaps {
+    counters: Map,
+    /// `None` while a version is in force that did not count them by rule; likewise what was observed.
+    bans: Option<Map>,
+    observed: Option<Map>,
 }
 
-fn rule_status(map: &Map, bans: Option<&Map>, rule: RuleInForce) -> Result<RuleStatus, Error> {
-    let (passed, dropped) = counters::rule(map, rule.number)?;
-    let bans = bans.map_or(Ok(0), |bans| counters::rule_bans(bans, rule.number))?;
-    Ok(RuleStatus { rule, passed, dropped, bans })
+impl RuleMaps {
+    fn open(pins: &Pins) -> Result<Self, Error> {
+        let [bans, observed] = [RULE_BANS, RULE_OBSERVED].map(|name| made_later(pins, name));
+        Ok(Self { counters: open(pins, "RULE_COUNTERS")?, bans: bans?, observed: observed? })
+    }
+
+    fn status(&self, rule: RuleInForce) -> Result<RuleStatus, Error> {
+        let Self { counters, bans, observed } = self;
+        let (passed, dropped) = counters::rule(counters, rule.number)?;
+        let bans = bans.as_ref().map(|bans| counters::rule_bans(bans, rule.number)).transpose()?;
+        let observed = observed.as_ref().map(|observed| counters::rule_observed(observed, rule.number));
+        let (observed, bans) = (observed.transpose()?.unwrap_or_default(), bans.unwrap_or_default());
+        Ok(RuleStatus { rule, passed, dropped, observed, bans })
+    }
+}
+
+fn made_later(pins: &Pins, name: &str) -> Result<Option<Map>, Error> {
+    let path = pins.maps().join(name);
+    let is_there = fs::exists(&path).map_err(|error| Error::file(&path, error))?;
+    if is_there { open(pins, name).map(Some) } else { Ok(None) }
 }
 
 fn events(pins: &Pins) -> Result<EventStatus, Error> {

@@ -30,8 +30,8 @@ pub struct Traces {
     pub buckets: Vec<[u64; 2]>,
     /// The packets of each reason.
     pub reasons: Vec<PacketCount>,
-    /// The packets that each rule has passed and dropped.
-    pub rules: Vec<(PacketCount, PacketCount)>,
+    /// The packets that each rule has passed, that it has dropped, and that it has only observed.
+    pub rules: Vec<[PacketCount; 3]>,
 }
 
 impl ProgramGeneration {

@@ -97,31 +97,49 @@ impl fmt::Display for Packets {
             "DROPPED",
             "SHARE",
             "DROPPED BYTES",
+            "OBSERVED",
+            "SHARE",
             "BANS",
             "LIMIT",
             "KEY",
             "MATCH",
         ]);
-        for RuleStatus { rule, passed, dropped, bans } in &self.rules {
+        for RuleStatus { rule, passed, dropped, observed, bans } in &self.rules {
+            let judged = passed.packets.saturating_add(dropped.packets).saturating_add(observed.packets);
             let action = if self.observes { "observe" } else { &rule.action };
             table.row([
                 rule.name.clone(),
                 action.to_owned(),
                 Thousands(passed.packets).to_string(),
                 Thousands(dropped.packets).to_string(),
-                share(dropped.packets, passed.packets.saturating_add(dropped.packets)),
+                share(dropped.packets, judged),
                 Thousands(dropped.bytes).to_string(),
+                Thousands(observed.packets).to_string(),
+                share(observed.packets, judged),
                 Thousands(*bans).to_string(),
                 rule.limit.clone(),
                 rule.key.clone(),
                 rule.judged(),
             ]);
         }
-        write!(f, "{table}")?;
+        write!(f, "{table}{}", Observed(&self.rules))?;
         if self.observes {
             writeln!(f, "\nAll rules only observe, until `ratelimit observe off`.")?;
-        } else if self.rules.iter().any(|rule| rule.rule.action == "observe") {
-            writeln!(f, "\nA rule that observes drops nothing: what it would have dropped is shown.")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is said below a table of rules of which some have observed packets.
+pub struct Observed<'r>(pub &'r [RuleStatus]);
+
+impl fmt::Display for Observed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.iter().any(|rule| rule.observed.packets > 0) {
+            writeln!(
+                f,
+                "\nOBSERVED packets have passed: a rule would have dropped them, but only observed then."
+            )?;
         }
         Ok(())
     }
@@ -148,7 +166,7 @@ mod tests {
     use super::*;
     use crate::dataplane::{PacketCount, RuleInForce};
 
-    fn rule(name: &str, action: &str, passed: u64, dropped: u64) -> RuleStatus {
+    fn rule(name: &str, action: &str, [passed, dropped, observed]: [u64; 3]) -> RuleStatus {
         let count = |packets| PacketCount { packets, bytes: packets * 100 };
         RuleStatus {
             rule: RuleInForce {
@@ -162,23 +180,30 @@ mod tests {
             },
             passed: count(passed),
             dropped: count(dropped),
+            observed: count(observed),
             bans: dropped / 500,
         }
     }
 
     #[test]
-    fn rules_are_shown_with_their_shares() {
-        let rules = vec![rule("every", "drop", 3_000, 1_000), rule("watch", "observe", 0, 0)];
+    fn rules_are_shown_with_what_they_dropped_and_what_they_observed() {
+        let rules = vec![rule("every", "drop", [3_000, 1_000, 0]), rule("watch", "observe", [0, 0, 0])];
         let text = Packets { rules: rules.clone(), observes: false }.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            "every  drop      3,000    1,000  25.0 %        100,000     2  rate=5/s  source v4/32 v6/64  any packet"
+            "every  drop      3,000    1,000  25.0 %        100,000         0    0 %     2  rate=5/s  \
+             source v4/32 v6/64  any packet"
         );
         assert!(lines[2].ends_with("  any packet, except source 192.0.2.53/32"), "{text}");
-        assert_eq!(lines.last().unwrap().split(':').next(), Some("A rule that observes drops nothing"));
+        assert_eq!(lines.len(), 3, "nothing was observed");
         let text = Packets { rules, observes: true }.to_string();
         assert!(text.contains("every  observe") && text.contains("`ratelimit observe off`"), "{text}");
+        let rules = vec![rule("watch", "observe", [600, 100, 300])];
+        let text = Packets { rules, observes: false }.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].contains("  600      100  10.0 %         10,000       300  30.0 %"), "{text}");
+        assert!(lines[3].starts_with("OBSERVED packets have passed"), "{text}");
     }
 
     #[test]

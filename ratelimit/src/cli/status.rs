@@ -17,12 +17,12 @@ use super::{
     failure::CommandFailure,
     instance::out_of_sight,
     output::Output,
-    rules::{NO_RULES, share},
+    rules::{NO_RULES, Observed, share},
     table::TextTable,
 };
 use crate::{
     control::{self, ControlError},
-    dataplane::{self, Error, InstanceStatus, ReasonStatus, TRIED_AGAIN, TrialStatus},
+    dataplane::{self, Error, InstanceStatus, ReasonStatus, RuleStatus, TRIED_AGAIN, TrialStatus},
     policy::InstanceName,
     server::LayerStatus,
     text::Thousands,
@@ -215,6 +215,7 @@ impl fmt::Display for StatusAnswer {
             writeln!(f, "{NO_RULES}")?;
         } else {
             write!(f, "{}", rules(status))?;
+            write!(f, "{}", Observed(&status.rules))?;
         }
         match &self.application {
             Some(layer) => write!(f, "\n{}", Counts(&layer.service)),
@@ -265,17 +266,19 @@ fn packets(status: &InstanceStatus) -> TextTable {
 }
 
 fn rules(status: &InstanceStatus) -> TextTable {
-    let mut table = TextTable::new(["RULE", "LIMIT", "KEY", "ACTION", "PASSED", "DROPPED", "BANS"]);
-    for rule in &status.rules {
-        let observes = if status.observes || rule.rule.action == "observe" { " (observed)" } else { "" };
+    let mut table =
+        TextTable::new(["RULE", "LIMIT", "KEY", "ACTION", "PASSED", "DROPPED", "OBSERVED", "BANS"]);
+    for RuleStatus { rule, passed, dropped, observed, bans } in &status.rules {
+        let action = if status.observes { "observe" } else { &rule.action };
         table.row([
-            rule.rule.name.clone(),
-            rule.rule.limit.clone(),
-            rule.rule.key.clone(),
-            rule.rule.action.clone(),
-            Thousands(rule.passed.packets).to_string(),
-            format!("{}{observes}", Thousands(rule.dropped.packets)),
-            Thousands(rule.bans).to_string(),
+            rule.name.clone(),
+            rule.limit.clone(),
+            rule.key.clone(),
+            action.to_owned(),
+            Thousands(passed.packets).to_string(),
+            Thousands(dropped.packets).to_string(),
+            Thousands(observed.packets).to_string(),
+            Thousands(*bans).to_string(),
         ]);
     }
     table

@@ -136,9 +136,8 @@ impl Encoder<'_> {
     fn rules(&mut self, status: &InstanceStatus) -> fmt::Result {
         let labeled = |of: fn(&PacketCount) -> u64| {
             status.rules.iter().flat_map(move |rule| {
-                let observes = status.observes || rule.rule.action == "observe";
-                let denied = if observes { "observe" } else { "drop" };
-                [("pass", &rule.passed), (denied, &rule.dropped)].map(|(verdict, count)| {
+                let counts = [("pass", &rule.passed), ("drop", &rule.dropped), ("observe", &rule.observed)];
+                counts.map(|(verdict, count)| {
                     ([("rule", rule.rule.name.clone()), ("verdict", verdict.to_owned())], of(count))
                 })
             })
@@ -225,6 +224,7 @@ mod tests {
             },
             passed: count(3),
             dropped: count(4),
+            observed: count(5),
             bans: 2,
         };
         let size = |list: &str, rule| ListSize {
@@ -285,7 +285,8 @@ mod tests {
             "ratelimit_bytes_total{reason=\"limited\",verdict=\"drop\"} 420",
             "ratelimit_rule_packets_total{rule=\"every \\\"one\\\" \\\\\",verdict=\"pass\"} 3",
             "ratelimit_rule_packets_total{rule=\"every \\\"one\\\" \\\\\",verdict=\"drop\"} 4",
-            "ratelimit_rule_bytes_total{rule=\"watch\",verdict=\"observe\"} 240",
+            "ratelimit_rule_packets_total{rule=\"watch\",verdict=\"drop\"} 4",
+            "ratelimit_rule_bytes_total{rule=\"watch\",verdict=\"observe\"} 300",
             "ratelimit_rule_bans_total{rule=\"watch\"} 2",
             "ratelimit_rules 2",
             "ratelimit_interface{interface=\"eth0\",mode=\"native\"} 1",

@@ -215,7 +215,7 @@ fn maps_without_records_are_gone_on_with() {
         send(&link.sender(CLIENT), 2);
         assert_eq!(judged(2).bans, 1);
         daemon.kill();
-        for map in ["BAN_RECORDS", "BAN_TEXTS", "RULE_BANS"] {
+        for map in ["BAN_RECORDS", "BAN_TEXTS", "RULE_BANS", "RULE_OBSERVED"] {
             fs::remove_file(format!("{PINS}/default/v2/{map}")).unwrap();
         }
         assert_eq!((&listed()[0].by[..], listed()[0].made), ("unknown", None));

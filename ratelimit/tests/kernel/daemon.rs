@@ -167,10 +167,10 @@ pub fn reason(status: &InstanceStatus, name: &str) -> PacketCount {
     status.reasons.iter().find(|reason| reason.reason == name).expect("the reason").count
 }
 
-/// Packets that a rule passed and dropped.
+/// Packets that a rule passed and denied: it dropped them, or observed them.
 pub fn rule(status: &InstanceStatus, name: &str) -> (u64, u64) {
     let rule = status.rules.iter().find(|rule| rule.rule.name == name).expect("the rule");
-    (rule.passed.packets, rule.dropped.packets)
+    (rule.passed.packets, rule.dropped.packets + rule.observed.packets)
 }
 
 /// Waits until so many packets have been judged.

@@ -126,6 +126,9 @@ fn observing_drops_nothing_and_counts_what_it_would_have_dropped() {
         let status = judged(1000);
         assert_eq!(all_arrivals(&server, 1000).len(), 1000);
         assert_eq!(rule(&status, "every"), (50, 950));
+        let counted = &status.rules[0];
+        assert_eq!((counted.observed.packets, counted.dropped.packets), (950, 0));
+        assert_eq!(counted.observed.bytes, counted.passed.bytes * 19, "all are as long");
         assert_eq!(reason(&status, "limited").packets, 0);
     });
 }
@@ -143,6 +146,9 @@ fn what_observes_beside_a_rule_that_drops_judges_only_what_passes() {
         let status = judged(200);
         assert_eq!(all_arrivals(&server, 50).len(), 50);
         assert_eq!((rule(&status, "every"), rule(&status, "watch")), ((50, 150), (30, 20)));
+        let counts =
+            |index: usize| (status.rules[index].dropped.packets, status.rules[index].observed.packets);
+        assert_eq!((counts(0), counts(1)), ((0, 20), (150, 0)));
     });
 }
 

@@ -81,6 +81,7 @@ fn metrics_are_the_counters_that_status_shows() {
             (r#"rule="say \"no\"",verdict="pass""#, 50),
             (r#"rule="say \"no\"",verdict="drop""#, 150),
             (r#"rule="watch",verdict="observe""#, 30),
+            (r#"rule="watch",verdict="drop""#, 0),
         ] {
             assert_eq!(metrics[&format!("ratelimit_rule_packets_total{{{labels}}}")], packets, "{labels}");
         }

@@ -247,7 +247,13 @@ fn observing_is_switched_on_and_off_and_survives_the_daemon() {
         assert_eq!(all_arrivals(&server, 10).len(), 10);
         run(&["observe", "off"]);
         send(&client, 10);
-        assert_eq!(rule(&judged(50), "every"), (10, 40));
+        let now = judged(50);
+        assert_eq!(rule(&now, "every"), (10, 40));
+        // What was dropped is told from what would have been.
+        let counted = &now.rules[0];
+        assert_eq!((counted.observed.packets, counted.dropped.packets), (30, 10));
+        let shown = run(&["rules"]);
+        assert!(shown.contains("OBSERVED packets have passed"), "{shown}");
         assert!(arrivals(&server).is_empty());
     });
 }

@@ -19,7 +19,6 @@ use super::{
         clock, counters,
         coverage::{Coverage, Missing},
         denied,
-        generation::RULE_BANS,
         kind::InterfaceKind,
         list_sizes, lists,
         notes::{kept_state, write_state},
@@ -155,8 +154,7 @@ impl<'w> PolicyChange<'w> {
         let buckets = BucketTable::map(generation.map("BUCKETS")?, sets)?;
         buckets.forget(&plan.assignment.new);
         for &number in &plan.assignment.new {
-            counters::clear_rule(generation.map_mut("RULE_COUNTERS")?, number)?;
-            counters::clear_rule_bans(generation.map_mut(RULE_BANS)?, number)?;
+            counters::clear_rule(&mut generation, number)?;
         }
         Ok(Self { pins, plan, compiled, generation, buckets, done: Done::default() })
     }

@@ -225,6 +225,8 @@ impl<'t> Hooks for &'t HostEngine {
 
     fn count_rule(self, _rule: &CompiledRule, _dropped: bool, _size: FrameSize) {}
 
+    fn count_observed(self, _rule: &CompiledRule, _size: FrameSize) {}
+
     fn discount_rule(self, _rule: &CompiledRule, _size: FrameSize) {}
 
     fn on_exhausted_tries(self) {}
