@@ -207,8 +207,7 @@ fn ratelimit(filter: Filter, name: &str, limit: Limit) -> Result<Installed> {
         config: Path::new(&path),
         is_same: false,
         observes: Some(filter == Filter::Observing),
-        trial_end: None,
-        is_new_trial: false,
+        trial: None,
     };
     let dataplane = claim.start(&wanted, Path::new("/run/none.sock"))?;
     let top = if filter == Filter::WithTop { Some(top(name)?) } else { None };

@@ -62,7 +62,7 @@ pub use self::{
     start::{Changes, Claim, Dataplane, Wanted, config_path},
     state::{DaemonAddress, LoadedPolicy, RuleInForce},
     status::{EventStatus, InstanceStatus, ReasonStatus, RuleStatus, TableStatus, TrialStatus, status},
-    trial::{TRIED_AGAIN, TrialState, confirm},
+    trial::{TRIED_AGAIN, TrialState, WantedTrial, confirm},
 };
 pub use self::{
     clock::monotonic,

@@ -5,11 +5,11 @@ mod transaction;
 
 use std::path::Path;
 
-use ratelimit_common::time::{Nanos, Now};
+use ratelimit_common::time::Now;
 
 use self::transaction::{LoadedGeneration, put_in_force, since};
 use super::{
-    Attachment, DaemonAddress, Error, ProgramLog, RuleInForce,
+    Attachment, DaemonAddress, Error, ProgramLog, RuleInForce, WantedTrial,
     buckets::BucketTable,
     check, check_kernel,
     clock::{self, WallClock},
@@ -42,10 +42,8 @@ pub struct Wanted<'w> {
     pub is_same: bool,
     /// Whether its rules only observe; as it was before if not given.
     pub observes: Option<bool>,
-    /// If it is on trial, until when, on CLOCK_MONOTONIC.
-    pub trial_end: Option<Nanos>,
-    /// Whether that trial begins now, and is not over if an earlier one has been confirmed.
-    pub is_new_trial: bool,
+    /// The trial that it is to be on, if any.
+    pub trial: Option<WantedTrial>,
 }
 
 impl Claim {

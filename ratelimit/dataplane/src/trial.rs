@@ -7,7 +7,8 @@ use super::{Error, ProgramGeneration, check, clock, notes::read_state, pins::Pin
 use crate::policy::InstanceName;
 
 /// What is said of a trial that has failed, so that nobody is surprised by saving a file.
-pub const TRIED_AGAIN: &str = "a reload, or saving the file, puts the rules on trial again for the same time";
+pub const TRIED_AGAIN: &str = "`ratelimit reload`, or saving the file, begins another trial of the same length: confirm that one \
+                               with `ratelimit confirm`";
 
 /// How a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +21,63 @@ pub enum TrialState {
     Failed,
 }
 
-/// Sets when the trial ends, and returns when it would have. If it is one that goes on, and has been confirmed
-/// meanwhile, it stays so.
-pub(super) fn replace_end(
-    generation: &mut ProgramGeneration,
-    end: Option<Nanos>,
-    goes_on: bool,
-) -> Result<Option<Nanos>, Error> {
-    let mut map: Array<&mut MapData, u64> = generation.map_mut("TRIAL")?.try_into()?;
-    let before = map.get(&0, 0)?;
-    if before != 0 || !goes_on {
-        map.set(0, end.map_or(0, |end| end.0), 0)?;
+/// Which trial rules are to be on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedTrial {
+    /// One of this length, which begins when they are in force.
+    Begins(Nanos),
+    /// The one that those before them are on. If it has been confirmed meanwhile, it stays so.
+    GoesOn,
+}
+
+impl WantedTrial {
+    /// When one that begins now ends.
+    fn end_from_now(length: Nanos) -> Result<Nanos, Error> {
+        Ok(Nanos(clock::monotonic()?.0.saturating_add(length.0)))
     }
-    Ok((before != 0).then_some(Nanos(before)))
+}
+
+/// Writes down when the trial of rules that are about to be in force ends, and returns when the one before would have;
+/// `None` if that stays.
+pub(super) fn begin(
+    generation: &mut ProgramGeneration,
+    wanted: Option<WantedTrial>,
+) -> Result<Option<TrialEnd>, Error> {
+    let end = match wanted {
+        Some(WantedTrial::GoesOn) => return Ok(None),
+        Some(WantedTrial::Begins(length)) => TrialEnd(WantedTrial::end_from_now(length)?.0),
+        None => TrialEnd::NONE,
+    };
+    end.put(generation).map(Some)
+}
+
+/// Lets a trial that begins do so now, unless somebody has confirmed the rules already: to attach them has taken time.
+pub(super) fn begin_again(
+    generation: &mut ProgramGeneration,
+    wanted: Option<WantedTrial>,
+) -> Result<(), Error> {
+    let Some(WantedTrial::Begins(length)) = wanted else { return Ok(()) };
+    let mut map: Array<&mut MapData, u64> = generation.map_mut("TRIAL")?.try_into()?;
+    if map.get(&0, 0)? != 0 {
+        map.set(0, WantedTrial::end_from_now(length)?.0, 0)?;
+    }
+    Ok(())
+}
+
+/// When a trial ends, as the map has it: on CLOCK_MONOTONIC, 0 if it does not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TrialEnd(u64);
+
+impl TrialEnd {
+    const NONE: Self = Self(0);
+
+    /// Puts it into the map, and returns the one that was there.
+    pub(super) fn put(self, generation: &mut ProgramGeneration) -> Result<Self, Error> {
+        let mut map: Array<&mut MapData, u64> = generation.map_mut("TRIAL")?.try_into()?;
+        let before = map.get(&0, 0)?;
+        map.set(0, self.0, 0)?;
+        Ok(Self(before))
+    }
 }
 
 fn open(pins: &Pins) -> Result<Array<MapData, u64>, Error> {

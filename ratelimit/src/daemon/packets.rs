@@ -16,7 +16,7 @@ use crate::{
     control::{AnsweredBuckets, AskedBuckets, SparingKey, SparingRule},
     dataplane::{
         self, Attachment, BanStatus, Bans, Changes, Claim, Dataplane, Error, ProgramLog, Requirements,
-        TRIED_AGAIN, TrialState, TrialStatus, Wanted, around, in_one_line, list_sizes,
+        TRIED_AGAIN, TrialState, TrialStatus, Wanted, WantedTrial, around, in_one_line, list_sizes,
     },
     policy::{InstanceName, Network, OnExit, Prefix, PrefixList},
     text::Shown,
@@ -39,13 +39,13 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 struct OnTrial {
     length: Nanos,
-    /// On CLOCK_MONOTONIC.
-    end: Nanos,
+    /// Whether nobody has confirmed them in time, which has been said.
+    has_failed: bool,
 }
 
 impl OnTrial {
-    fn begin(length: Nanos) -> Result<Self, Error> {
-        Ok(Self { length, end: Nanos(dataplane::monotonic()?.0.saturating_add(length.0)) })
+    const fn of(length: Nanos) -> Self {
+        Self { length, has_failed: false }
     }
 
     fn announce(&self) {
@@ -66,17 +66,15 @@ impl NetworkLayer {
         revert_after: Option<Nanos>,
         control: &Path,
     ) -> Result<Self> {
-        let trial = revert_after.map(OnTrial::begin).transpose()?;
-        let trial_end = trial.map(|trial| trial.end);
         let wanted = Wanted {
             network: &network,
             config,
             is_same: false,
             observes: None,
-            trial_end,
-            is_new_trial: true,
+            trial: revert_after.map(WantedTrial::Begins),
         };
         let dataplane = claim.start(&wanted, control)?;
+        let trial = revert_after.map(OnTrial::of);
         let mut packets = Self { config: config.to_owned(), network, dataplane, trial, retry_at: None };
         packets.plan_retry();
         Ok(packets)
@@ -148,20 +146,22 @@ impl NetworkLayer {
         revert_after: Option<Nanos>,
     ) -> Result<(), String> {
         let trial = match revert_after {
-            Some(length) => OnTrial::begin(length).map(Some),
-            None => self.trial_now(),
+            Some(length) => Some(WantedTrial::Begins(length)),
+            None => self.trial_now().map_err(|error| error.to_string())?,
         };
-        let trial = trial.map_err(|error| error.to_string())?;
         let wanted = Wanted {
             network: network.unwrap_or(&self.network),
             config: &self.config,
             is_same: network.is_none(),
             observes,
-            trial_end: trial.map(|trial| trial.end),
-            is_new_trial: revert_after.is_some(),
+            trial,
         };
         self.dataplane.replace(&wanted).map_err(|error| in_one_line(&error))?;
-        self.trial = trial;
+        match trial {
+            Some(WantedTrial::Begins(length)) => self.trial = Some(OnTrial::of(length)),
+            // Whether it has been confirmed is still to be said.
+            Some(WantedTrial::GoesOn) | None => {}
+        }
         self.plan_retry();
         Ok(())
     }
@@ -182,12 +182,12 @@ impl NetworkLayer {
     }
 
     /// The trial that a new generation is on: the same, as long as it lasts; a new one after one that failed.
-    fn trial_now(&self) -> Result<Option<OnTrial>, Error> {
+    fn trial_now(&self) -> Result<Option<WantedTrial>, Error> {
         let Some(trial) = self.trial else { return Ok(None) };
         Ok(match self.dataplane.trial()? {
             TrialState::None => None,
-            TrialState::Left(_) => Some(trial),
-            TrialState::Failed => Some(OnTrial::begin(trial.length)?),
+            TrialState::Left(_) => Some(WantedTrial::GoesOn),
+            TrialState::Failed => Some(WantedTrial::Begins(trial.length)),
         })
     }
 
@@ -196,13 +196,13 @@ impl NetworkLayer {
         self.dataplane.trial().map_or(TrialStatus::None, TrialStatus::from)
     }
 
-    /// Returns when the trial is over, whichever way it went.
+    /// Returns when the trial is over. It is asked for anew about once a second, so that a confirmation is noticed.
     pub async fn trial_over(&self) {
-        let left =
-            self.trial.and_then(|trial| Some(trial.end.0.saturating_sub(dataplane::monotonic().ok()?.0)));
-        match left {
-            Some(left) => tokio::time::sleep(Duration::from_nanos(left)).await,
-            None => std::future::pending().await,
+        if self.trial.is_none_or(|trial| trial.has_failed) {
+            return std::future::pending().await;
+        }
+        if let Ok(TrialState::Left(left)) = self.dataplane.trial() {
+            tokio::time::sleep(Duration::from_nanos(left.0)).await;
         }
     }
 
@@ -215,15 +215,10 @@ impl NetworkLayer {
             }
             Ok(TrialState::Failed) => {
                 error!("nobody has confirmed the rules in time, so everything passes: {TRIED_AGAIN}");
-                // The next one is measured anew.
-                self.trial = self.trial.map(|trial| OnTrial { end: Nanos(u64::MAX), ..trial });
+                self.trial = self.trial.map(|trial| OnTrial { has_failed: true, ..trial });
             }
             // The clocks disagree by a moment.
-            Ok(TrialState::Left(left)) => {
-                self.trial = self
-                    .trial
-                    .and_then(|trial| OnTrial::begin(left).ok().map(|new| OnTrial { end: new.end, ..trial }));
-            }
+            Ok(TrialState::Left(_)) => {}
             Err(error) => {
                 warn!(%error, "can't tell how the trial ended");
                 self.trial = None;

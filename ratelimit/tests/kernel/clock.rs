@@ -6,7 +6,7 @@ use std::{cell::Cell, net::UdpSocket, path::Path};
 use nix::time::{ClockId, clock_gettime};
 use ratelimit::{
     config,
-    dataplane::{Claim, Dataplane, Error, TrialState, Wanted},
+    dataplane::{Claim, Dataplane, Error, TrialState, Wanted, WantedTrial},
     policy::{InstanceName, Network},
 };
 use ratelimit_common::time::Nanos;
@@ -45,7 +45,7 @@ struct Limited {
     _link: Link,
     client: UdpSocket,
     network: Network,
-    trial_end: Option<Nanos>,
+    trial: Option<WantedTrial>,
     dataplane: Option<Dataplane>,
     sent: u64,
 }
@@ -56,7 +56,7 @@ impl Limited {
         let client = link.sender(CLIENT);
         let path = daemon::config(&[], &[&format!("{{name: every, {limit}}}")]);
         let network = config::load(&path).unwrap().network.unwrap();
-        let mut limited = Self { _link: link, client, network, trial_end: None, dataplane: None, sent: 0 };
+        let mut limited = Self { _link: link, client, network, trial: None, dataplane: None, sent: 0 };
         limited.start();
         limited
     }
@@ -70,7 +70,7 @@ impl Limited {
     }
 
     fn reload(&mut self) {
-        let wanted = wanted(&self.network, self.trial_end);
+        let wanted = wanted(&self.network, self.trial);
         self.dataplane.as_mut().unwrap().replace(&wanted).unwrap();
     }
 
@@ -93,15 +93,8 @@ impl Limited {
     }
 }
 
-fn wanted(network: &Network, trial_end: Option<Nanos>) -> Wanted<'_> {
-    Wanted {
-        network,
-        config: Path::new("/run/ratelimit.yaml"),
-        is_same: false,
-        observes: None,
-        trial_end,
-        is_new_trial: false,
-    }
+fn wanted(network: &Network, trial: Option<WantedTrial>) -> Wanted<'_> {
+    Wanted { network, config: Path::new("/run/ratelimit.yaml"), is_same: false, observes: None, trial }
 }
 
 const LIMITS: [&str; 3] = [
@@ -159,8 +152,9 @@ fn a_clock_that_was_set_moves_no_token_bucket_no_ban_and_no_trial() {
     isolated(|| {
         begin_at(18);
         let mut limited = Limited::new("rate: 10/d");
-        limited.trial_end = Some(Nanos(monotonic() + HOUR));
+        limited.trial = Some(WantedTrial::Begins(Nanos(HOUR)));
         limited.reload();
+        limited.trial = Some(WantedTrial::GoesOn);
         assert_eq!(limited.passes(15), 10);
         daemon::run(&["ban", "10.9.0.1", "--for", "1h"]);
         for by in [2 * DAY, (3 * DAY).wrapping_neg()] {

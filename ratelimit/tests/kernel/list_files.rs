@@ -138,7 +138,7 @@ fn the_network_is_not_up_after_a_trial_that_nobody_confirmed() {
         let path = config_at("/run/ratelimit.yaml", METRICS, &[], &[EVERY]);
         let mut command = crate::daemon::command(&["run", "--revert-after", "1s", "--config"]);
         let mut daemon = Daemon::spawn(command.arg(path));
-        daemon.wait_for("a reload, or saving the file, puts the rules on trial again");
+        daemon.wait_for("`ratelimit reload`, or saving the file, begins another trial");
         assert_eq!(metric("ratelimit_network_up").as_deref(), Some("0"));
         assert_eq!(metric("ratelimit_reverted").as_deref(), Some("1"));
     });

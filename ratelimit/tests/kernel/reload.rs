@@ -11,15 +11,16 @@ use std::{
 use nix::sys::signal::Signal;
 use ratelimit::{
     control::{self, AnsweredBuckets},
-    dataplane::TrialStatus,
+    dataplane::{self, TrialState, TrialStatus},
     policy::InstanceName,
 };
+use ratelimit_common::time::Nanos;
 use serde_json::json;
 
 use crate::{
     daemon::{Daemon, command, config, judged, output, reason, rule, run, status, text},
     guest,
-    leftovers::in_kernel,
+    leftovers::{PINS, in_kernel},
     limits::{all_arrivals, send},
     net::{Link, SERVER, SERVER_V4, arrivals, isolated, receiver},
     stops::StopsAtEnd,
@@ -287,6 +288,23 @@ fn a_trial_that_nobody_confirms_lets_everything_pass_without_a_daemon() {
             assert!(text(&refused).1.contains("everything passes"));
         }
         run(&["detach"]);
+    });
+}
+
+#[test]
+fn a_trial_lasts_from_when_its_rules_are_in_force_and_its_end_is_logged_at_once() {
+    isolated(|| {
+        let _link = Link::new(&[CLIENT]);
+        let config = config(&[], &["{name: every, rate: 1/h, burst: 10}"]);
+        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", "1h", "--config"]).arg(&config));
+        daemon.wait_for("on trial");
+        let found = dataplane::confirm(&InstanceName::default()).unwrap();
+        let TrialState::Left(Nanos(left)) = found else { panic!("{found:?}") };
+        let began = SystemTime::now() + Duration::from_nanos(left) - Duration::from_secs(3_600);
+        let link = fs::read_dir(format!("{PINS}/default/links")).unwrap().next().unwrap().unwrap();
+        let attached = link.metadata().unwrap().modified().unwrap();
+        assert!(began >= attached, "{:?} before", attached.duration_since(began));
+        daemon.wait_for("confirmed: the rules stay");
     });
 }
 

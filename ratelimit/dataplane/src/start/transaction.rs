@@ -25,7 +25,8 @@ use super::{
         pins::Pins,
         raw,
         state::{self, Assignment, InstanceState},
-        system, trial,
+        system,
+        trial::{self, TrialEnd},
         windows::ClockMove,
     },
     Claim, Wanted, config_path,
@@ -60,7 +61,7 @@ pub(super) fn put_in_force(
 ) -> Result<LoadedGeneration, Error> {
     let plan = Plan::new(claim, coverage, wanted, old.is_some())?;
     let mut transaction = PolicyChange::load(claim, plan)?;
-    let noted = transaction.note(daemon, old.as_deref());
+    let noted = transaction.note(daemon);
     match noted.and_then(|()| transaction.attach(old.as_mut().map(|old| &mut old.generation))) {
         Ok(outcome) => transaction.commit(coverage, outcome),
         Err(error) => {
@@ -120,7 +121,7 @@ impl<'w> Plan<'w> {
 
     fn compile(&self) -> Compiled {
         let mut compiled = compile(&self.network, &self.state.facts(), &self.assignment.numbers);
-        compiled.globals.is_on_trial = self.wanted.trial_end.is_some().into();
+        compiled.globals.is_on_trial = self.wanted.trial.is_some().into();
         compiled
     }
 }
@@ -139,7 +140,7 @@ struct PolicyChange<'w> {
 #[derive(Default)]
 struct Done {
     /// The end of the trial was replaced; this is the one before.
-    replaced_trial_end: Option<Option<Nanos>>,
+    replaced_trial_end: Option<TrialEnd>,
     /// Buckets were moved as windows were, at this time.
     moved_buckets_at: Option<Now>,
 }
@@ -161,15 +162,12 @@ impl<'w> PolicyChange<'w> {
 
     /// Before anything is attached, the notes say that this daemon does so: a crash in between leaves no number with
     /// two owners, and nobody takes what was in force before for what is.
-    fn note(&mut self, daemon: &DaemonAddress, old: Option<&LoadedGeneration>) -> Result<(), Error> {
+    fn note(&mut self, daemon: &DaemonAddress) -> Result<(), Error> {
         let Self { pins, plan, generation, .. } = self;
         (plan.state.is_starting, plan.state.daemon) = (true, Some(daemon.clone()));
         write_state(generation, &plan.state.before(plan.moved))?;
         plan.earlier.carry_bans(pins, &plan.state)?;
-        let was_on_trial = old.is_some_and(|old| old.compiled.globals.is_on_trial != 0);
-        let goes_on = !plan.wanted.is_new_trial && was_on_trial;
-        let before = trial::replace_end(generation, plan.wanted.trial_end, goes_on)?;
-        self.done.replaced_trial_end = Some(before);
+        self.done.replaced_trial_end = trial::begin(generation, plan.wanted.trial)?;
         Ok(())
     }
 
@@ -189,7 +187,7 @@ impl<'w> PolicyChange<'w> {
             moved.take_back(&buckets, &compiled.limits, now);
         }
         if let Some(end) = done.replaced_trial_end {
-            trial::replace_end(&mut generation, end, false)?;
+            end.put(&mut generation)?;
         }
         (plan.state.is_starting, plan.state.daemon) = (false, None);
         write_state(&mut generation, plan.before.as_ref().unwrap_or(&plan.state))
@@ -225,6 +223,7 @@ impl<'w> PolicyChange<'w> {
         if let Err(error) = pins.remove_other_layouts() {
             warn!(%error, "maps of another version can't be removed");
         }
+        trial::begin_again(&mut generation, plan.wanted.trial)?;
         Ok(LoadedGeneration { generation, compiled, state, buckets, attachments, is_adopted, observes })
     }
 
@@ -272,7 +271,7 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32], since: u64)
         allow: network.allow.len(),
         deny: network.deny.len(),
         lists: list_sizes::sizes(&network.lists),
-        is_on_trial: wanted.trial_end.is_some(),
+        is_on_trial: wanted.trial.is_some(),
         asks: Requirements::of(&network.rules),
         interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
         namespace: system::network_namespace(),
