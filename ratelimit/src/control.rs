@@ -120,6 +120,8 @@ pub struct AnsweredBuckets {
     pub address: IpAddr,
     /// Whether they were made as good as new.
     pub reset: bool,
+    /// Whether anything is dropped: not after a trial that nobody confirmed.
+    pub in_force: bool,
     /// The prefix on the allow list that it is inside: everything of it passes.
     pub allowed: Option<String>,
     /// The prefix on the deny list that it is inside: everything of it is dropped, unless it is allowed.

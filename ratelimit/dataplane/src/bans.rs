@@ -32,13 +32,13 @@ use self::{notes::BanNotes, placing::Placing, reading::BanEntry};
 use super::{
     Error,
     buckets::BucketTable,
-    check, clock, denied, lists,
+    check, clock, denied,
     notes::read_state,
     pins::{Pins, map_at},
     sets::{Sets, Words},
     state::InstanceState,
 };
-use crate::policy::{InstanceName, PacketBan, Prefix, PrefixList};
+use crate::policy::{InstanceName, PacketBan, Prefix};
 
 /// An instance's bans.
 #[derive(Debug)]
@@ -246,14 +246,6 @@ impl Bans {
     #[must_use]
     pub fn replaced(&self) -> u64 {
         self.replaced.load(Ordering::Relaxed)
-    }
-
-    /// The allow list in force, which wins over bans.
-    ///
-    /// # Errors
-    /// It can't be read.
-    pub fn allow_list(&self) -> Result<PrefixList, Error> {
-        lists::allow_list(&self.pins)
     }
 
     /// Takes prefix lengths that have no ban any more out of the kernel's look-ups.

@@ -62,7 +62,7 @@ pub use self::{
     start::{Changes, Claim, Dataplane, Wanted, config_path},
     state::{DaemonAddress, LoadedPolicy, RuleInForce},
     status::{EventStatus, InstanceStatus, ReasonStatus, RuleStatus, TableStatus, TrialStatus, status},
-    trial::{TRIED_AGAIN, TrialState, WantedTrial, confirm},
+    trial::{TRIED_AGAIN, TrialState, WantedTrial, confirm, everything_passes, is_in_force},
 };
 pub use self::{
     clock::monotonic,

@@ -10,6 +10,12 @@ use crate::policy::InstanceName;
 pub const TRIED_AGAIN: &str = "`ratelimit reload`, or saving the file, begins another trial of the same length: confirm that one \
                                with `ratelimit confirm`";
 
+/// What is said while everything passes, wherever somebody might think that something is dropped.
+#[must_use]
+pub fn everything_passes() -> String {
+    format!("everything passes: nobody has confirmed the rules in time; {TRIED_AGAIN}")
+}
+
 /// How a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialState {
@@ -93,6 +99,19 @@ pub(super) fn trial(pins: &Pins, is_on_trial: bool) -> Result<TrialState, Error>
         end if end > now.0 => TrialState::Left(Nanos(end - now.0)),
         _ => TrialState::Failed,
     })
+}
+
+/// Whether rules, lists and bans drop anything: not after a trial that has failed.
+///
+/// # Errors
+/// The instance is not attached, or its pins can't be used.
+pub fn is_in_force(instance: &InstanceName) -> Result<bool, Error> {
+    drops(&Pins::new(instance)?)
+}
+
+pub(super) fn drops(pins: &Pins) -> Result<bool, Error> {
+    let in_force = read_state(pins)?.and_then(|state| state.in_force);
+    Ok(trial(pins, in_force.is_some_and(|policy| policy.is_on_trial))? != TrialState::Failed)
 }
 
 /// Says that the rules on trial are good: they stay. Needs no daemon. Returns how the trial stood.

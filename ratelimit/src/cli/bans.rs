@@ -28,6 +28,7 @@ use crate::{
     config::parse_ban_length,
     dataplane::{
         self, BanInForce, BanReason, BanStatus, Banned, Bans, NewBan, TRIED_AGAIN, TrialState, around,
+        everything_passes,
     },
     policy::{BanLength, Prefix},
     text::{Shown, Thousands},
@@ -78,9 +79,10 @@ impl Ban {
         if bans.replaced() > 0 {
             text += &format!("the table of bans is full: {} that end sooner gave way\n", bans.replaced());
         }
-        let made = BanStatus::of_made(&made, &bans.allow_list().map_err(CommandFailure::failed)?);
+        let made = bans.statuses_of_made(&made).map_err(CommandFailure::failed)?;
         if output == Output::Text {
-            warnings(&made).for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
+            let warnings = warnings(&made).chain(out_of_force(&bans)?);
+            warnings.for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
         }
         answer_with(output, &text, &json!(made))
     }
@@ -114,12 +116,10 @@ fn said_of_made(made: &[Banned], length: BanLength) -> String {
     text
 }
 
-/// Bans as outputs have them.
-fn statuses(
-    bans: &Bans,
-    shown: impl IntoIterator<Item = BanInForce>,
-) -> Result<Vec<BanStatus>, CommandFailure> {
-    Ok(BanStatus::all(shown, &bans.allow_list().map_err(CommandFailure::failed)?))
+/// What is said while no ban drops anything.
+fn out_of_force(bans: &Bans) -> Result<Option<String>, CommandFailure> {
+    let are_in_force = bans.are_in_force().map_err(CommandFailure::failed)?;
+    Ok((!are_in_force).then(|| format!("{}. Bans stay, and drop nothing until then", everything_passes())))
 }
 
 /// Lines about single bans at most: nobody reads more.
@@ -198,7 +198,11 @@ impl Unban {
             return Err(CommandFailure::failed(missing.join("; ")));
         }
         let missing: String = missing.iter().map(|line| format!("{line}\n")).collect();
-        answer_with(output, &(missing + &text), &json!(statuses(&bans, ended)?))
+        if let (Output::Text, Some(warning)) = (output, out_of_force(&bans)?) {
+            complain(&format_args!("ratelimit: {warning}"));
+        }
+        let ended = bans.statuses(ended).map_err(CommandFailure::failed)?;
+        answer_with(output, &(missing + &text), &json!(ended))
     }
 }
 
@@ -250,7 +254,9 @@ impl List {
             all.retain(|ban| ban.prefix.contains(&asked) || asked.contains(&ban.prefix));
             nobody = format!("nobody in {asked} is banned\n");
         }
+        let out_of_force = out_of_force(&bans)?;
         if all.is_empty() {
+            nobody.extend(out_of_force.map(|warning| format!("\n{warning}\n")));
             return answer_with(output, &nobody, &json!([]));
         }
         let mut table = TextTable::new(["PREFIX", "LEFT", "UNTIL", "MADE", "BY", "REASON"]);
@@ -268,8 +274,8 @@ impl List {
                 ban.reason.as_ref().map_or("-", BanReason::as_str).to_owned(),
             ]);
         }
-        let all = statuses(&bans, all)?;
-        let notes: String = warnings(&all).map(|warning| warning + "\n").collect();
+        let all = bans.statuses(all).map_err(CommandFailure::failed)?;
+        let notes: String = warnings(&all).chain(out_of_force).map(|warning| warning + "\n").collect();
         let separator = if notes.is_empty() { "" } else { "\n" };
         answer_with(output, &format_args!("{table}{separator}{notes}"), &json!(all))
     }

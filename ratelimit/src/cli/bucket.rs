@@ -17,7 +17,7 @@ use crate::{
         AnsweredBuckets, AnsweredRequestBuckets, AskedBuckets, AskedRequestBuckets, PATIENCE, SparingKey,
         SparingRule,
     },
-    dataplane::BanStatus,
+    dataplane::{BanStatus, everything_passes},
     policy::BanLength,
 };
 
@@ -74,18 +74,22 @@ struct BucketText<'b>(&'b AnsweredBuckets);
 impl BucketText<'_> {
     /// What comes before all rules, the first that holds first.
     fn before_rules(&self) -> Vec<String> {
-        let AnsweredBuckets { address, allowed, denied, banned, .. } = self.0;
+        let AnsweredBuckets { address, in_force, allowed, denied, banned, .. } = self.0;
+        let dropped =
+            if *in_force { "all its packets are dropped" } else { "all its packets would be dropped" };
         let listed = |prefix: &String, list: &str, what: &str| {
             format!("{address} is on the {list} list, as {prefix}: {what}")
         };
         let allowed = allowed.as_ref().map(|prefix| listed(prefix, "allow", "all its packets pass"));
-        let denied = denied.as_ref().map(|prefix| listed(prefix, "deny", "all its packets are dropped"));
+        let denied = denied.as_ref().map(|prefix| listed(prefix, "deny", dropped));
         let banned = banned.as_ref().map(|BanStatus { prefix, seconds_left, .. }| {
             let left = seconds_left.map_or(BanLength::Forever, |left| BanLength::For(Nanos::from_secs(left)));
             let left = Lasting(left);
-            format!("{address} is banned, as {prefix}, {left}: all its packets are dropped")
+            format!("{address} is banned, as {prefix}, {left}: {dropped}")
         });
-        allowed.map_or_else(|| denied.into_iter().chain(banned).collect(), |allowed| vec![allowed])
+        let listed =
+            allowed.map_or_else(|| denied.into_iter().chain(banned).collect(), |allowed| vec![allowed]);
+        (!in_force).then(everything_passes).into_iter().chain(listed).collect()
     }
 }
 
@@ -149,15 +153,17 @@ mod tests {
             rule: None,
             reason: None,
             allowed: None,
+            in_force: true,
             longer: false,
         };
-        let shown = |allowed: Option<&str>, denied: Option<&str>, banned: Option<&BanStatus>| {
+        let shown_if = |in_force, allowed: Option<&str>, denied: Option<&str>, banned: Option<&BanStatus>| {
             let [allowed, denied] = [allowed, denied].map(|prefix| prefix.map(str::to_owned));
             let address = "192.0.2.7".parse().unwrap();
             let banned = banned.cloned();
             let answered = AnsweredBuckets {
                 address,
                 reset: false,
+                in_force,
                 allowed,
                 denied,
                 banned,
@@ -165,6 +171,9 @@ mod tests {
                 spared_by: Vec::new(),
             };
             BucketText(&answered).to_string()
+        };
+        let shown = |allowed: Option<&str>, denied: Option<&str>, banned: Option<&BanStatus>| {
+            shown_if(true, allowed, denied, banned)
         };
         let (list, end) = ("192.0.2.0/25", "\nno rule has a bucket for a source alone\n");
         let denied = "192.0.2.7 is on the deny list, as 192.0.2.0/25: all its packets are dropped\n";
@@ -174,5 +183,10 @@ mod tests {
         assert_eq!(shown(None, Some(list), Some(&ban)), format!("{denied}{banned}{end}"));
         let allowed = "192.0.2.7 is on the allow list, as 192.0.2.0/25: all its packets pass\n";
         assert_eq!(shown(Some(list), Some(list), Some(&ban)), format!("{allowed}{end}"));
+        let passes = everything_passes();
+        let would = |text: &str| text.replace("are dropped", "would be dropped");
+        assert_eq!(shown_if(false, None, None, None), format!("{passes}\n{end}"));
+        let expected = format!("{passes}\n{}{}{end}", would(denied), would(banned));
+        assert_eq!(shown_if(false, None, Some(list), Some(&ban)), expected);
     }
 }

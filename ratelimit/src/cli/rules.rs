@@ -16,7 +16,7 @@ use super::{
 use crate::{
     application::ServiceStatus,
     control::MOST_RULES,
-    dataplane::{self, RuleStatus},
+    dataplane::{self, InstanceStatus, RuleStatus, TrialStatus, everything_passes},
     text::Thousands,
 };
 
@@ -41,6 +41,15 @@ struct Packets {
     rules: Vec<RuleStatus>,
     /// Whether none of them drops for the time being.
     observes: bool,
+    /// Whether anything is dropped: not after a trial that nobody confirmed.
+    in_force: bool,
+}
+
+impl From<InstanceStatus> for Packets {
+    fn from(status: InstanceStatus) -> Self {
+        let in_force = status.trial != TrialStatus::Failed;
+        Self { rules: status.rules, observes: status.observes, in_force }
+    }
 }
 
 impl Rules {
@@ -51,7 +60,7 @@ impl Rules {
     pub fn run(self, output: Output) -> Result<(), CommandFailure> {
         let requests = self.daemon.requests(MOST_RULES);
         let packets = match (dataplane::status(self.daemon.instance()), &requests) {
-            (Ok(status), _) => Some(Packets { rules: status.rules, observes: status.observes }),
+            (Ok(status), _) => Some(status.into()),
             (Err(error), Ok(Some(_))) if has_no_network(&error) => None,
             (Err(error), _) => return Err(CommandFailure::failed(error)),
         };
@@ -67,6 +76,7 @@ impl RulesAnswer {
         json!({
             "rules": packets.map_or(&[][..], |packets| &packets.rules),
             "observes": packets.is_some_and(|packets| packets.observes),
+            "in_force": packets.map(|packets| packets.in_force),
             "request_rules": requests.map_or(&[][..], |service| &service.rules),
             "request_rules_left_out": requests.map_or(0, |service| service.rules_left_out),
         })
@@ -125,6 +135,9 @@ impl fmt::Display for Packets {
         write!(f, "{table}{}", Observed(&self.rules))?;
         if self.observes {
             writeln!(f, "\nAll rules only observe, until `ratelimit observe off`.")?;
+        }
+        if !self.in_force {
+            writeln!(f, "\n{}", everything_passes())?;
         }
         Ok(())
     }
@@ -188,7 +201,7 @@ mod tests {
     #[test]
     fn rules_are_shown_with_what_they_dropped_and_what_they_observed() {
         let rules = vec![rule("every", "drop", [3_000, 1_000, 0]), rule("watch", "observe", [0, 0, 0])];
-        let text = Packets { rules: rules.clone(), observes: false }.to_string();
+        let text = Packets { rules: rules.clone(), observes: false, in_force: true }.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
@@ -197,10 +210,11 @@ mod tests {
         );
         assert!(lines[2].ends_with("  any packet, except source 192.0.2.53/32"), "{text}");
         assert_eq!(lines.len(), 3, "nothing was observed");
-        let text = Packets { rules, observes: true }.to_string();
+        let text = Packets { rules, observes: true, in_force: false }.to_string();
         assert!(text.contains("every  observe") && text.contains("`ratelimit observe off`"), "{text}");
+        assert!(text.ends_with(&format!("\n\n{}\n", everything_passes())), "{text}");
         let rules = vec![rule("watch", "observe", [600, 100, 300])];
-        let text = Packets { rules, observes: false }.to_string();
+        let text = Packets { rules, observes: false, in_force: true }.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("  600      100  10.0 %         10,000       300  30.0 %"), "{text}");
         assert!(lines[3].starts_with("OBSERVED packets have passed"), "{text}");

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     control::{self, ControlError},
-    dataplane::{self, Error, InstanceStatus, ReasonStatus, RuleStatus, TRIED_AGAIN, TrialStatus},
+    dataplane::{self, Error, InstanceStatus, ReasonStatus, RuleStatus, TrialStatus, everything_passes},
     policy::InstanceName,
     server::LayerStatus,
     text::Thousands,
@@ -53,6 +53,8 @@ struct StatusAnswer {
     /// Where a daemon that is running does not answer.
     #[serde(skip)]
     mute: Option<PathBuf>,
+    /// Whether anything is dropped: not after a trial that nobody confirmed.
+    in_force: bool,
     #[serde(flatten)]
     status: InstanceStatus,
     /// What is in force about requests, if anything.
@@ -119,7 +121,9 @@ impl Show {
             Err(error) => (None, Some(error.to_string())),
         };
         let mute = path.filter(|_| answering.is_none());
-        Ok(StatusAnswer { daemon: answering.or(process), mute, status, application, application_error })
+        let daemon = answering.or(process);
+        let in_force = status.trial != TrialStatus::Failed;
+        Ok(StatusAnswer { daemon, mute, in_force, status, application, application_error })
     }
 }
 
@@ -227,9 +231,7 @@ impl fmt::Display for StatusAnswer {
 /// What of the rules is not in force as they are written.
 fn warning(status: &InstanceStatus) -> Option<String> {
     match status.trial {
-        TrialStatus::Failed => {
-            Some(format!("everything passes: nobody has confirmed the rules in time; {TRIED_AGAIN}"))
-        }
+        TrialStatus::Failed => Some(everything_passes()),
         TrialStatus::SecondsLeft(seconds) => Some(format!(
             "on trial: everything passes in {seconds} s, unless `ratelimit confirm` comes before"
         )),

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     config::parse_time,
+    dataplane::{everything_passes, is_in_force},
     text::Thousands,
     top::{By, Estimate, Ipv6By, TopSource, TopSources as Heaviest, of},
 };
@@ -73,11 +74,17 @@ impl Top {
             let sums = windows.next().map_err(CommandFailure::failed)?;
             let top = sums.top(self.by, self.ipv6(), self.rows.into());
             let separator = if turn == 0 { "" } else { "\n" };
+            let in_force = is_in_force(&self.instance.instance).map_err(CommandFailure::failed)?;
             let written = match output {
                 Output::Text => {
-                    output::write_on(&format_args!("{separator}{}", TopText { top: &top, by: self.by }))
+                    let text = TopText { top: &top, by: self.by, in_force };
+                    output::write_on(&format_args!("{separator}{text}"))
                 }
-                Output::Json => output::write_on(&format_args!("{}\n", json!(top))),
+                Output::Json => {
+                    let mut answer = json!(top);
+                    answer["in_force"] = in_force.into();
+                    output::write_on(&format_args!("{answer}\n"))
+                }
             };
             if !written
                 .map_err(|error| CommandFailure::failed(format_args!("writing the answer: {error}")))?
@@ -105,6 +112,8 @@ fn interval(text: &str) -> Result<u64, String> {
 struct TopText<'t> {
     top: &'t Heaviest,
     by: By,
+    /// Whether anything is dropped: not after a trial that nobody confirmed.
+    in_force: bool,
 }
 
 /// The headings of [`cells`].
@@ -142,6 +151,9 @@ fn total(top: &Heaviest) -> String {
 
 impl fmt::Display for TopText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.in_force {
+            writeln!(f, "{}", everything_passes())?;
+        }
         writeln!(f, "{}\n", total(self.top))?;
         let mut table = TextTable::new(HEADINGS);
         self.top.sources.iter().for_each(|source| table.row(cells(source, self.by)));
@@ -188,8 +200,10 @@ mod tests {
                 source("2001:db8::1", exact(100.0), 0.05),
             ],
         };
+        let shown = |in_force| TopText { top: &top, by: By::Packets, in_force }.to_string();
+        assert_eq!(shown(false), format!("{}\n{}", everything_passes(), shown(true)));
         assert_eq!(
-            TopText { top: &top, by: By::Packets }.to_string(),
+            shown(true),
             "all sources, 1 second: about 2,000 packets/s, 12,800 bytes/s, 0 drops/s\n\n\
              SOURCE       PACKETS/S  BYTES/S  DROPS/S   SHARE  95 % SURE\n\
              192.0.2.1        1,234    6,400        0  61.7 %  1,100 to 1,401\n\

@@ -22,9 +22,9 @@ use tokio::{
 use super::{AskedBuckets, AskedRequestBuckets, Command, CommandReply, ControlSocket, buckets};
 use crate::{
     application::InspectError,
-    dataplane::{BanError, BanInForce, BanReasonError, BanStatus, Bans, NewBan, around},
+    dataplane::{BanError, BanInForce, BanReasonError, Bans, NewBan, around},
     events::{Hub, MOST_CLIENTS},
-    policy::{BanLength, InstanceName, Prefix, PrefixList},
+    policy::{BanLength, InstanceName, Prefix},
     server::{
         Overview,
         serving::{Bounds, ConnectionLimit, Listener, Overload, serve_routes},
@@ -293,7 +293,7 @@ async fn ban(State(daemon): State<ControlContext>, asked: RequestBody<AskedBan>)
         let new = NewBan { reason, replaces: asked.replace, ..NewBan::asked(length) };
         let bans = &kernel(&daemon)?.bans;
         let made = bans.ban(prefix, &new).map_err(failed)?;
-        Ok(json!(BanStatus::of_made(&[made], &allow_list(bans)?)))
+        Ok(json!(bans.statuses_of_made(&[made]).map_err(|error| failed(error.into()))?))
     }))
 }
 
@@ -328,11 +328,7 @@ async fn list(State(daemon): State<ControlContext>) -> Response {
 
 /// Bans as the command line shows them, too.
 fn shown(bans: &Bans, shown: Vec<BanInForce>) -> Result<Value, Refused> {
-    Ok(json!(BanStatus::all(shown, &allow_list(bans)?)))
-}
-
-fn allow_list(bans: &Bans) -> Result<PrefixList, Refused> {
-    bans.allow_list().map_err(|error| failed(error.into()))
+    Ok(json!(bans.statuses(shown).map_err(|error| failed(error.into()))?))
 }
 
 type Refused = (StatusCode, String);

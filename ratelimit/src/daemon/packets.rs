@@ -15,8 +15,8 @@ use tracing::{error, info, warn};
 use crate::{
     control::{AnsweredBuckets, AskedBuckets, SparingKey, SparingRule},
     dataplane::{
-        self, Attachment, BanStatus, Bans, Changes, Claim, Dataplane, Error, ProgramLog, Requirements,
-        TRIED_AGAIN, TrialState, TrialStatus, Wanted, WantedTrial, around, in_one_line, list_sizes,
+        self, Attachment, Bans, Changes, Claim, Dataplane, Error, ProgramLog, Requirements, TrialState,
+        TrialStatus, Wanted, WantedTrial, around, everything_passes, in_one_line, list_sizes,
     },
     policy::{InstanceName, Network, OnExit, Prefix, PrefixList},
     text::Shown,
@@ -214,7 +214,7 @@ impl NetworkLayer {
                 self.trial = None;
             }
             Ok(TrialState::Failed) => {
-                error!("nobody has confirmed the rules in time, so everything passes: {TRIED_AGAIN}");
+                error!("{}", everything_passes());
                 self.trial = self.trial.map(|trial| OnTrial { has_failed: true, ..trial });
             }
             // The clocks disagree by a moment.
@@ -232,9 +232,7 @@ impl NetworkLayer {
     /// Why it stays as it was.
     pub fn observe(&mut self, observes: bool) -> Result<Value, String> {
         if self.dataplane.trial().map_err(|error| error.to_string())? == TrialState::Failed {
-            return Err(format!(
-                "everything passes, because nobody has confirmed the rules in time; {TRIED_AGAIN}"
-            ));
+            return Err(everything_passes());
         }
         self.replace(None, Some(observes), None)?;
         if observes {
@@ -259,16 +257,24 @@ impl NetworkLayer {
         let host = Prefix::from(*address);
         let listed = |list: &PrefixList| list.around(&host).map(|prefix| prefix.to_string());
         let all = bans.list().map_err(|error| error.to_string())?;
-        let banned = BanStatus::all(around(&all, &host), allow).pop();
+        let banned = bans.statuses(around(&all, &host)).map_err(|error| error.to_string())?.pop();
         let is_asked = |name: &str| rule.as_deref().is_none_or(|rule| rule == name);
         let spared_by: Vec<SparingRule> =
             sparing(&self.network, *address).filter(|sparing| is_asked(&sparing.rule)).collect();
         let is_meant = |name: &str| is_asked(name) && spared_by.iter().all(|sparing| sparing.rule != name);
         let found = self.dataplane.buckets_of(*address, is_meant, *reset);
         let buckets = found.map_err(|error| error.to_string())?;
-        let (allowed, denied) = (listed(allow), listed(deny));
-        let (address, reset) = (*address, *reset);
-        Ok(json!(AnsweredBuckets { address, reset, allowed, denied, banned, buckets, spared_by }))
+        let trial = self.dataplane.trial().map_err(|error| error.to_string())?;
+        Ok(json!(AnsweredBuckets {
+            address: *address,
+            reset: *reset,
+            in_force: trial != TrialState::Failed,
+            allowed: listed(allow),
+            denied: listed(deny),
+            banned,
+            buckets,
+            spared_by,
+        }))
     }
 
     /// Attaches where the program is missing.

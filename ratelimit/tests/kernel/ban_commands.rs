@@ -6,7 +6,7 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-use ratelimit::dataplane::BanStatus;
+use ratelimit::dataplane::{BanStatus, everything_passes};
 use serde_json::{Value, json};
 
 use crate::{
@@ -197,6 +197,55 @@ fn a_longer_ban_stays_unless_it_is_to_be_replaced() {
         assert_eq!(run(&["ban", "10.9.0.0/16", "--replace"]), "banned 10.9.0.0/16 for 10m0s\n");
         assert!(left()[0] <= 600);
         run(&["detach"]);
+    });
+}
+
+#[test]
+fn after_a_trial_that_failed_commands_say_that_everything_passes_and_bans_wait() {
+    isolated(|| {
+        let link = Link::silent();
+        let path = config(&["deny: [10.8.0.0/16]"], &[EVERY]);
+        let mut daemon = Daemon::spawn(command(&["run", "--revert-after", "1s", "--config"]).arg(&path));
+        daemon.wait_for("nobody has confirmed");
+        let commands = [
+            &["ban", "10.9.0.1"][..],
+            &["bans"],
+            &["bucket", "10.9.0.1"],
+            &["rules"],
+            &["top", "--once"],
+            &["status"],
+            &["unban", "10.9.0.1"],
+            &["bans"],
+        ];
+        let check = |is_in_force: bool| {
+            for arguments in commands {
+                let (answer, complaint) = text(&output(&mut command(arguments)));
+                let said = answer + &complaint;
+                let times = said.matches(&everything_passes()).count();
+                assert_eq!(times, usize::from(!is_in_force), "{arguments:?}: {said}");
+                let is_told = said.contains("Bans stay, and drop nothing until then");
+                assert_eq!(is_told, !is_in_force && arguments[0].contains("ban"), "{arguments:?}: {said}");
+                let json: Value =
+                    serde_json::from_str(&run(&[arguments, &["--output", "json"]].concat())).unwrap();
+                let parts = json.as_array().cloned().unwrap_or_else(|| vec![json.clone()]);
+                assert!(parts.iter().all(|part| part["in_force"] == is_in_force), "{arguments:?}: {json}");
+            }
+        };
+        check(false);
+        run(&["ban", "10.9.0.1"]);
+        let raw = Raw::new(&link);
+        let send = || {
+            ["10.9.0.1", "10.8.0.1"].iter().for_each(|source| raw.send(&frames::udp(source.parse().unwrap())))
+        };
+        send();
+        assert_eq!(reason(&judged(2), "reverted").packets, 2);
+        // So that it does not fail meanwhile.
+        run(&["reload", "--revert-after", "1h"]);
+        assert_eq!(run(&["confirm"]), "confirmed: the rules stay\n");
+        send();
+        let status = judged(4);
+        assert_eq!((reason(&status, "banned").packets, reason(&status, "denied").packets), (1, 1));
+        check(true);
     });
 }
 

@@ -3,8 +3,8 @@
 use ratelimit_common::{bans::BanLength, time::Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::{BanInForce, Banned};
-use crate::policy::PrefixList;
+use super::{BanInForce, Banned, Bans};
+use crate::{Error, lists, trial};
 
 /// A ban as outputs have it, whoever lists, makes or ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,15 +30,27 @@ pub struct BanStatus {
     pub reason: Option<String>,
     /// What passes all the same: a prefix on the allow list that it is inside, or the first one that is inside it.
     pub allowed: Option<String>,
+    /// Whether it drops packets: not while everything passes, after a trial that nobody confirmed.
+    #[serde(default = "usually")]
+    pub in_force: bool,
     /// Only of bans that are made: whether it is an earlier one, which ends later than what was asked for and stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub longer: bool,
 }
 
-impl BanStatus {
-    /// The status of each of these, with this allow list in force.
-    pub fn all(bans: impl IntoIterator<Item = BanInForce>, allow: &PrefixList) -> Vec<Self> {
-        let status = |ban: BanInForce| Self {
+/// What versions that do not say so mean.
+const fn usually() -> bool {
+    true
+}
+
+impl Bans {
+    /// Bans as outputs have them.
+    ///
+    /// # Errors
+    /// It can't be read what is in force beside them.
+    pub fn statuses(&self, bans: impl IntoIterator<Item = BanInForce>) -> Result<Vec<BanStatus>, Error> {
+        let (allow, in_force) = (lists::allow_list(&self.pins)?, self.are_in_force()?);
+        let status = |ban: BanInForce| BanStatus {
             prefix: ban.prefix.to_string(),
             seconds_left: match ban.left {
                 BanLength::For(left) => Some(left.0.div_ceil(Nanos::SECOND.0)),
@@ -50,19 +62,32 @@ impl BanStatus {
             rule: ban.maker.rule().map(str::to_owned),
             reason: ban.reason.as_ref().map(|reason| reason.as_str().to_owned()),
             allowed: allow.meeting(&ban.prefix).map(|allowed| allowed.to_string()),
+            in_force,
             longer: false,
         };
-        bans.into_iter().map(status).collect()
+        Ok(bans.into_iter().map(status).collect())
     }
 
-    /// The status of each that was made, or that stays because it is longer.
-    #[must_use]
-    pub fn of_made(made: &[Banned], allow: &PrefixList) -> Vec<Self> {
-        let mut all = Self::all(made.iter().map(|made| made.ban.clone()), allow);
+    /// Those that were made, or that stay because they are longer.
+    ///
+    /// # Errors
+    /// See [`Self::statuses`].
+    pub fn statuses_of_made(&self, made: &[Banned]) -> Result<Vec<BanStatus>, Error> {
+        let mut all = self.statuses(made.iter().map(|made| made.ban.clone()))?;
         all.iter_mut().zip(made).for_each(|(status, made)| status.longer = made.is_longer);
-        all
+        Ok(all)
     }
 
+    /// Whether bans drop packets: see [`is_in_force`](crate::is_in_force).
+    ///
+    /// # Errors
+    /// The notes or the clock can't be read.
+    pub fn are_in_force(&self) -> Result<bool, Error> {
+        trial::drops(&self.pins)
+    }
+}
+
+impl BanStatus {
     /// What its maker must know of it.
     #[must_use]
     pub fn warning(&self) -> Option<String> {

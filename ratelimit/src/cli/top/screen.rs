@@ -20,7 +20,7 @@ use ratelimit_common::time::Nanos;
 use super::{HEADINGS, Top, cells, total, windows::SketchWindows};
 use crate::{
     cli::{bans::Lasting, failure::CommandFailure},
-    dataplane::{BanStatus, Bans, Error, NewBan},
+    dataplane::{BanStatus, Bans, Error, NewBan, everything_passes, is_in_force},
     policy::{BanLength, InstanceName, Prefix},
     top::{By, Ipv6By, Sums, TopSources as Heaviest},
 };
@@ -52,6 +52,7 @@ fn show(
     loop {
         if Instant::now() >= next {
             screen.take(windows.poll())?;
+            screen.in_force = is_in_force(&args.instance.instance).unwrap_or(true);
             next = windows.next_at().map_err(CommandFailure::failed)?;
         }
         {
@@ -91,13 +92,25 @@ struct Screen {
     message: String,
     /// Why there is nothing to see for the time being.
     gone: Option<String>,
+    /// Whether anything is dropped: not after a trial that nobody confirmed.
+    in_force: bool,
 }
 
 impl Screen {
     fn new(by: By, ipv6: Ipv6By) -> Self {
         let sums = Sums::default();
         let top = sums.top(by, ipv6, 0);
-        Self { by, ipv6, sums, top, chosen: None, asks: false, message: String::new(), gone: None }
+        Self {
+            by,
+            ipv6,
+            sums,
+            top,
+            chosen: None,
+            asks: false,
+            message: String::new(),
+            gone: None,
+            in_force: true,
+        }
     }
 
     /// Takes what the program has seen. An instance that is taken off may come back.
@@ -171,8 +184,11 @@ impl Screen {
 
     fn draw(&self, frame: &mut Frame<'_>) {
         let rows = [Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)];
-        let [head, _, body, foot] = Layout::vertical(rows).areas(frame.area());
+        let [head, below, body, foot] = Layout::vertical(rows).areas(frame.area());
         frame.render_widget(Paragraph::new(total(&self.top)), head);
+        if !self.in_force {
+            frame.render_widget(Paragraph::new(everything_passes()), below);
+        }
         self.draw_sources(frame, body);
         frame.render_widget(Paragraph::new(self.foot()).style(Modifier::DIM), foot);
     }
@@ -226,8 +242,8 @@ fn ban(instance: &InstanceName, source: &str) -> String {
         let prefix = source.parse::<Prefix>().map_err(|error| error.to_string())?;
         let bans = Bans::open(instance).map_err(|error| error.to_string())?;
         let made = bans.ban(prefix, &NewBan::asked(BAN_FOR)).map_err(|error| error.to_string())?;
-        let allow = bans.allow_list().map_err(|error| error.to_string())?;
-        let statuses = BanStatus::of_made(std::slice::from_ref(&made), &allow);
+        let statuses =
+            bans.statuses_of_made(std::slice::from_ref(&made)).map_err(|error| error.to_string())?;
         Ok::<_, String>((made, statuses))
     };
     match done() {

@@ -73,6 +73,20 @@ fn a_ban_is_asked_for_and_made_only_with_a_yes() {
 }
 
 #[test]
+fn while_everything_passes_the_screen_says_so() {
+    let mut screen = screen();
+    let second_line = |screen: &Screen| {
+        let mut terminal = Terminal::new(TestBackend::new(60, 10)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let cells = terminal.backend().buffer().content();
+        cells[60..120].iter().map(|cell| cell.symbol()).collect::<String>()
+    };
+    assert_eq!(second_line(&screen).trim(), "");
+    screen.in_force = false;
+    assert!(second_line(&screen).starts_with("everything passes: nobody has confirmed the rules in time"));
+}
+
+#[test]
 fn what_is_drawn_fits_narrow_and_low_screens() {
     let mut screen = screen();
     press(&mut screen, KeyCode::Down);
