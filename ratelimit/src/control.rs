@@ -3,6 +3,7 @@
 
 mod buckets;
 mod listen;
+mod reloads;
 mod routes;
 mod served;
 
@@ -28,6 +29,7 @@ use tokio::{net::UnixStream, sync::oneshot};
 
 pub use self::listen::listen;
 pub use self::{
+    reloads::{LastReload, ReloadLog, last_reload},
     routes::{Layers, MOST_RULES, NetworkControl, serve},
     served::{of_another, served},
 };

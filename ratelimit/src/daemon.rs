@@ -129,7 +129,8 @@ async fn serve(
     }
     let instance = running.instance().clone();
     let kernel = bans.clone().map(|bans| NetworkControl { bans, events: Hub::start(&instance) });
-    let control = control::serve(socket, &instance, sender, Layers { kernel, requests: running.overview() });
+    let layers = Layers { kernel, requests: running.overview(), reloads: running.reload_log() };
+    let control = control::serve(socket, &instance, sender, layers);
     tokio::pin!(control);
     let mut has_control = true;
     let mut links = Links::watch();

@@ -1,5 +1,6 @@
 //! `ratelimit status`: what is in force and what it has done.
 
+mod file;
 mod requests;
 
 use std::{
@@ -27,6 +28,7 @@ use crate::{
     server::LayerStatus,
     text::Thousands,
 };
+use file::FileState;
 pub use requests::Rules as RequestRules;
 use requests::{Counts, Head};
 
@@ -57,6 +59,8 @@ struct StatusAnswer {
     in_force: bool,
     #[serde(flatten)]
     status: InstanceStatus,
+    #[serde(flatten)]
+    file: FileState,
     /// What is in force about requests, if anything.
     application: Option<LayerStatus>,
     /// Why that is not known.
@@ -70,6 +74,8 @@ struct Requests {
     daemon: i32,
     instance: String,
     network: bool,
+    #[serde(flatten)]
+    file: FileState,
     application: Option<LayerStatus>,
 }
 
@@ -93,7 +99,10 @@ impl Show {
         let application = control::requests(&path, &self.instance.instance, MOST_RULES);
         let application = application.map_err(CommandFailure::failed)?;
         let network = control::limits_packets(&path, &self.instance.instance);
-        let answer = Requests { daemon, instance, network, application };
+        let reload = control::last_reload(&path, &self.instance.instance).ok();
+        let config = application.as_ref().map_or(("FILE", 0), |layer| (&layer.config, layer.since));
+        let file = FileState::of(reload, config.0, config.1);
+        let answer = Requests { daemon, instance, network, file, application };
         answer_with(output, &answer, &json!(answer))
     }
 
@@ -120,10 +129,12 @@ impl Show {
             Ok(application) => (application.flatten(), None),
             Err(error) => (None, Some(error.to_string())),
         };
+        let reload = asked.and_then(|path| control::last_reload(path, instance).ok());
+        let file = FileState::of(reload, &status.config, status.since);
         let mute = path.filter(|_| answering.is_none());
         let daemon = answering.or(process);
         let in_force = status.trial != TrialStatus::Failed;
-        Ok(StatusAnswer { daemon, mute, in_force, status, application, application_error })
+        Ok(StatusAnswer { daemon, mute, in_force, status, file, application, application_error })
     }
 }
 
@@ -136,8 +147,8 @@ impl fmt::Display for Requests {
         } else {
             writeln!(f, "network     {NO_RULES}")?;
         }
-        let Some(layer) = &self.application else { return Ok(()) };
-        write!(f, "{}", Head { layer, has_config: false })?;
+        let Some(layer) = &self.application else { return write!(f, "{}", self.file) };
+        write!(f, "{}{}", Head { layer, has_config: false }, self.file)?;
         write!(f, "\n{}", Counts(&layer.service))
     }
 }
@@ -161,6 +172,7 @@ impl fmt::Display for StatusAnswer {
             (None, None) => writeln!(f, "daemon      not running; the limits are in force all the same")?,
         }
         writeln!(f, "config      {}, in force for {}", status.config, age(status.since))?;
+        write!(f, "{}", self.file)?;
         for attachment in &status.interfaces {
             writeln!(f, "interface   {} ({})", attachment.interface, attachment.mode.name())?;
         }

@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{AskedBuckets, AskedRequestBuckets, Command, CommandReply, ControlSocket, buckets};
+use super::{AskedBuckets, AskedRequestBuckets, Command, CommandReply, ControlSocket, ReloadLog, buckets};
 use crate::{
     application::InspectError,
     dataplane::{BanError, BanInForce, BanReasonError, Bans, NewBan, around},
@@ -58,6 +58,8 @@ pub struct Layers {
     pub kernel: Option<NetworkControl>,
     /// The application layer.
     pub requests: Option<Overview>,
+    /// What came of the last reload.
+    pub reloads: ReloadLog,
 }
 
 /// What the control socket needs of the network layer.
@@ -82,7 +84,7 @@ pub async fn serve(
     let daemon = ControlContext { instance: instance.as_str().into(), commands, layers };
     let routes = Router::new()
         .route("/detach", routing::post(detach))
-        .route("/reload", routing::post(reload))
+        .route("/reload", routing::post(reload).get(last_reload))
         .route("/observe", routing::post(observe))
         .route("/buckets", routing::post(source_buckets))
         .route("/events", routing::get(listen))
@@ -195,6 +197,11 @@ async fn reload(State(daemon): State<ControlContext>, asked: Bytes) -> Response 
         }
         Err(error) => refused(StatusCode::BAD_REQUEST, error),
     }
+}
+
+/// What came of the last one; `null` if there has been none.
+async fn last_reload(State(daemon): State<ControlContext>) -> Response {
+    Json(daemon.layers.reloads.last()).into_response()
 }
 
 #[derive(Deserialize)]

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use anyhow::{Context as _, Result};
@@ -13,7 +14,7 @@ use tracing::{error, info, warn};
 use super::{fixed, packets::NetworkLayer, store};
 use crate::{
     config::Checked,
-    control::AskedBuckets,
+    control::{AskedBuckets, LastReload, ReloadLog},
     dataplane::{self, Bans, Claim, ProgramLog, TrialStatus},
     metrics::Reloads,
     policy::{Application, InstanceName, OnExit, Policy, PrefixList},
@@ -28,6 +29,7 @@ pub struct Running {
     packets: Option<NetworkLayer>,
     requests: Option<Layer>,
     reloads: Reloads,
+    last_reload: ReloadLog,
 }
 
 /// A policy whose rules on packets are in force, and whose servers do not answer yet.
@@ -72,7 +74,8 @@ impl Started {
             prepared.start(|service, runtime| store::share(service, application, runtime))
         };
         let requests = requests.zip(policy.application.as_ref()).map(share).transpose()?;
-        let running = Running { config, policy, packets, requests, reloads };
+        let last_reload = ReloadLog::default();
+        let running = Running { config, policy, packets, requests, reloads, last_reload };
         running.spare();
         Ok(running)
     }
@@ -104,6 +107,11 @@ impl Running {
         self.requests.as_ref().map(|layer| layer.overview(self.config.clone()))
     }
 
+    /// For who asks what came of the last reload.
+    pub fn reload_log(&self) -> ReloadLog {
+        self.last_reload.clone()
+    }
+
     /// Its instance.
     pub const fn instance(&self) -> &InstanceName {
         &self.policy.instance
@@ -125,7 +133,13 @@ impl Running {
         trial: Option<Nanos>,
         read: Result<Checked, String>,
     ) -> Result<Value, String> {
-        let done = self.try_reload(trial, read);
+        let done = if trial.is_some() && self.packets.is_none() {
+            Err(format!("{NO_PACKETS}, and only rules on packets can be on trial"))
+        } else {
+            let done = self.try_reload(trial, read);
+            self.note_reload(reason, &done);
+            done
+        };
         let on_packets = self.packets.as_ref().map_or(0, |packets| packets.network().rules.len());
         let on_requests =
             self.policy.application.as_ref().map_or(0, |application| application.rules.limits());
@@ -164,15 +178,23 @@ impl Running {
         })
     }
 
+    fn note_reload(&self, reason: &str, done: &Result<Vec<&'static str>, String>) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let keys = done.iter().flatten().map(|key| (*key).to_owned());
+        self.last_reload.note(LastReload {
+            reason: reason.to_owned(),
+            at: now.as_secs(),
+            error: done.as_ref().err().cloned(),
+            needs_restart: keys.collect(),
+        });
+    }
+
     /// Returns the keys whose change does not count yet.
     fn try_reload(
         &mut self,
         trial: Option<Nanos>,
         read: Result<Checked, String>,
     ) -> Result<Vec<&'static str>, String> {
-        if trial.is_some() && self.packets.is_none() {
-            return Err(format!("{NO_PACKETS}, and only rules on packets can be on trial"));
-        }
         let Checked { mut policy, warnings } = read?;
         let fixed = fixed::keep(&mut policy, &self.policy);
         warnings.iter().for_each(|warning| warn!("{}", Shown(warning)));

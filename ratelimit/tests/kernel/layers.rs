@@ -5,13 +5,14 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
+    time::{Duration, SystemTime},
 };
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    daemon::{Daemon, command, config_at, run},
+    daemon::{Daemon, command, config, config_at, output, run, text},
     net::{Link, isolated},
     wait,
 };
@@ -48,6 +49,72 @@ fn both_layers_are_told_of_and_only_packets_when_the_daemon_is_gone() {
         assert_eq!(asked("status")["application"], Value::Null);
         assert_eq!(asked("rules")["request_rules"], json!([]));
         assert!(run(&["status"]).contains("not running; the limits are in force all the same"));
+    });
+}
+
+#[test]
+fn status_says_that_the_file_is_not_in_force_as_it_is_and_why() {
+    isolated(|| {
+        let _link = Link::silent();
+        let rule = "{name: every, rate: 1/h}";
+        let daemon = Daemon::start(&config(&[], &[rule]));
+        let is_in_force = || asked("status")["file_in_force"] == true;
+        assert!(is_in_force() && asked("status")["last_reload"] == Value::Null);
+        let shows = |parts: &[&str]| {
+            let text = run(&["status"]);
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        };
+
+        config(&["table_size: 4M"], &[rule]);
+        wait::until("it is read", || (!is_in_force()).then_some(()));
+        assert_eq!(asked("status")["last_reload"]["needs_restart"], json!(["network.table_size"]));
+        shows(&["has changed in `network.table_size`", "`systemctl restart ratelimit`"]);
+
+        config(&[], &["{name: every, rate: fast}"]);
+        wait::until("it is refused", || asked("status")["last_reload"]["error"].as_str().map(drop));
+        shows(&["not in force as it is now", "  /run/ratelimit.yaml:", "`fast`", "once it is mended"]);
+        assert!(!is_in_force());
+        config(&[], &[rule]);
+        wait::until("it is mended", || is_in_force().then_some(()));
+        assert!(!run(&["status"]).contains("the file"));
+
+        daemon.kill();
+        let status = asked("status");
+        assert_eq!((&status["file_in_force"], &status["last_reload"]), (&json!(true), &Value::Null));
+        let file = fs::File::open("/run/ratelimit.yaml").unwrap();
+        file.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
+        shows(&["the file has changed since: `ratelimit run --config /run/ratelimit.yaml`"]);
+        run(&["detach"]);
+    });
+}
+
+#[test]
+fn status_of_a_daemon_without_packets_tells_of_its_file_too() {
+    isolated(|| {
+        let write = |limit: &str| {
+            fs::write(
+                "/run/rules.yaml",
+                format!("domain: d\ndescriptors: [{{key: k, rate_limit: {limit}}}]\n"),
+            )
+            .unwrap();
+        };
+        write("{unit: day, requests_per_unit: 5}");
+        let application = "application: {rules: [rules.yaml], listen: {http: 'unix:/run/http.sock'}}\n";
+        fs::write("/run/requests.yaml", application).unwrap();
+        let _daemon = Daemon::spawn(&mut command(&["run", "--config", "/run/requests.yaml"]));
+        let shown = |part: &str| {
+            wait::until(part, || text(&output(&mut command(&["status"]))).0.contains(part).then_some(()));
+        };
+        shown("1 rule in 1 domain");
+        write("{unit: never}");
+        shown("not in force as it is now: the last reload failed\n            /run/rules.yaml:");
+        assert_eq!(asked("status")["file_in_force"], false);
+        // That it can't be done without packets is about the command, not about the file.
+        write("{unit: day, requests_per_unit: 6}");
+        wait::until("it is mended", || (asked("status")["file_in_force"] == true).then_some(()));
+        let refused = output(&mut command(&["reload", "--revert-after", "1m"]));
+        assert_eq!(refused.status.code(), Some(1));
+        assert_eq!(asked("status")["file_in_force"], true);
     });
 }
 
