@@ -6,6 +6,7 @@ mod listen;
 mod reloads;
 mod routes;
 mod served;
+mod told;
 
 use std::{
     io,
@@ -32,6 +33,7 @@ pub use self::{
     reloads::{LastReload, ReloadLog, last_reload},
     routes::{Layers, MOST_RULES, NetworkControl, serve},
     served::{of_another, served},
+    told::{ToldBans, tell_bans},
 };
 pub use crate::server::socket::{
     ControlSocket, SocketError, check_place as check_socket_place, remove_left_over,

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     config::parse_ban_length,
+    control::{ToldBans, tell_bans},
     dataplane::{
         self, BanInForce, BanReason, BanStatus, Banned, Bans, NewBan, TRIED_AGAIN, TrialState, around,
         everything_passes,
@@ -84,7 +85,16 @@ impl Ban {
             let warnings = warnings(&made).chain(out_of_force(&bans)?);
             warnings.for_each(|warning| complain(&format_args!("ratelimit: {warning}")));
         }
+        tell(&instance, &ToldBans::new(&made, &[]));
         answer_with(output, &text, &json!(made))
+    }
+}
+
+/// Has the daemon, if there is one, write into its log what a command has done without it.
+pub fn tell(instance: &InstanceArgs, told: &ToldBans) {
+    if let Ok((Some(daemon), true)) = dataplane::daemon(&instance.instance) {
+        let path = instance.control.as_ref().unwrap_or(&daemon.control);
+        tell_bans(path, &instance.instance, told);
     }
 }
 
@@ -202,6 +212,7 @@ impl Unban {
             complain(&format_args!("ratelimit: {warning}"));
         }
         let ended = bans.statuses(ended).map_err(CommandFailure::failed)?;
+        tell(&self.instance, &ToldBans::new(&[], &ended));
         answer_with(output, &(missing + &text), &json!(ended))
     }
 }

@@ -19,10 +19,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::{AskedBuckets, AskedRequestBuckets, Command, CommandReply, ControlSocket, ReloadLog, buckets};
+use super::{
+    AskedBuckets, AskedRequestBuckets, Command, CommandReply, ControlSocket, ReloadLog, ToldBans, buckets,
+};
 use crate::{
     application::InspectError,
-    dataplane::{BanError, BanInForce, BanReasonError, Bans, NewBan, around},
+    dataplane::{BanError, BanInForce, BanReasonError, BanStatus, Bans, NewBan, around},
     events::{Hub, MOST_CLIENTS},
     policy::{BanLength, InstanceName, Prefix},
     server::{
@@ -92,6 +94,7 @@ pub async fn serve(
         .route("/requests/{most}", routing::get(requests))
         .route("/requests/buckets", routing::post(request_buckets))
         .route("/bans", routing::get(list).post(ban).delete(unban))
+        .route("/bans/told", routing::post(told))
         .layer(middleware::from_fn(with_its_body))
         .layer(middleware::from_fn_with_state(daemon.clone(), only_this_instance))
         .with_state(daemon);
@@ -300,7 +303,9 @@ async fn ban(State(daemon): State<ControlContext>, asked: RequestBody<AskedBan>)
         let new = NewBan { reason, replaces: asked.replace, ..NewBan::asked(length) };
         let bans = &kernel(&daemon)?.bans;
         let made = bans.ban(prefix, &new).map_err(failed)?;
-        Ok(json!(bans.statuses_of_made(&[made]).map_err(|error| failed(error.into()))?))
+        let made = bans.statuses_of_made(&[made]).map_err(|error| failed(error.into()))?;
+        ToldBans::new(&made, &[]).log();
+        Ok(json!(made))
     }))
 }
 
@@ -313,7 +318,9 @@ async fn unban(State(daemon): State<ControlContext>, asked: RequestBody<AskedBan
         let bans = &kernel(&daemon)?.bans;
         let ended = bans.unban(&[prefix]).map_err(failed)?;
         if !ended.is_empty() {
-            return shown(bans, ended);
+            let ended = statuses(bans, ended)?;
+            ToldBans::new(&[], &ended).log();
+            return Ok(json!(ended));
         }
         let all = bans.list().map_err(|error| failed(error.into()))?;
         let hint = around(&all, &prefix).map_or_else(String::new, |ban| format!(", but {} is", ban.prefix));
@@ -329,13 +336,24 @@ async fn limits_packets(State(daemon): State<ControlContext>) -> Json<bool> {
 async fn list(State(daemon): State<ControlContext>) -> Response {
     answer(kernel(&daemon).and_then(|NetworkControl { bans, .. }| {
         let all = bans.list().map_err(|error| failed(error.into()))?;
-        shown(bans, all)
+        Ok(json!(statuses(bans, all)?))
     }))
 }
 
 /// Bans as the command line shows them, too.
-fn shown(bans: &Bans, shown: Vec<BanInForce>) -> Result<Value, Refused> {
-    Ok(json!(bans.statuses(shown).map_err(|error| failed(error.into()))?))
+fn statuses(bans: &Bans, shown: Vec<BanInForce>) -> Result<Vec<BanStatus>, Refused> {
+    bans.statuses(shown).map_err(|error| failed(error.into()))
+}
+
+/// Puts into the log what a command has done by itself.
+async fn told(asked: RequestBody<ToldBans>) -> Response {
+    match asked {
+        Ok(Json(told)) => {
+            told.log();
+            Json(json!({"logged": true})).into_response()
+        }
+        Err(error) => refused(error.status(), error),
+    }
 }
 
 type Refused = (StatusCode, String);

@@ -201,6 +201,34 @@ fn a_longer_ban_stays_unless_it_is_to_be_replaced() {
 }
 
 #[test]
+fn the_log_has_what_commands_ban_and_unban_and_for_how_long_and_why() {
+    isolated(|| {
+        let _link = Link::silent();
+        let mut daemon = Daemon::start(&config(&[], &[EVERY]));
+        run(&["ban", "10.9.0.1", "--reason", "ticket \"4711\""]);
+        daemon.wait_for(r#"banned by command prefix=10.9.0.1/32 seconds=600 reason="ticket \"4711\"""#);
+        run(&["ban", "10.8.0.0/16", "--for", "forever"]);
+        daemon.wait_for("banned forever by command prefix=10.8.0.0/16");
+        // The longer one stays, so nothing is done.
+        run(&["ban", "10.8.0.0/16"]);
+        run(&["unban", "10.9.0.1", "10.9.0.2"]);
+        daemon.wait_for("unbanned by command prefix=10.9.0.1/32");
+        ask_socket("POST", r#"{"prefix": "10.9.0.3", "for_seconds": 60, "reason": "r"}"#);
+        daemon.wait_for(r#"banned by command prefix=10.9.0.3/32 seconds=60 reason="r""#);
+        ask_socket("DELETE", r#"{"prefix": "10.9.0.3"}"#);
+        daemon.wait_for("unbanned by command prefix=10.9.0.3/32");
+        let many: String = (0..23).map(|index| format!("10.7.{index}.0/24\n")).collect();
+        fs::write("/run/many", many).unwrap();
+        run(&["ban", "--file", "/run/many"]);
+        daemon.wait_for("and others, by the same command left_out=3");
+        run(&["detach"]);
+        let said = daemon.last_words();
+        let about = |part: &str| said.iter().filter(|line| line.contains(part)).count();
+        assert_eq!((about("10.8.0.0/16"), about("10.9.0.2"), about("prefix=10.7.")), (1, 0, 20), "{said:#?}");
+    });
+}
+
+#[test]
 fn after_a_trial_that_failed_commands_say_that_everything_passes_and_bans_wait() {
     isolated(|| {
         let link = Link::silent();

@@ -19,9 +19,14 @@ use ratelimit_common::time::Nanos;
 
 use super::{HEADINGS, Top, cells, total, windows::SketchWindows};
 use crate::{
-    cli::{bans::Lasting, failure::CommandFailure},
+    cli::{
+        InstanceArgs,
+        bans::{Lasting, tell},
+        failure::CommandFailure,
+    },
+    control::ToldBans,
     dataplane::{BanStatus, Bans, Error, NewBan, everything_passes, is_in_force},
-    policy::{BanLength, InstanceName, Prefix},
+    policy::{BanLength, Prefix},
     top::{By, Ipv6By, Sums, TopSources as Heaviest},
 };
 
@@ -65,7 +70,7 @@ fn show(
         let Event::Key(key) = event::read().map_err(CommandFailure::failed)? else { continue };
         match screen.press(key) {
             Wish::Quit => return Ok(()),
-            Wish::Ban(source) => screen.message = ban(&args.instance.instance, &source),
+            Wish::Ban(source) => screen.message = ban(&args.instance, &source),
             Wish::Nothing => {}
         }
     }
@@ -237,13 +242,14 @@ impl Screen {
 }
 
 /// Bans a source; returns what to tell the user.
-fn ban(instance: &InstanceName, source: &str) -> String {
+fn ban(instance: &InstanceArgs, source: &str) -> String {
     let done = || {
         let prefix = source.parse::<Prefix>().map_err(|error| error.to_string())?;
-        let bans = Bans::open(instance).map_err(|error| error.to_string())?;
+        let bans = Bans::open(&instance.instance).map_err(|error| error.to_string())?;
         let made = bans.ban(prefix, &NewBan::asked(BAN_FOR)).map_err(|error| error.to_string())?;
         let statuses =
             bans.statuses_of_made(std::slice::from_ref(&made)).map_err(|error| error.to_string())?;
+        tell(instance, &ToldBans::new(&statuses, &[]));
         Ok::<_, String>((made, statuses))
     };
     match done() {
