@@ -48,9 +48,11 @@ pub enum Error {
     },
     /// Another daemon serves the instance.
     #[error(
-        "instance `{instance}` is already served by another daemon{}: stop it first, or give this one a name of its own \
-         with `instance:`, and interfaces that no other has",
-        process.map_or_else(String::new, |process| format!(", process {process}"))
+        "instance `{instance}` is already served by another daemon{}: to replace it, stop it first (`systemctl stop \
+         ratelimit` if systemd started it, else `kill {}`); to keep it, have it read its file with `ratelimit reload`, or \
+         give this one a name of its own with `instance:`, and interfaces that no other has",
+        process.map_or_else(String::new, |process| format!(", process {process}")),
+        process.map_or_else(|| "PROCESS".to_owned(), |process| process.to_string())
     )]
     Running {
         /// The instance.

@@ -101,7 +101,7 @@ impl ServerError {
     /// A Unix socket's file can't be made.
     fn of_socket(address: &ListenAddress, error: SocketError) -> Self {
         let source = match error {
-            SocketError::Taken(_) => io::ErrorKind::AddrInUse.into(),
+            SocketError::Taken { .. } => io::ErrorKind::AddrInUse.into(),
             SocketError::NotASocket { kind, .. } => io::Error::other(format!("{kind} is there")),
             SocketError::Make { source, .. } => source,
         };

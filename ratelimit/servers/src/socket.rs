@@ -32,8 +32,19 @@ use crate::peer::{Peer, peer};
 #[derive(Debug, Error)]
 pub enum SocketError {
     /// Another daemon answers there.
-    #[error("{path}: another daemon answers there: stop it first, or give this one another `control:`", path = .0.display())]
-    Taken(PathBuf),
+    #[error(
+        "{path}: another daemon answers there{}: to replace it, stop it first ({}); to keep it, have it read its file with \
+         `ratelimit reload`, or give this one another `instance:` or `control:`",
+        process.map_or_else(String::new, |process| format!(", process {process}")),
+        how_to_stop(*process),
+        path = path.display()
+    )]
+    Taken {
+        /// Where.
+        path: PathBuf,
+        /// Its process, unless it is too busy to say so.
+        process: Option<i32>,
+    },
     /// Something that is no socket stands where it is to be.
     #[error("{path}: {kind}, not a socket, and left alone: give `control:` another path", path = path.display())]
     NotASocket {
@@ -55,6 +66,11 @@ pub enum SocketError {
         /// Why not.
         source: io::Error,
     },
+}
+
+fn how_to_stop(process: Option<i32>) -> String {
+    let process = process.map_or_else(|| "PROCESS".to_owned(), |process| process.to_string());
+    format!("`systemctl stop ratelimit` if systemd started it, else `kill {process}`")
 }
 
 /// How many may wait to be answered.
@@ -199,8 +215,10 @@ fn make_room(path: &Path) -> Result<(), SocketError> {
     if !found.is_socket() {
         return Err(SocketError::NotASocket { path: path.to_owned(), kind: kind(found) });
     }
+    let taken = |process| SocketError::Taken { path: path.to_owned(), process };
     match peer(path) {
-        Peer::Process(_) | Peer::Busy => Err(SocketError::Taken(path.to_owned())),
+        Peer::Process(process) => Err(taken(Some(process))),
+        Peer::Busy => Err(taken(None)),
         Peer::Nobody(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(failed)
         }
@@ -275,7 +293,7 @@ mod tests {
             ("pipe", "a named pipe"),
             ("link", "a symbolic link"),
             ("datagrams", "`control:`"),
-            ("alive", "another daemon"),
+            ("alive", &format!("process {}: to replace it, stop it first", std::process::id())),
         ] {
             let before = identity(&fs::symlink_metadata(at(name)).unwrap());
             let error = ControlSocket::bind(&at(name)).unwrap_err().to_string();

@@ -15,7 +15,7 @@ use ratelimit_common::time::Nanos;
 use serde_json::json;
 
 use self::{
-    masked::Masked,
+    masked::{Masked, to_ban, to_list, to_unban},
     named::{Named, failure},
 };
 use super::{
@@ -40,7 +40,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Ban {
     /// Addresses or prefixes.
-    #[arg(required_unless_present = "file", value_name = "ADDR[/LEN]")]
+    #[arg(required_unless_present = "file", value_name = "ADDR[/LEN]", value_parser = to_ban)]
     prefixes: Vec<Masked>,
     /// Also ban what this file lists: an address, a prefix or a range (192.0.2.1-192.0.2.9) on each line; # and ;
     /// begin comments, and `-` is the standard input. If a line is wrong, nobody is banned.
@@ -156,7 +156,7 @@ fn warnings(bans: &[BanStatus]) -> impl Iterator<Item = String> {
 #[derive(Debug, Args)]
 pub struct Unban {
     /// Addresses or prefixes, as they were banned.
-    #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file", "by"])]
+    #[arg(value_name = "ADDR[/LEN]", required_unless_present_any = ["all", "file", "by"], value_parser = to_unban)]
     prefixes: Vec<Masked>,
     /// Also unban what this file lists, in the form that `ban` takes; `-` is the standard input.
     #[arg(long, short, value_name = "FILE")]
@@ -246,7 +246,7 @@ fn missing_bans<'p>(mut missing: impl Iterator<Item = &'p Prefix>, all: &[BanInF
 #[derive(Debug, Args)]
 pub struct List {
     /// Only bans that contain this address or prefix, or lie inside it.
-    #[arg(value_name = "ADDR[/LEN]")]
+    #[arg(value_name = "ADDR[/LEN]", value_parser = to_list)]
     prefix: Option<Masked>,
     #[command(flatten)]
     pub instance: InstanceArgs,

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use crate::{
     cli::output::{Output, complain},
+    config::parse_ban_length,
     policy::{Prefix, PrefixError},
 };
 
@@ -28,6 +29,44 @@ impl FromStr for Masked {
             parsed => parsed.map(|prefix| Self { prefix, written: None }),
         }
     }
+}
+
+/// Whom to ban, or what to do instead.
+pub fn to_ban(text: &str) -> Result<Masked, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    read(text, |text| match text {
+        "add" => Some("`ratelimit ban ADDR` bans without that word".to_owned()),
+        "list" | "ls" | "show" => Some(LISTS.to_owned()),
+        "del" | "delete" | "remove" | "rm" => Some("`ratelimit unban ADDR` ends a ban".to_owned()),
+        seconds if is_number => Some(format!("for how long is said by `--for {seconds}s`")),
+        time if parse_ban_length(time).is_ok() => Some(format!("for how long is said by `--for {time}`")),
+        _ => None,
+    })
+}
+
+/// Whom to unban, or what to do instead.
+pub fn to_unban(text: &str) -> Result<Masked, String> {
+    read(text, |text| match text {
+        "all" => Some("`ratelimit unban --all` ends all bans".to_owned()),
+        "list" | "ls" | "show" => Some(LISTS.to_owned()),
+        name if name.bytes().any(|byte| byte.is_ascii_alphabetic()) && !name.contains([':', '.', '/']) => {
+            Some(format!(
+                "no address or prefix; `--by {name}` ends the bans that a rule of this name has made"
+            ))
+        }
+        _ => None,
+    })
+}
+
+/// Whom to list, or what to do instead.
+pub fn to_list(text: &str) -> Result<Masked, String> {
+    read(text, |text| matches!(text, "all" | "list" | "ls" | "show").then(|| LISTS.to_owned()))
+}
+
+const LISTS: &str = "`ratelimit bans` lists all bans";
+
+fn read(text: &str, advice: impl Fn(&str) -> Option<String>) -> Result<Masked, String> {
+    text.parse().map_err(|error: PrefixError| advice(text).unwrap_or_else(|| error.to_string()))
 }
 
 impl Masked {
@@ -62,5 +101,30 @@ mod tests {
         let mapped = taken("::ffff:10.0.0.1/104").unwrap_err().to_string();
         assert!(mapped.contains("did you mean 10.0.0.0/8"), "{mapped}");
         assert!(taken("10.0.0.1/33").is_err() && taken("nobody/8").is_err());
+    }
+
+    #[test]
+    fn what_people_try_is_answered_by_what_they_mean() {
+        type Read = fn(&str) -> Result<Masked, String>;
+        for (read, text, advice) in [
+            (to_ban as Read, "1h", "`--for 1h`"),
+            (to_ban, "600", "`--for 600s`"),
+            (to_ban, "forever", "`--for forever`"),
+            (to_ban, "add", "without that word"),
+            (to_ban, "list", "`ratelimit bans`"),
+            (to_ban, "remove", "`ratelimit unban ADDR`"),
+            (to_ban, "nobody", "not an IP address"),
+            (to_ban, "", "not an IP address"),
+            (to_unban, "all", "`ratelimit unban --all`"),
+            (to_unban, "every-source", "`--by every-source`"),
+            (to_unban, "10.0.0", "not an IP address"),
+            (to_unban, "2001:db8", "not an IP address"),
+            (to_list, "all", "`ratelimit bans`"),
+            (to_list, "1h", "not an IP address"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(advice), "{text}: {error}");
+            assert!(read("192.0.2.0/24").is_ok() && read("::1").is_ok());
+        }
     }
 }
