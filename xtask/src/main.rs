@@ -13,6 +13,7 @@ mod demo;
 mod embedding;
 mod fuzz;
 mod kernel;
+mod markdown;
 mod package;
 mod packages;
 mod run;

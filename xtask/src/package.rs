@@ -17,11 +17,13 @@ use crate::{command, packages, setup};
 
 mod binary;
 mod deb;
+mod documents;
 mod files;
 mod licences;
 mod tree;
 
 use binary::Target;
+use documents::DOCUMENTS;
 use tree::Tree;
 
 /// What is packaged.
@@ -126,7 +128,7 @@ fn tree(name: &str, binary: &Path, target: Target) -> Result<Tree> {
     // It writes its manual and completions itself where it can run.
     let writer = if target.runs_here() { binary.to_owned() } else { binary::debug()? };
     files::add(&tree, &writer)?;
-    tree.write_gz("usr/share/doc/ratelimit/third-party-licences.gz", &licences::text(target.triple)?)?;
+    tree.write_gz(&format!("{DOCUMENTS}/third-party-licences.gz"), &licences::text(target.triple)?)?;
     Ok(tree)
 }
 

@@ -33,7 +33,6 @@ pub fn build(tree: &Tree, target: Target, suffix: &str) -> Result<PathBuf> {
         tree.copy(path, &sources.join(from), 0o644)?;
     }
     tree.directory("etc/ratelimit")?;
-    tree.copy("usr/share/doc/ratelimit/copyright", &debian("copyright"), 0o644)?;
     tree.copy("usr/share/lintian/overrides/ratelimit", &debian("lintian-overrides"), 0o644)?;
     let version = format!("{}-1{suffix}", version());
     tree.write_gz("usr/share/doc/ratelimit/changelog.Debian.gz", changelog(&version)?.as_bytes())?;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Finding;
+use crate::markdown::{is_elsewhere, links, prose, resolve};
 
 /// Checks all texts, by their paths, against all paths.
 pub fn check(paths: &[String], texts: &BTreeMap<&str, String>) -> Vec<Finding> {
@@ -21,9 +22,9 @@ pub fn check(paths: &[String], texts: &BTreeMap<&str, String>) -> Vec<Finding> {
         if !path.ends_with(".md") {
             continue;
         }
-        for (line, target) in links(text) {
-            if let Err(rule) = follow(path, target, paths, texts) {
-                report(line, rule);
+        for link in links(text) {
+            if let Err(rule) = follow(path, &text[link.target], paths, texts) {
+                report(link.line, rule);
             }
         }
     }
@@ -32,7 +33,7 @@ pub fn check(paths: &[String], texts: &BTreeMap<&str, String>) -> Vec<Finding> {
 
 /// Whether the link of a document leads somewhere.
 fn follow(from: &str, target: &str, paths: &[String], texts: &BTreeMap<&str, String>) -> Result<(), String> {
-    if target.contains("://") || target.starts_with("mailto:") {
+    if is_elsewhere(target) {
         return Ok(());
     }
     let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
@@ -47,51 +48,11 @@ fn follow(from: &str, target: &str, paths: &[String], texts: &BTreeMap<&str, Str
     if has_anchor { Ok(()) } else { Err(format!("`{to}` has no heading for `#{anchor}`")) }
 }
 
-/// A path as seen from a file, with `.` and `..` resolved.
-fn resolve(from: &str, file: &str) -> String {
-    let mut parts: Vec<&str> = from.split('/').collect();
-    parts.pop();
-    for part in file.trim_end_matches('/').split('/') {
-        match part {
-            "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
-}
-
-/// The targets of a document's links and pictures, with their lines from 1.
-fn links(text: &str) -> Vec<(usize, &str)> {
-    let mut found = Vec::new();
-    for (number, line) in prose(text) {
-        let mut is_code = false;
-        for (index, part) in line.split("](").enumerate() {
-            let is_target = index > 0 && !is_code;
-            if let Some((target, _)) = part.split_once(')').filter(|_| is_target) {
-                found.push((number, target.split_whitespace().next().unwrap_or_default()));
-            }
-            is_code ^= part.matches('`').count() % 2 == 1;
-        }
-    }
-    found
-}
-
-/// The lines that are not in blocks of code, with their numbers from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut is_code = false;
-    text.lines().enumerate().filter_map(move |(index, line)| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        (!is_code && !is_fence && !line.starts_with("    ")).then_some((index + 1, line))
-    })
-}
-
 /// The anchors of a document's headings, as GitHub makes them: in lower case, blanks as hyphens, other characters left
 /// out, and a number behind those that were there before.
 fn anchors(text: &str) -> Vec<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let headings = prose(text).filter_map(|(_, line)| {
+    let headings = prose(text).filter_map(|(_, _, line)| {
         let heading = line.trim_start_matches('#');
         (heading.len() < line.len()).then(|| heading.strip_prefix(' ')).flatten()
     });
