@@ -112,6 +112,9 @@ pub struct RuleInForce {
     /// Which of these it never judges.
     #[serde(default)]
     pub except: Option<String>,
+    /// When it bans a source, and for how long, as a configuration would have it.
+    #[serde(default)]
+    pub ban: Option<String>,
 }
 
 impl RuleInForce {
@@ -316,5 +319,6 @@ pub(super) fn describe(rule: &policy::PacketRule, number: u32) -> RuleInForce {
         .to_owned(),
         matches: policy::match_text::format_match(&rule.matches),
         except: policy::match_text::format_except(&rule.except),
+        ban: rule.ban.as_ref().map(|ban| policy::format::format_ban(ban.terms())),
     }
 }

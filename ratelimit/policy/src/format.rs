@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use ratelimit_common::limit::Rate;
-pub use ratelimit_limiter::format::{UNITS, format_limit};
+pub use ratelimit_limiter::format::{UNITS, format_ban, format_limit};
 use ratelimit_limiter::format::{format_limit_in, format_rate_in};
 
 use crate::{LimitUnit, PacketLimit};

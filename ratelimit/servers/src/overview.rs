@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Servers,
+    offenders::Offenders,
     proxy::{Proxy, UpstreamStatus},
     stats::Stats,
 };
@@ -60,6 +61,7 @@ pub struct Overview {
     stats: Arc<Stats>,
     listeners: Vec<ListenerStatus>,
     proxy: Arc<Proxy>,
+    offenders: Arc<Offenders>,
     since: Since,
 }
 
@@ -79,8 +81,8 @@ impl Overview {
     /// The overview of what is in force by the file `config`.
     pub(super) fn new(config: PathBuf, service: Arc<Service>, servers: &Servers, since: Since) -> Self {
         let (stats, listeners) = (Arc::clone(servers.stats()), servers.listeners().to_vec());
-        let proxy = Arc::clone(servers.proxy());
-        Self { config, service, stats, listeners, proxy, since }
+        let (proxy, offenders) = (Arc::clone(servers.proxy()), Arc::clone(servers.offenders()));
+        Self { config, service, stats, listeners, proxy, offenders, since }
     }
 
     /// Who decides.
@@ -100,7 +102,17 @@ impl Overview {
             connections: self.stats.open(),
             connections_refused: self.stats.refused(),
             requests_refused: self.stats.refused_requests(),
-            service: self.service.status(most),
+            service: self.service_status(most),
         }
+    }
+
+    /// What the service says of itself, and the bans that its rules have asked for.
+    fn service_status(&self, most: usize) -> ServiceStatus {
+        let asked = self.offenders.counts().asked_by();
+        let mut status = self.service.status(most);
+        for rule in &mut status.rules {
+            rule.bans_asked = asked.get(&rule.label).copied().unwrap_or_default();
+        }
+        status
     }
 }

@@ -110,6 +110,7 @@ impl fmt::Display for Packets {
             "OBSERVED",
             "SHARE",
             "BANS",
+            "BAN",
             "LIMIT",
             "KEY",
             "MATCH",
@@ -127,6 +128,7 @@ impl fmt::Display for Packets {
                 Thousands(observed.packets).to_string(),
                 share(observed.packets, judged),
                 Thousands(*bans).to_string(),
+                ban(rule.ban.as_ref()),
                 rule.limit.clone(),
                 rule.key.clone(),
                 rule.judged(),
@@ -156,6 +158,12 @@ impl fmt::Display for Observed<'_> {
         }
         Ok(())
     }
+}
+
+/// When a rule bans.
+#[must_use]
+pub fn ban(terms: Option<&String>) -> String {
+    terms.map_or_else(|| "none".to_owned(), Clone::clone)
 }
 
 /// A part of a whole in percent.
@@ -190,6 +198,7 @@ mod tests {
                 action: action.to_owned(),
                 matches: "any packet".to_owned(),
                 except: (name == "watch").then(|| "source 192.0.2.53/32".to_owned()),
+                ban: (name == "every").then(|| "after=100,within=10s,for=10m".to_owned()),
             },
             passed: count(passed),
             dropped: count(dropped),
@@ -205,9 +214,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            "every  drop      3,000    1,000  25.0 %        100,000         0    0 %     2  rate=5/s  \
-             source v4/32 v6/64  any packet"
+            "every  drop      3,000    1,000  25.0 %        100,000         0    0 %     2  after=100,within=10s,for=10m  \
+             rate=5/s  source v4/32 v6/64  any packet"
         );
+        assert!(lines[2].contains("     0  none                          rate=5/s  "), "{text}");
         assert!(lines[2].ends_with("  any packet, except source 192.0.2.53/32"), "{text}");
         assert_eq!(lines.len(), 3, "nothing was observed");
         let text = Packets { rules, observes: true, in_force: false }.to_string();

@@ -221,6 +221,7 @@ mod tests {
                 action: action.to_owned(),
                 matches: String::new(),
                 except: None,
+                ban: None,
             },
             passed: count(3),
             dropped: count(4),

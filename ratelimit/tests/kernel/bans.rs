@@ -150,6 +150,15 @@ fn sources_that_go_on_exceeding_a_rule_are_banned_by_the_kernel() {
         assert_eq!((status.table.bans_made, status.rules[0].bans, status.rules[1].bans), (2, 2, 0));
         let listed = run(&["bans"]);
         assert!(listed.contains("10.1.0.2/32") && listed.contains("fd00:0:0:2::/64"), "{listed}");
+        let rules = run(&["rules"]);
+        for (rule, shown) in
+            [("small ", "  2  after=20,within=1h,for=1h  "), ("loose ", "  0  after=1,within=1s,for=1h ")]
+        {
+            assert!(
+                rules.lines().any(|line| line.starts_with(rule) && line.contains(shown)),
+                "{rule}{shown}: {rules}"
+            );
+        }
         for (server, good) in servers.iter().zip(good) {
             assert_eq!(count(&all_arrivals(server, 15), &[good]), 5);
         }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, socket};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     daemon::{Daemon, config_at, reason, run, status},
@@ -119,6 +119,10 @@ fn the_syns_of_an_offender_stop_and_come_back_when_the_ban_ends() {
         offend(OFFENDER);
         wait_for_ban(&format!("{OFFENDER}/32"));
         assert!(run(&["bans"]).contains("  request rule d.client  "), "{}", run(&["bans"]));
+        let rules: Value = serde_json::from_str(&run(&["rules", "--output", "json"])).unwrap();
+        let rule = &rules["request_rules"][0];
+        let ban = "after=2,within=1h,for=4s,ipv4=32,ipv6=64,source_entry=client";
+        assert_eq!((&rule["ban"], &rule["bans_asked"]), (&json!(ban), &json!(1)), "{rules}");
         let said = "nobody is banned by the rule `client`; there are bans by `d.client`\n";
         assert_eq!(run(&["unban", "--by", "client"]), said);
         let _knocking = knock(&link, OFFENDER);

@@ -67,7 +67,7 @@ pub struct DomainCounts {
 }
 
 /// A label: a domain, and the keys and values on the way to a rule.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
     /// The domain.
     pub domain: String,

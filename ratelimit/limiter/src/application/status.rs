@@ -4,13 +4,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    counters::{DomainCounts, RuleCounts},
+    counters::{DomainCounts, Label, RuleCounts},
     generation::Generation,
     rule_tree::RequestRule,
     shared::SharedStoreStats,
 };
 use crate::{
-    format::format_limit,
+    format::{format_limit, format_request_ban},
     policy::{LIMITS_OF_REQUESTS, RequestRate},
     store::remote::Breaker,
     text::beginning,
@@ -85,6 +85,15 @@ pub struct RequestRuleStatus {
     /// Whether it was asked with a cost of 0, as budgets are, though it can't be overrun and drops what is denied.
     #[cfg_attr(feature = "serde", serde(default))]
     pub is_no_budget: bool,
+    /// When it bans a client, and for how long, as a rule file would have it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub ban: Option<String>,
+    /// Bans that it has asked for, as far as those know who make them: the service itself does not.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub bans_asked: u64,
+    /// Its whole label, for those who count bans.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub label: Label,
 }
 
 /// What a rule does with who is over its limit.
@@ -234,6 +243,7 @@ fn of_rule(generation: &Generation, rule: &RequestRule, counts: &RuleCounts) -> 
         labels: values.map_or(0, |values| values.labels()),
         unlabelled: values.map_or(0, |values| values.left_out()),
         is_no_budget: rule.is_no_budget.load(Relaxed),
+        ban: rule.identity.ban.as_deref().map(format_request_ban),
         ..status(&rule.identity.domain, &rule.identity.key, action, counts)
     }
 }
@@ -259,6 +269,9 @@ fn status(domain: &str, rule: &str, action: RequestAction, counts: &RuleCounts) 
         labels: 0,
         unlabelled: 0,
         is_no_budget: false,
+        ban: None,
+        bans_asked: 0,
+        label: Label { domain: domain.to_owned(), key: rule.to_owned() },
     }
 }
 

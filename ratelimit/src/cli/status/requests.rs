@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use super::super::{output::counted, rules::share, table::TextTable};
+use super::super::{
+    output::counted,
+    rules::{ban, share},
+    table::TextTable,
+};
 use super::age;
 use crate::{
     application::{
@@ -247,7 +251,7 @@ fn rules(service: &ServiceStatus) -> TextTable {
 fn all_of_rules(service: &ServiceStatus) -> TextTable {
     let mut table = TextTable::new([
         "DOMAIN", "RULE", "ACTION", "ALLOWED", "DENIED", "SHARE", "SHADOWED", "SOFT", "NEAR", "CUT",
-        "LABELS", "LIMIT",
+        "LABELS", "BANS", "BAN", "LIMIT",
     ]);
     for rule in &service.rules {
         let all = rule.allowed.saturating_add(rule.denied).saturating_add(rule.shadowed);
@@ -263,6 +267,8 @@ fn all_of_rules(service: &ServiceStatus) -> TextTable {
             Thousands(rule.near_limit).to_string(),
             Thousands(rule.cut).to_string(),
             Thousands(rule.labels as u64).to_string(),
+            Thousands(rule.bans_asked).to_string(),
+            ban(rule.ban.as_ref()),
             rule.limit.clone(),
         ]);
     }

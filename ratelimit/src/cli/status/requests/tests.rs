@@ -1,6 +1,7 @@
 //! What is shown of rules on requests.
 
 use super::*;
+use crate::application::Label;
 
 fn rule(rule: &str, name: Option<&str>, denied: u64) -> RequestRuleStatus {
     RequestRuleStatus {
@@ -18,6 +19,9 @@ fn rule(rule: &str, name: Option<&str>, denied: u64) -> RequestRuleStatus {
         labels: 0,
         unlabelled: 0,
         is_no_budget: rule == "user",
+        ban: (rule == "user").then(|| "after=100,within=1m,for=10m,ipv4=32,ipv6=64".to_owned()),
+        bans_asked: denied / 500,
+        label: Label::default(),
     }
 }
 
@@ -149,8 +153,10 @@ fn what_is_in_force_about_requests_is_shown() {
     );
     let text = Rules(&layer.service).to_string();
     let columns = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
-    assert_eq!(columns(0)[7..11], ["SOFT", "NEAR", "CUT", "LABELS"]);
-    assert_eq!(columns(1)[9..13], ["7", "0", "2,500", "0"], "the name and the share are two words");
+    assert_eq!(columns(0)[7..], ["SOFT", "NEAR", "CUT", "LABELS", "BANS", "BAN", "LIMIT"]);
+    let user = ["7", "0", "2,500", "0", "2", "after=100,within=1m,for=10m,ipv4=32,ipv6=64"];
+    assert_eq!(columns(1)[9..15], user, "the name and the share are two words");
+    assert_eq!(columns(2)[8..], ["7", "0", "2,500", "0", "0", "none", "fixed_window,rate=5/m"]);
     assert!(
         text.ends_with("most; metrics have all)\n\nEvery request passes: `application.shadow_mode` is on.\n"),
         "{text}"
