@@ -47,6 +47,9 @@ use crate::{
     },
 };
 
+/// What a command that is about packets gets from a daemon without them.
+pub const NO_PACKETS: &str = "this daemon limits no packets: it has no `network`";
+
 /// Takes the answer back to who asked: what was done, or why it was not.
 pub type CommandReply = oneshot::Sender<Result<Value, String>>;
 

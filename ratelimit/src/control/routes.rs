@@ -20,7 +20,8 @@ use tokio::{
 };
 
 use super::{
-    AskedBuckets, AskedRequestBuckets, Command, CommandReply, ControlSocket, ReloadLog, ToldBans, buckets,
+    AskedBuckets, AskedRequestBuckets, Command, CommandReply, ControlSocket, NO_PACKETS, ReloadLog, ToldBans,
+    buckets,
 };
 use crate::{
     application::InspectError,
@@ -359,7 +360,7 @@ async fn told(asked: RequestBody<ToldBans>) -> Response {
 type Refused = (StatusCode, String);
 
 fn kernel(daemon: &ControlContext) -> Result<&NetworkControl, Refused> {
-    let none = || (StatusCode::NOT_FOUND, "this daemon limits no packets: it has no `network`".to_owned());
+    let none = || (StatusCode::NOT_FOUND, NO_PACKETS.to_owned());
     daemon.layers.kernel.as_ref().ok_or_else(none)
 }
 

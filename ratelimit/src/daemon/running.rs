@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::{fixed, packets::NetworkLayer, store};
 use crate::{
     config::Checked,
-    control::{AskedBuckets, LastReload, ReloadLog},
+    control::{AskedBuckets, LastReload, NO_PACKETS, ReloadLog},
     dataplane::{self, Bans, Claim, ProgramLog, TrialStatus},
     metrics::Reloads,
     policy::{Application, InstanceName, OnExit, Policy, PrefixList},
@@ -85,9 +85,6 @@ impl Started {
 fn asks_auth(policy: &Policy) -> bool {
     policy.application.as_ref().is_some_and(|application| application.auth.is_some())
 }
-
-/// What a command that is about packets gets from a daemon without them.
-const NO_PACKETS: &str = "this daemon limits no packets: it has no `network`";
 
 impl Running {
     /// Says what is in force, and where.
