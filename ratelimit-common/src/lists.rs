@@ -207,6 +207,13 @@ pub const fn of_prefix(prefix: [u64; PREFIX_WORDS]) -> ([u64; 2], u8, Listed) {
     ([prefix[0], prefix[1]], prefix[2] as u8, Listed::of(prefix[2] >> LISTED & 0xff))
 }
 
+/// Whether behind those words are those of a prefix that contains this one, for addresses that it does not.
+#[must_use]
+#[inline(always)]
+pub const fn has_more(prefix: [u64; PREFIX_WORDS]) -> bool {
+    prefix[2] >> MORE & 1 != 0
+}
+
 /// Whether an address is in the prefix of those words.
 #[inline(always)]
 const fn contains(prefix: [u64; PREFIX_WORDS], bits: [u64; 2]) -> bool {
@@ -244,7 +251,7 @@ pub fn follow<W: TrieWords + ?Sized>(words: &W, step: u64, bits: [u64; 2]) -> Li
     if contains(prefix, bits) {
         return Listed::of(prefix[2] >> LISTED & 0xff);
     }
-    if prefix[2] >> MORE & 1 != 0 {
+    if has_more(prefix) {
         let outer = read(words, index + PREFIX_WORDS as u64);
         if contains(outer, bits) {
             return Listed::of(outer[2] >> LISTED & 0xff);

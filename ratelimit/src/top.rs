@@ -15,7 +15,10 @@ use ratelimit_common::{
 };
 use serde::Serialize;
 
-use crate::dataplane::SeenSet;
+use crate::{
+    dataplane::{SeenSet, SourceList, SourceLists},
+    policy::Prefix,
+};
 
 /// How IPv6 sources are told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub struct TopSource {
     pub drops: Estimate,
     /// Its share of what it is sorted by, from 0 to 1.
     pub share: f64,
+    /// Whether it is on a list or banned, so that no rule judges it.
+    pub list: Option<SourceList>,
 }
 
 /// All sources, in a second.
@@ -213,6 +218,15 @@ impl Sums {
     }
 }
 
+impl TopSources {
+    /// Notes which of them are on lists or banned.
+    pub fn mark(&mut self, lists: &SourceLists) {
+        for source in &mut self.sources {
+            source.list = source.source.parse::<Prefix>().ok().and_then(|prefix| lists.of(&prefix));
+        }
+    }
+}
+
 /// The weight of the lightest slot; nothing if there is a free one.
 fn lightest(set: &SeenSet) -> u64 {
     set.slots.iter().map(|slot| if slot.packets == 0 { 0 } else { slot.weight() }).min().unwrap_or(0)
@@ -236,6 +250,7 @@ fn source(who: Who, sums: &[Sum; 2], by: By, seconds: f64, whole: f64) -> TopSou
         bytes: both.bytes(seconds),
         drops: sums[1].packets(seconds),
         share: 0.0,
+        list: None,
     };
     // What all have is an estimate, too.
     source.share = if whole > 0.0 { (of(&source, by).about / whole).min(1.0) } else { 0.0 };

@@ -14,7 +14,7 @@ use ratelimit_common::{
 };
 
 pub use self::{
-    lists::{CompiledLists, allowed, lists},
+    lists::{CompiledLists, listed, lists},
     tables::{AddressConditions, DimensionTable, PrefixSets, Side},
 };
 use crate::bans::number_of;

@@ -33,6 +33,7 @@ mod pins;
 mod raw;
 mod sets;
 mod sketch;
+mod source_lists;
 mod stack;
 mod start;
 mod state;
@@ -60,6 +61,7 @@ pub use self::{
     offloads::{Requirements, warnings},
     sketch::{SeenSet, Sketch, current_window},
     start::{Changes, Claim, Dataplane, Wanted, config_path},
+    source_lists::{SourceList, SourceLists},
     state::{DaemonAddress, LoadedPolicy, RuleInForce},
     status::{EventStatus, InstanceStatus, ReasonStatus, RuleStatus, TableStatus, TrialStatus, status},
     trial::{TRIED_AGAIN, TrialState, WantedTrial, confirm, everything_passes, is_in_force},

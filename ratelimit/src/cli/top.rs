@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     config::parse_time,
-    dataplane::{everything_passes, is_in_force},
+    dataplane::{SourceLists, everything_passes, is_in_force},
     text::Thousands,
     top::{By, Estimate, Ipv6By, TopSource, TopSources as Heaviest, of},
 };
@@ -43,7 +43,8 @@ pub struct Top {
     /// Print N tables, one after the other, and end.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// The time that each table covers: seconds, or a time such as 1m30s; at most an hour.
+    /// The time that each table covers, from the next whole second on: seconds, or a time such as 1m30s; at most an
+    /// hour.
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
     interval: u64,
     /// How many sources to show.
@@ -70,9 +71,12 @@ impl Top {
             }
             None => 1,
         };
+        let mut lists = SourceLists::default();
         for turn in 0..count {
             let sums = windows.next().map_err(CommandFailure::failed)?;
-            let top = sums.top(self.by, self.ipv6(), self.rows.into());
+            let mut top = sums.top(self.by, self.ipv6(), self.rows.into());
+            lists.update(&self.instance.instance).map_err(CommandFailure::failed)?;
+            top.mark(&lists);
             let separator = if turn == 0 { "" } else { "\n" };
             let in_force = is_in_force(&self.instance.instance).map_err(CommandFailure::failed)?;
             let written = match output {
@@ -122,13 +126,18 @@ const HEADINGS: [&str; 6] = ["SOURCE", "PACKETS/S", "BYTES/S", "DROPS/S", "SHARE
 /// A source's cells.
 fn cells(source: &TopSource, by: By) -> [String; 6] {
     [
-        source.source.clone(),
+        name(source),
         about(source.packets),
         about(source.bytes),
         about(source.drops),
         format!("{:.1} %", source.share * 100.0),
         bounds(of(source, by)),
     ]
+}
+
+/// Its address, and whether it is on a list.
+fn name(TopSource { source, list, .. }: &TopSource) -> String {
+    list.map_or_else(|| source.clone(), |list| format!("{source} ({})", list.name()))
 }
 
 fn about(estimate: Estimate) -> String {
@@ -164,6 +173,7 @@ impl fmt::Display for TopText<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataplane::SourceList;
 
     #[test]
     fn an_interval_is_a_number_of_seconds_or_a_time() {
@@ -189,6 +199,7 @@ mod tests {
             bytes: exact(6_400.0),
             drops: exact(0.0),
             share,
+            list: (name == "2001:db8::1").then_some(SourceList::Banned),
         };
         let top = Heaviest {
             seconds: 1,
@@ -205,9 +216,9 @@ mod tests {
         assert_eq!(
             shown(true),
             "all sources, 1 second: about 2,000 packets/s, 12,800 bytes/s, 0 drops/s\n\n\
-             SOURCE       PACKETS/S  BYTES/S  DROPS/S   SHARE  95 % SURE\n\
-             192.0.2.1        1,234    6,400        0  61.7 %  1,100 to 1,401\n\
-             2001:db8::1        100    6,400        0   5.0 %  exact\n"
+             SOURCE                PACKETS/S  BYTES/S  DROPS/S   SHARE  95 % SURE\n\
+             192.0.2.1                 1,234    6,400        0  61.7 %  1,100 to 1,401\n\
+             2001:db8::1 (banned)        100    6,400        0   5.0 %  exact\n"
         );
     }
 }

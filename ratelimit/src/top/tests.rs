@@ -87,6 +87,20 @@ fn ipv6_sources_by_address_or_by_network() {
 }
 
 #[test]
+fn sources_on_lists_are_marked() {
+    let prefix = |text: &str| text.parse().unwrap();
+    let lists = SourceLists::new(vec![prefix("10.0.0.2")], vec![], vec![prefix("10.0.0.0/30")]);
+    let mut sums = Sums::default();
+    sums.add(&[seen(5, true, &[1, 2, 4].map(|source| sample(Group::V4, v4(source), 1)))]);
+    let mut top = sums.top(By::Drops, Ipv6By::Address, 10);
+    top.mark(&lists);
+    let marks: Vec<_> = top.sources.iter().map(|source| (source.source.as_str(), source.list)).collect();
+    let expected =
+        [("10.0.0.1", Some(SourceList::Banned)), ("10.0.0.2", Some(SourceList::Allowed)), ("10.0.0.4", None)];
+    assert_eq!(marks, expected);
+}
+
+#[test]
 fn sources_are_sorted_by_what_is_asked_for_and_those_without_any_left_out() {
     let sized = |source, bytes| Sample { bytes, ..sample(Group::V4, v4(source), 1) };
     let mut sums = Sums::default();

@@ -15,10 +15,11 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use ratelimit::dataplane::current_window;
 use serde_json::Value;
 
 use crate::{
-    daemon::{Daemon, command, config, judged, output, run, status, text},
+    daemon::{Daemon, command, config, output, run, status, text},
     flood,
     frames::{self, Raw},
     net::{Link, client_interface, isolated},
@@ -60,10 +61,8 @@ fn ten_sources_of_a_hundredth_each_among_a_million_are_the_ten_heaviest() {
             wait::until("the flood is there", || (status().reasons[0].count.packets > 10_000).then_some(()));
             // It needs none.
             daemon.kill();
-            // The first of them may have begun before the flood.
             for by in ["packets", "bytes", "drops"] {
-                let tables = top(&["-n", "3", "--by", by]);
-                for table in &tables[1..] {
+                for table in &top(&["-n", "2", "--by", by]) {
                     let mut found = sources(table);
                     found.sort();
                     assert_eq!(found, expected, "by {by}: {table}");
@@ -196,23 +195,21 @@ fn few_packets_are_counted_exactly_by_source_and_by_network() {
     isolated(|| {
         let link = Link::silent();
         let _daemon = Daemon::start(&config(&[], &["{name: every, rate: 1/h, burst: 40}"]));
-        // These begin before the packets come and end after that.
+        // These begin before the packets come and end after that: each within the second after this one.
         let start = |more: &str| {
             let mut command =
                 command(&["top", "--output", "json", "-n", "1", "--interval", "5", "--by", "bytes"]);
             command.args(more.split_whitespace()).stdout(Stdio::piped()).spawn().unwrap()
         };
+        let before = second();
         let (by_address, by_network) = (start(""), start("--networks"));
+        wait_for_second(before + 2);
         let raw = Raw::new(&link);
         let sent: [(&str, u32); 4] = [("10.1.0.2", 50), ("10.1.0.3", 20), ("fd00::1", 7), ("fd00::2", 5)];
         for (source, count) in sent {
             let frame = frames::udp(source.parse().unwrap());
             (0..count).for_each(|_| raw.send(&frame));
         }
-        judged(82);
-        let table = |child: Child| -> Value {
-            serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap()
-        };
         let table_by_address = table(by_address);
         assert_eq!(sources(&table_by_address), ["10.1.0.2", "10.1.0.3", "fd00::1", "fd00::2"]);
         for (source, count) in sent {
@@ -228,25 +225,66 @@ fn few_packets_are_counted_exactly_by_source_and_by_network() {
     });
 }
 
+/// The number of the second that is being measured.
+fn second() -> u64 {
+    current_window().unwrap().0
+}
+
+fn wait_for_second(number: u64) {
+    wait::until("the second comes", || (second() >= number).then_some(()));
+}
+
+fn table(child: Child) -> Value {
+    serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn a_table_is_of_whole_seconds_even_right_after_the_start() {
+    isolated(|| {
+        let link = Link::silent();
+        let _daemon = Daemon::start(&config(&[], &["{name: every, rate: 1/h}"]));
+        let raw = Raw::new(&link);
+        let [earlier, later] = ["10.1.0.2", "10.1.0.3"].map(|source| frames::udp(source.parse().unwrap()));
+        // These come before it begins, so that its table may have no part of their second.
+        (0..100).for_each(|_| raw.send(&earlier));
+        let mut child =
+            command(&["top", "--output", "json", "--once"]).stdout(Stdio::piped()).spawn().unwrap();
+        wait::until("it has ended", || {
+            raw.send(&later);
+            child.try_wait().unwrap()
+        });
+        let table = table(child);
+        assert_eq!((sources(&table), &table["seconds"]), (vec!["10.1.0.3".to_owned()], &1.into()), "{table}");
+    });
+}
+
 #[test]
 fn a_table_for_people_and_what_can_not_be_shown() {
     isolated(|| {
         let link = Link::silent();
         assert_refused(&mut command(&["top", "--once"]), "instance `default` is not attached");
-        let _daemon = Daemon::start(&config(&[], &["{name: every, rate: 1/h}"]));
+        let settings = ["allow: [10.1.0.3]", "deny: [10.1.0.4]"];
+        let _daemon = Daemon::start(&config(&settings, &["{name: every, rate: 1/h}"]));
+        run(&["ban", "10.1.0.2"]);
         let raw = Raw::new(&link);
-        let frame = packets::v4(packets::UDP, &PORTS);
-        let text = wait::until("a window with packets is over", || {
-            raw.send(&frame);
-            // Without a terminal it is one table.
-            Some(run(&["top"])).filter(|text| text.contains("10.1.0.2"))
+        let frame = |source: &str| frames::udp(source.parse().unwrap());
+        let frames = ["10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5"].map(frame);
+        // Without a terminal it is one table.
+        let mut child = command(&["top"]).stdout(Stdio::piped()).spawn().unwrap();
+        wait::until("its second is over", || {
+            frames.iter().for_each(|frame| raw.send(frame));
+            child.try_wait().unwrap()
         });
+        let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("all sources, 1 second: about "), "{text}");
         let columns: Vec<&str> =
             lines[2].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
         assert_eq!(columns, ["SOURCE", "PACKETS/S", "BYTES/S", "DROPS/S", "SHARE", "95 % SURE"]);
-        assert!(lines[3].starts_with("10.1.0.2 ") && lines[3].ends_with("100.0 %  exact"), "{text}");
+        for source in ["10.1.0.2 (banned) ", "10.1.0.3 (allowed) ", "10.1.0.4 (denied) ", "10.1.0.5  "] {
+            assert!(lines[3..].iter().any(|line| line.starts_with(source)), "{source}: {text}");
+        }
+        assert!(lines[3..].iter().all(|line| line.ends_with(" %  exact")), "{text}");
         assert_eq!(output(&mut command(&["top", "--once", "-n", "2"])).status.code(), Some(2));
     });
 }

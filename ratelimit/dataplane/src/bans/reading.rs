@@ -13,7 +13,11 @@ use super::{
     BanInForce, Bans, Maker, TRIES, maker,
     placing::{Placing, slot_of},
 };
-use crate::{Error, clock, counters, notes::read_state, policy::Prefix};
+use crate::{
+    Error, clock, counters,
+    notes::read_state,
+    policy::{Prefix, PrefixList},
+};
 
 /// A ban as it lies in the table.
 pub(super) struct BanEntry {
@@ -55,6 +59,15 @@ impl Bans {
         let now = self.now()?;
         let found = self.sorted(now);
         self.describe(found, now)
+    }
+
+    /// The prefixes of all that are in force.
+    ///
+    /// # Errors
+    /// The clock can't be read.
+    pub fn prefixes(&self) -> Result<PrefixList, Error> {
+        let now = self.now()?;
+        Ok(PrefixList::new(self.in_force(now).map(|found| found.prefix).collect()))
     }
 
     /// How many are in force.

@@ -1,12 +1,12 @@
 //! The allow and the deny list, as one trie: see [`ratelimit_common::lists`].
 
-mod allowed;
+mod listed;
 
 use std::net::IpAddr;
 
 use ratelimit_common::lists::{self, Filter, Listed, TrieEntry, TrieRoot};
 
-pub use self::allowed::allowed;
+pub use self::listed::listed;
 use crate::policy::{Prefix, PrefixList};
 
 /// The words of a trie, and the first step for IPv4 and IPv6.
@@ -203,12 +203,16 @@ mod tests {
 
     fn check(allow: &[Prefix], deny: &[Prefix], addresses: impl IntoIterator<Item = IpAddr>) {
         let lists = lists(&PrefixList::new(allow.to_vec()), &PrefixList::new(deny.to_vec()));
-        let read = allowed(&lists.words);
+        let [allowed, denied] = [Listed::Allowed, Listed::Denied].map(|list| listed(&lists.words, list));
         for ip in addresses {
             if !matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
                 let host = Prefix::around(ip, if ip.is_ipv4() { 32 } else { 128 }).unwrap();
-                let is_allowed = plain(allow, &[], ip) == Listed::Allowed;
-                assert_eq!(read.around(&host).is_some(), is_allowed, "{ip} allow {allow:?} deny {deny:?}");
+                let read = match (allowed.around(&host), denied.around(&host)) {
+                    (Some(_), _) => Listed::Allowed,
+                    (None, Some(_)) => Listed::Denied,
+                    (None, None) => Listed::No,
+                };
+                assert_eq!(read, plain(allow, deny, ip), "{ip} allow {allow:?} deny {deny:?}");
                 assert_eq!(found(&lists, ip), plain(allow, deny, ip), "{ip} allow {allow:?} deny {deny:?}");
             }
         }

@@ -25,8 +25,8 @@ use crate::{
         failure::CommandFailure,
     },
     control::ToldBans,
-    dataplane::{BanStatus, Bans, Error, NewBan, everything_passes, is_in_force},
-    policy::{BanLength, Prefix},
+    dataplane::{BanStatus, Bans, Error, NewBan, SourceLists, everything_passes, is_in_force},
+    policy::{BanLength, InstanceName, Prefix},
     top::{By, Ipv6By, Sums, TopSources as Heaviest},
 };
 
@@ -35,6 +35,12 @@ const MOST_ROWS: usize = 200;
 
 /// How long a source is banned from here.
 const BAN_FOR: BanLength = BanLength::For(Nanos(600 * Nanos::SECOND.0));
+
+/// What is said until the first whole second is over.
+const MEASURING: &str = "measuring the first whole second";
+
+/// What is said of a ban of nobody.
+const CHOOSE_FIRST: &str = "choose a source with the up and down keys first, then x bans it";
 
 /// Shows the screen until the user or a signal ends it.
 pub fn run(args: &Top, windows: SketchWindows) -> Result<(), CommandFailure> {
@@ -57,6 +63,7 @@ fn show(
     loop {
         if Instant::now() >= next {
             screen.take(windows.poll())?;
+            screen.look_up_lists(&args.instance.instance)?;
             screen.in_force = is_in_force(&args.instance.instance).unwrap_or(true);
             next = windows.next_at().map_err(CommandFailure::failed)?;
         }
@@ -70,7 +77,10 @@ fn show(
         let Event::Key(key) = event::read().map_err(CommandFailure::failed)? else { continue };
         match screen.press(key) {
             Wish::Quit => return Ok(()),
-            Wish::Ban(source) => screen.message = ban(&args.instance, &source),
+            Wish::Ban(source) => {
+                screen.message = ban(&args.instance, &source);
+                screen.look_up_lists(&args.instance.instance)?;
+            }
             Wish::Nothing => {}
         }
     }
@@ -97,6 +107,7 @@ struct Screen {
     message: String,
     /// Why there is nothing to see for the time being.
     gone: Option<String>,
+    lists: SourceLists,
     /// Whether anything is dropped: not after a trial that nobody confirmed.
     in_force: bool,
 }
@@ -114,6 +125,7 @@ impl Screen {
             asks: false,
             message: String::new(),
             gone: None,
+            lists: SourceLists::default(),
             in_force: true,
         }
     }
@@ -137,6 +149,17 @@ impl Screen {
         Ok(())
     }
 
+    /// Marks sources by what is in force now. An instance that is taken off has nothing in force.
+    fn look_up_lists(&mut self, instance: &InstanceName) -> Result<(), CommandFailure> {
+        match self.lists.update(instance) {
+            Ok(()) => {}
+            Err(Error::NotAttached { .. }) => self.lists = SourceLists::default(),
+            Err(error) => return Err(CommandFailure::failed(error)),
+        }
+        self.sort();
+        Ok(())
+    }
+
     fn update(&mut self, sums: Sums) {
         self.sums = sums;
         self.sort();
@@ -144,6 +167,7 @@ impl Screen {
 
     fn sort(&mut self) {
         self.top = self.sums.top(self.by, self.ipv6, MOST_ROWS);
+        self.top.mark(&self.lists);
     }
 
     fn place(&self) -> Option<usize> {
@@ -180,7 +204,12 @@ impl Screen {
             KeyCode::Up | KeyCode::Char('k') => {
                 self.choose(self.place().map_or(0, |place| place.saturating_sub(1)))
             }
-            KeyCode::Char('x') => self.asks = self.place().is_some(),
+            KeyCode::Char('x') => {
+                self.asks = self.place().is_some();
+                if !self.asks {
+                    CHOOSE_FIRST.clone_into(&mut self.message);
+                }
+            }
             _ => {}
         }
         self.sort();
@@ -190,7 +219,8 @@ impl Screen {
     fn draw(&self, frame: &mut Frame<'_>) {
         let rows = [Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)];
         let [head, below, body, foot] = Layout::vertical(rows).areas(frame.area());
-        frame.render_widget(Paragraph::new(total(&self.top)), head);
+        let total = if self.top.seconds == 0 { MEASURING.to_owned() } else { total(&self.top) };
+        frame.render_widget(Paragraph::new(total), head);
         if !self.in_force {
             frame.render_widget(Paragraph::new(everything_passes()), below);
         }

@@ -27,10 +27,11 @@ pub struct SketchWindows {
 }
 
 impl SketchWindows {
-    /// Those of an instance. The first one is over already.
+    /// Those of an instance that begin from now on: all of them are measured from their beginning to their end, also
+    /// where the instance has only just begun.
     pub fn open(instance: &InstanceName, together: u64) -> Result<Self, Error> {
         let sketch = Sketch::open(instance)?;
-        let next = current_window()?.0.saturating_sub(1);
+        let next = current_window()?.0 + 1;
         Ok(Self { instance: instance.clone(), sketch, together, next, read: VecDeque::new() })
     }
 
@@ -62,8 +63,8 @@ impl SketchWindows {
         let window = current - 1;
         self.next = current;
         if !self.sketch.is_current(&self.instance)? {
-            self.sketch = Sketch::open(&self.instance)?;
-            self.read.clear();
+            *self = Self::open(&self.instance, self.together)?;
+            return Ok(None);
         }
         let seen = self.sketch.window(window);
         // It took so long that the window may have been overwritten meanwhile.

@@ -35,6 +35,12 @@ fn press(screen: &mut Screen, code: KeyCode) -> Wish {
     screen.press(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
+fn drawn(screen: &Screen, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| screen.draw(frame)).unwrap();
+    terminal.backend().to_string()
+}
+
 fn first(screen: &Screen) -> &str {
     &screen.top.sources[0].source
 }
@@ -63,7 +69,9 @@ fn a_ban_is_asked_for_and_made_only_with_a_yes() {
     let mut screen = screen();
     assert_eq!(press(&mut screen, KeyCode::Char('x')), Wish::Nothing);
     assert!(!screen.asks);
+    assert!(screen.foot().starts_with("choose a source with the up and down keys first"));
     press(&mut screen, KeyCode::Down);
+    assert!(screen.foot().starts_with("p packets"));
     press(&mut screen, KeyCode::Char('x'));
     assert!(screen.foot().starts_with("ban 0.0.0.1 for 10 minutes?"));
     assert_eq!(press(&mut screen, KeyCode::Char('n')), Wish::Nothing);
@@ -89,13 +97,16 @@ fn while_everything_passes_the_screen_says_so() {
 #[test]
 fn what_is_drawn_fits_narrow_and_low_screens() {
     let mut screen = screen();
+    let prefix = |text: &str| text.parse().unwrap();
+    screen.lists = SourceLists::new(vec![prefix("0.0.0.2")], Vec::new(), vec![prefix("0.0.0.3")]);
     press(&mut screen, KeyCode::Down);
     for (width, height) in [(110, 10), (80, 24), (20, 3), (1, 1)] {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let text = drawn(&screen, width, height);
         if width == 110 {
-            let text = terminal.backend().to_string();
-            for expected in ["SOURCE", "0.0.0.1", "exact", "about 12 packets/s", "75.0 %", "x ban"] {
+            let marks = ["0.0.0.1   ", "0.0.0.2 (allowed)", "0.0.0.3 (banned)"];
+            for expected in
+                ["SOURCE", "exact", "about 12 packets/s", "75.0 %", "x ban"].into_iter().chain(marks)
+            {
                 assert!(text.contains(expected), "no {expected:?} in\n{text}");
             }
         }
@@ -108,6 +119,7 @@ fn an_instance_that_is_taken_off_is_waited_for() {
     let gone = || Err(Error::NotAttached { instance: "edge".to_owned() });
     screen.take(gone()).unwrap();
     assert!(screen.top.sources.is_empty());
+    assert!(drawn(&screen, 80, 24).contains("measuring the first whole second"));
     assert!(screen.foot().contains("`edge` is not attached"), "{}", screen.foot());
     screen.take(Ok(Some(Sums::default()))).unwrap();
     assert!(screen.foot().starts_with("p packets"), "{}", screen.foot());
