@@ -1,6 +1,6 @@
-//! Whether the files and sockets that a configuration names can be used. That is judged by who uses them; here it is
-//! said at the place that names them. The daemon does not ask: it uses them, and looks at certificates again when they
-//! change.
+//! Whether the files, sockets and interfaces that a configuration names can be used. That is judged by who uses them;
+//! here it is said at the place that names them. The daemon does not ask: it uses them, and looks at certificates again
+//! when they change.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::{
     raw::{RawConfig, RawListener, RawTls},
 };
 use crate::policy::{
-    Policy,
+    Interface, Policy,
     application::{ListenAddress, ListenerSettings, StoreSettings, Tls},
 };
 
@@ -25,6 +25,8 @@ pub enum Reference<'p> {
     Control(&'p Path),
     /// Where a listener is to be.
     Listener(&'p ListenAddress),
+    /// What the program is to be attached to.
+    Interface(&'p Interface),
 }
 
 /// Judges what a configuration names.
@@ -47,6 +49,11 @@ pub struct Unusable {
 pub fn check(raw: &RawConfig, policy: &Policy, judge: ReferenceCheck<'_>, report: &mut Report) {
     if let Some((text, path)) = raw.control.as_ref().zip(policy.control.as_ref()) {
         note(judge(Reference::Control(path)), |_| text, report);
+    }
+    if let Some((raw, network)) = raw.network.as_ref().zip(policy.network.as_ref()) {
+        for (raw, interface) in raw.interfaces.iter().zip(&network.interfaces) {
+            note(judge(Reference::Interface(interface)), |_| &raw.name, report);
+        }
     }
     let Some((raw, application)) = raw.application.as_ref().zip(policy.application.as_ref()) else { return };
     if let Some(text) = raw.store.state_file.as_ref() {

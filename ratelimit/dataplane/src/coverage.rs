@@ -190,6 +190,16 @@ impl Coverage {
     }
 }
 
+/// Whether there is an interface of this name here.
+///
+/// # Errors
+/// There is none, or the kernel does not tell.
+pub fn check_interface(name: &str) -> Result<(), Error> {
+    let all = netlink::interfaces()?;
+    let is_there = all.iter().any(|interface| interface.name == name);
+    if is_there { Ok(()) } else { Err(no_interface(name, &all)) }
+}
+
 fn no_interface(name: &str, all: &[HostInterface]) -> Error {
     let names: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
     Error::NoInterface { name: name.to_owned(), known: names.join(", ") }

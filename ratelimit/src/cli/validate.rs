@@ -21,6 +21,7 @@ use crate::{
         match_text::{format_except, with_except},
     },
     control::check_socket_place,
+    dataplane::{self, check_interface},
     policy::{
         Application, Network, Policy,
         application::{StoreSettings, Tls},
@@ -124,6 +125,14 @@ fn judge(named: Reference<'_>) -> Result<(), Unusable> {
         Reference::Listener(address) => {
             check_listener(address).map_err(|error| plain(Path::new(""), &error, true))
         }
+        Reference::Interface(interface) => match check_interface(interface.name.as_str()) {
+            Err(error @ dataplane::Error::NoInterface { .. }) => {
+                let why = format!("{error}; `ratelimit run` needs it, here or where it runs");
+                Err(plain(Path::new(""), &why, false))
+            }
+            // What the kernel does not tell is no mistake of the file.
+            _ => Ok(()),
+        },
     }
 }
 
@@ -330,7 +339,7 @@ mod tests {
     fn files() -> (tempfile::TempDir, Vec<PathBuf>) {
         let directory = tempfile::tempdir().unwrap();
         let contents = [
-            "network: {interfaces: [eth0], rules: [{name: a, rate: 1/s}, {name: b, rate: 1k/s}]}",
+            "network: {interfaces: [lo], rules: [{name: a, rate: 1/s}, {name: b, rate: 1k/s}]}",
             "network: {rules: [{name: a, rate: 0/s}]}\nx: 1\n",
             "network: {}\n",
         ];

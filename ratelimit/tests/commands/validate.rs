@@ -38,6 +38,25 @@ fn the_standard_input_may_be_a_pipe() {
 }
 
 #[test]
+fn interfaces_that_are_not_here_are_warnings() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("c.yaml");
+    std::fs::write(&file, "network: {interfaces: [lo, {name: nowhere0}], rules: [{name: a, rate: 1k/s}]}\n")
+        .unwrap();
+    let (status, _, err) = text_of(&file);
+    assert_eq!((status, err.lines().count()), (Some(0), 1), "{err}");
+    let expected = ":1:35: warning: network.interfaces[1].name: no interface `nowhere0` here; there are: ";
+    assert!(err.contains(expected), "{err}");
+    assert!(err.ends_with("; `ratelimit run` needs it, here or where it runs\n"), "{err}");
+    let output = validate(&["--output", "json", file.to_str().unwrap()]).output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&answer["files"][0]["ok"], answer["files"][0]["warnings"].as_array().unwrap().len()),
+        (&true.into(), 1)
+    );
+}
+
+#[test]
 fn an_endless_standard_input_is_refused() {
     let zeros = File::open("/dev/zero").unwrap();
     let (code, _, err) = text(&validate(&["-"]).stdin(zeros).output().unwrap());
