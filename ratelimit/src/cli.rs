@@ -31,9 +31,15 @@ use self::{
 };
 use crate::text::ShownLines;
 
+/// What to do first, at the end of the help.
+const FIRST_STEPS: &str = "If a flood is on now, `ratelimit top` shows who sends, `ratelimit ban ADDR --for 1h` drops \
+    that source, and `ratelimit unban ADDR` ends the ban. `ratelimit detach` takes off all limits and bans. Most \
+    commands need root.\n\nGuides by task are in /usr/share/doc/ratelimit/docs where a package has put them; `man \
+    ratelimit.yaml` has every key of the configuration.";
+
 /// Limits how fast each client may use this host.
 #[derive(Debug, Parser)]
-#[command(name = "ratelimit", version, max_term_width = 100)]
+#[command(name = "ratelimit", version, max_term_width = 100, after_help = FIRST_STEPS)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

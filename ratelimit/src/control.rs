@@ -169,11 +169,12 @@ pub enum ControlError {
     Socket(#[from] SocketError),
     /// There is no place for it.
     #[error(
-        "no place for the control socket: without root it is in $XDG_RUNTIME_DIR, which is not set; set that or `control:`"
+        "no place for the control socket: without root it is in $XDG_RUNTIME_DIR, which is not set: be root (`sudo`), or set \
+         that or `control:`"
     )]
     NoPlace,
     /// No daemon answers there.
-    #[error("{path}: no daemon answers there ({source}): {ADVICE}", path = path.display())]
+    #[error("{}", nobody(path, source))]
     Nobody {
         /// The socket.
         path: PathBuf,
@@ -189,6 +190,19 @@ pub enum ControlError {
     /// The exchange broke off.
     #[error("talking to the daemon: {0}")]
     Broken(String),
+}
+
+/// That no daemon answers, and what to do about it. That of root is not for others, and has its socket elsewhere.
+fn nobody(path: &Path, source: &io::Error) -> String {
+    let path = path.display();
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        return format!(
+            "{path}: only the user who has started its daemon may ask it: be that user, as a rule root (`sudo`)"
+        );
+    }
+    let user =
+        if nix::unistd::geteuid().is_root() { "" } else { "if root has started it, be root (`sudo`); else " };
+    format!("{path}: no daemon answers there ({source}): {user}{ADVICE}")
 }
 
 /// Where an instance's socket is unless its configuration says otherwise.

@@ -108,7 +108,7 @@ pub struct RawList {
 pub fn read(node: &YamlNode, report: &mut Report) -> Option<RawConfig> {
     let root = Field::root(node);
     if root.is_null() {
-        report.error(&At::default(), "the file is empty");
+        report.error(&At::default(), "the file is empty; a configuration has `network` or `application`");
         return None;
     }
     if rule_file::is_one(node) {

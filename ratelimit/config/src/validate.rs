@@ -196,8 +196,11 @@ fn table_size(text: &LocatedText, report: &mut Report) -> Option<TableSize> {
 
 fn report_duplicate(later: &LocatedText, earlier: &LocatedText, report: &mut Report) {
     let (first, line) = (earlier.at.field.as_str(), earlier.at.position.line);
-    report
-        .error(&later.at, format!("{} is there twice, first as {first} on line {line}", quoted(&later.text)));
+    let shown = quoted(&later.text);
+    let error = format!(
+        "{shown} is there twice, first as {first} on line {line}: change one of them, or leave it out"
+    );
+    report.error(&later.at, error);
 }
 
 fn report_collision(later: &LocatedText, earlier: &LocatedText, report: &mut Report) {

@@ -25,7 +25,8 @@ pub enum Error {
     /// The kernel can't do what the XDP program needs.
     #[error(
         "this kernel, {kernel}, lacks what the XDP program needs: {}. `ratelimit` is tested on Linux 6.1 \
-         and later, which have all of it; an older kernel will do if its maker has ported it back",
+         and later, which have all of it; an older kernel will do if its maker has ported it back. Limits on requests \
+         (`application`) alone need none of it",
         listed(missing)
     )]
     LacksFeatures {
@@ -205,8 +206,8 @@ pub enum Error {
 }
 
 /// What to do about an instance that is not there, or whose daemon is not: the same wherever that is found out.
-pub const ADVICE: &str = "start it with `ratelimit run --config FILE`, or name another with `--instance NAME` or \
-    `--control PATH`";
+pub const ADVICE: &str = "start it with `systemctl start ratelimit` or `ratelimit run --config FILE`, or name another with \
+    `--instance NAME` or `--control PATH`";
 
 impl Error {
     /// A refusal by the kernel: with what its verifier said last, or else with all its causes, in one line.

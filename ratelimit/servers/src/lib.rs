@@ -8,6 +8,7 @@
 mod context;
 mod convert;
 mod deadline;
+mod error;
 mod grpc;
 mod handler;
 mod json_object;
@@ -30,12 +31,10 @@ pub mod unjudged;
 mod web;
 
 use std::{
-    io,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use thiserror::Error;
 use tokio::{
     runtime::{Handle, Runtime},
     sync::watch,
@@ -53,6 +52,7 @@ use self::{
     tls::Certificates,
 };
 pub use self::{
+    error::{ServerError, advice},
     layer::{Layer, LayerError, Prepared},
     overview::{LayerStatus, ListenerStatus, Overview},
     proxy::{FreshRoutes, Proxy, ProxyStats, Turned, UpstreamFailure, UpstreamStatus},
@@ -67,47 +67,13 @@ use ratelimit_policy as policy;
 use crate::{
     application::Service,
     policy::application::{self as config, Application, ListenAddress, ProxyListener, Tls},
-    socket::{ControlSocket, SocketError, check_place},
+    socket::{ControlSocket, check_place},
 };
 
 /// How long clients that keep their connections have to use them once more, so that they hear that they are to go.
 const GOODBYE: Duration = Duration::from_millis(500);
 /// How long what has been asked may take to be answered at the end.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The servers can't start.
-#[derive(Debug, Error)]
-pub enum ServerError {
-    /// An address can't be had.
-    #[error(
-        "{address}: can't listen there ({source}): choose another address in the configuration, or stop \
-         the program that has it"
-    )]
-    Bind {
-        /// The address.
-        address: String,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A certificate can't be used.
-    #[error("TLS: {0}")]
-    Tls(#[from] TlsError),
-    /// No threads.
-    #[error("starting the servers' threads: {0}")]
-    Threads(io::Error),
-}
-
-impl ServerError {
-    /// A Unix socket's file can't be made.
-    fn of_socket(address: &ListenAddress, error: SocketError) -> Self {
-        let source = match error {
-            SocketError::Taken { .. } => io::ErrorKind::AddrInUse.into(),
-            SocketError::NotASocket { kind, .. } => io::Error::other(format!("{kind} is there")),
-            SocketError::Make { source, .. } => source,
-        };
-        Self::Bind { address: address.to_string(), source }
-    }
-}
 
 /// Whether a listener has a place, as far as that can be told without making anything or asking who is there.
 ///

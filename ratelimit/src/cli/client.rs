@@ -87,7 +87,8 @@ fn instead_of(what: &str) -> &'static str {
     }
 }
 
-/// Reads the configuration again and puts it in force in one step; if anything is wrong with it, all stays as it was.
+/// Has the daemon read its configuration again and put it in force in one step; if anything is wrong with it, all stays
+/// as it was.
 #[derive(Debug, Args)]
 pub struct Reload {
     /// Put the rules on packets on trial: unless `ratelimit confirm` comes within this time (such as 60s), everything
@@ -136,7 +137,8 @@ fn reloaded(answer: &Value) -> String {
     text
 }
 
-/// Makes every rule count without dropping, or drop again as its `action` says.
+/// Has the daemon make every rule on packets count without dropping, or drop again as its `action` says. Lists and bans
+/// go on dropping.
 #[derive(Debug, Args)]
 pub struct Observe {
     /// `on`: no rule drops anything; `off`: rules drop again.

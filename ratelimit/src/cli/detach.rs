@@ -20,7 +20,8 @@ use crate::{
     policy::InstanceName,
 };
 
-/// Takes an instance off all interfaces and forgets its buckets and counters; its daemon, if there is one, stops.
+/// Takes an instance off all interfaces, so that nothing is limited or banned any more, and forgets its buckets,
+/// counters and bans. Its daemon, if there is one, stops.
 #[derive(Debug, Args)]
 pub struct Detach {
     #[command(flatten)]

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Shows packets that are dropped, or that an observing rule would drop, one on each line, until it is interrupted: at
-/// most 100 a second for each processor, and a sample if there are more.
+/// most 100 a second for each processor, and a sample if there are more. They come through the daemon.
 #[derive(Debug, Args)]
 pub struct Events {
     #[command(flatten)]

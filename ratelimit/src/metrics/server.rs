@@ -24,7 +24,10 @@ use super::Metrics;
 use crate::{
     dataplane::{self, TrialStatus, in_one_line},
     policy::{InstanceName, application::ListenAddress},
-    server::serving::{Bounds, ConnectionLimit, ConnectionTimeouts, Listener, Overload, serve_routes},
+    server::{
+        advice,
+        serving::{Bounds, ConnectionLimit, ConnectionTimeouts, Listener, Overload, serve_routes},
+    },
 };
 
 /// So many connections at once. Whoever keeps them all must keep nobody out.
@@ -38,10 +41,7 @@ const BOUNDS: Bounds = Bounds {
 
 /// The server can't be started.
 #[derive(Debug, Error)]
-#[error(
-    "metrics.listen: {address}: {source}: give it another address or port, or stop the program that \
-    has this one"
-)]
+#[error("metrics.listen: {address}: can't listen there ({source}): {}", advice("", source))]
 pub struct MetricsError {
     /// Where it was to listen.
     address: SocketAddr,

@@ -195,7 +195,10 @@ fn a_port_that_somebody_has_is_said_before_anything_is_attached() {
         let config = config_at("/run/ratelimit.yaml", METRICS, &[], &["{name: every, rate: 1/h}"]);
         let output = output(command(&["run", "--config"]).arg(config));
         let (_, stderr) = text(&output);
-        assert!(stderr.contains("metrics.listen: 127.0.0.1:9102: Address already in use"), "{stderr}");
+        assert!(
+            stderr.contains("metrics.listen: 127.0.0.1:9102: can't listen there (Address already in use"),
+            "{stderr}"
+        );
         assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
         assert_no_files();
     });

@@ -76,6 +76,13 @@ fn capabilities_alone_suffice() {
                 let said = failure(started_by(OTHER, &[what]));
                 assert!(said.contains("be root or the user who started it"), "{said}");
             }
+            let mut elsewhere = started_by(OTHER, &["reload"]);
+            elsewhere.env("XDG_RUNTIME_DIR", "/run/other");
+            let said = failure(elsewhere);
+            assert!(said.contains("if root has started it, be root (`sudo`); else start it"), "{said}");
+            let socket = "/run/user/ratelimit/default.sock";
+            let said = failure(started_by(OTHER, &["reload", "--control", socket]));
+            assert!(said.contains("only the user who has started its daemon may ask it"), "{said}");
             match signal {
                 Some(signal) => daemon.signal(signal),
                 None => assert!(output(&mut started_by(USER, &["detach"])).status.success()),

@@ -39,7 +39,9 @@ pub fn parse(text: &str, report: &mut Report) -> Option<YamlNode> {
         builder.take(event, span.start.into(), span.is_empty())?;
     }
     if builder.root.is_none() {
-        builder.fail(TextPosition::default(), "the file is empty");
+        let message = "the file is empty; a configuration has `network` or `application`, and a file of rules on requests \
+                       `domain` and `descriptors`";
+        builder.fail(TextPosition::default(), message);
     }
     builder.root
 }
@@ -292,7 +294,13 @@ fn syntax_message(error: &ScanError) -> String {
     match error.kind() {
         ErrorKind::TabInBlockIndentation => "YAML allows no tab as indentation; use spaces".to_owned(),
         ErrorKind::RecursionLimitExceeded => too_deep(),
-        kind => format!("not YAML: {kind}"),
+        kind => {
+            let message = format!("not YAML: {kind}");
+            let is_about_blocks = message.contains("block");
+            let hint =
+                if is_about_blocks { "; check that this line is indented like its neighbours" } else { "" };
+            message + hint
+        }
     }
 }
 

@@ -10,10 +10,10 @@ use super::{assert_errors, errors, file, network, rule};
 #[test]
 fn files_that_are_no_configuration() {
     let cases: &[(&[u8], &str)] = &[
-        (b"", "1:1 : the file is empty"),
+        (b"", "1:1 : the file is empty; a configuration has `network` or `application`"),
         (b"# nothing\n\n", "1:1 : the file is empty"),
         (b"---\n", "1:1 : the file is empty"),
-        (b"~\n", "1:1 : the file is empty"),
+        (b"~\n", "1:1 : the file is empty; a configuration has `network` or `application`"),
         (b"network:\n\trules: []\n", "2:2 network: YAML allows no tab as indentation; use spaces"),
         (
             b"network:\n  rules:\n  \t- a\n",
@@ -21,6 +21,11 @@ fn files_that_are_no_configuration() {
         ),
         (b"network: {rules: [\n", "1:18 network.rules[0]: not YAML: "),
         (b"a: b: c\n", "1:5 : not YAML: "),
+        (
+            b"network:\n  rules:\n    - name: a\n     rate: 1/s\n",
+            "4:6 network.rules[1]: not YAML: while parsing a block collection, did not find expected '-' indicator; check that \
+             this line is indented like its neighbours",
+        ),
         (b"a: 'b\n", "1:4 a: not YAML: "),
         (b"'''\n", "1:1 : not YAML: "),
         (b"a: \0\n", "1:4 a: not YAML: "),

@@ -87,7 +87,7 @@ fn duplicate_names_are_found_even_of_rules_that_are_wrong_otherwise() {
         format!("network:\n  rules:\n    {rules}\n"),
         &[
             "3:23 network.rules[0].rate: a rate of 0",
-            "5:14 network.rules[2].name: `a` is there twice, first as network.rules[0].name on line 3",
+            "5:14 network.rules[2].name: `a` is there twice, first as network.rules[0].name on line 3: change one of them, or leave it out",
         ],
     );
 }

@@ -40,7 +40,10 @@ const MOST_ANSWER: usize = 1 << 20;
 #[derive(Debug, Error)]
 pub enum AskError {
     /// Nobody is there.
-    #[error("{to}: no daemon answers there ({source}); say where with `--url` or `--config`")]
+    #[error(
+        "{to}: no daemon answers there ({source}); say where with `--url` or `--config FILE`, and see that the file has \
+         `application.listen`"
+    )]
     Nobody {
         /// Where.
         to: String,
