@@ -25,7 +25,7 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
-    time::{timeout, timeout_at},
+    time::{sleep, timeout, timeout_at},
 };
 
 use super::{
@@ -38,6 +38,11 @@ use super::{
 
 /// How long clients that wait for no answer may take to go at the end: what they ask may be on its way.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How often a request that there is no room for looks for room to be told so, and how long it waits in between. It
+/// holds little meanwhile.
+const REFUSAL_TRIES: u32 = 10;
+const REFUSAL_WAIT: Duration = Duration::from_millis(25);
 
 /// What whoever serves is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -257,13 +262,24 @@ pub fn close_after(response: &mut Response<Body>) {
 
 impl<H: Handler> Bounded<H> {
     /// Answers a request that there is no room for. Who takes none of these answers either is not served any more.
-    async fn turn_away(&self, begun: Arc<Share>, mut answering: AnswerGuard, path: &str) -> Response<Body> {
-        if begun.take_of_reserve(REQUEST).is_err() {
-            answering.end_connection();
-            return pending().await;
+    async fn turn_away(
+        &self,
+        begun: Arc<Share>,
+        mut answering: AnswerGuard,
+        no_room: Response<Body>,
+    ) -> Response<Body> {
+        let mut tries = 0;
+        while begun.take_of_reserve(REQUEST).is_err() {
+            // Whoever asks much at once may be about to take what it was answered.
+            if tries == REFUSAL_TRIES {
+                answering.end_connection();
+                return pending().await;
+            }
+            tries += 1;
+            sleep(REFUSAL_WAIT).await;
         }
         answering.holds(Arc::clone(&begun));
-        self.handler.no_room(path).map(|body| BudgetedBody::within(body, begun, answering))
+        no_room.map(|body| BudgetedBody::within(body, begun, answering))
     }
 }
 
@@ -281,7 +297,9 @@ impl<H: Handler> Exchange for Bounded<H> {
         let holder = client.holder(budget);
         let begun = budget.share(holder, true);
         if begun.take(held_by(&head.headers, uri.path())).is_err() {
-            let mut response = self.turn_away(begun, answering, uri.path()).await;
+            let no_room = handler.no_room(uri.path());
+            drop((head, uri));
+            let mut response = self.turn_away(begun, answering, no_room).await;
             if is_http1 && !body.is_end_stream() {
                 close_after(&mut response);
             }
