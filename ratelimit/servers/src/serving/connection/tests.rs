@@ -217,7 +217,7 @@ async fn who_does_not_even_take_that_there_is_no_room_is_not_served_any_more() {
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_much_at_once_and_takes_what_it_is_answered_stays_connected() {
-    let mut lab = Lab::new(0, Answers(Some(1 << 20)), &budget(20 * HELD)).await;
+    let mut lab = Lab::new(1, Answers(Some(1 << 20)), &budget(20 * HELD)).await;
     let (mut asking, mut refused) = ((0..60).map(|_| lab.send()).collect::<Vec<_>>(), Vec::new());
     while !asking.is_empty() && lab.is_kept() {
         sleep(REFUSAL_WAIT * 2).await;
