@@ -111,7 +111,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
     let (tables, dimensions) = tables::tables(rules);
     let prefixes = tables::prefixes(rules);
     let lists = lists(&network.allow, &network.deny);
-    let all = tables::all(Side::Matches, rules);
+    let all_of_sides = Side::BOTH.map(|side| tables::all(side, rules));
+    let [all, _] = all_of_sides;
     let flag = u32::from;
     let globals = Globals {
         epoch: table.made_at.0,
@@ -130,7 +131,8 @@ pub fn compile(network: &Network, table: &TableFacts, numbers: &[u32]) -> Compil
         dry_run: 0,
         random_sources: 0,
         has_lists: flag(lists.roots.iter().any(|root| root.step != 0)),
-        reads: reads(&tables, &prefixes[1], &limits),
+        // Also where a list of destinations is empty, so that there is no prefix.
+        reads: reads(&tables, prefixes[1].any != all_of_sides, &limits),
         bans: flag(rules.iter().any(|rule| rule.ban.is_some())),
         is_on_trial: 0,
         samples: 1,
@@ -169,7 +171,7 @@ fn conditions(
 }
 
 /// What the rules ask of a packet.
-fn reads(tables: &[DimensionTable], destinations: &AddressConditions, limits: &[wire::CompiledRule]) -> u32 {
+fn reads(tables: &[DimensionTable], asks_destination: bool, limits: &[wire::CompiledRule]) -> u32 {
     let asked_by = |table: &DimensionTable| match table.dimension {
         Dimension::Length => wire::READS_SOURCE,
         // Which IP version, but not which fragment.
@@ -178,8 +180,7 @@ fn reads(tables: &[DimensionTable], destinations: &AddressConditions, limits: &[
         _ => wire::READS_WHOLE,
     };
     let has_key = |mask: &KeyMask| mask.destination != [0; 2] || mask.ports != 0;
-    let has_destination = !destinations.v4.is_empty() || !destinations.v6.is_empty();
-    if has_destination || limits.iter().any(|limit| limit.masks.iter().any(has_key)) {
+    if asks_destination || limits.iter().any(|limit| limit.masks.iter().any(has_key)) {
         return wire::READS_WHOLE;
     }
     tables.iter().map(asked_by).max().unwrap_or(wire::READS_SOURCE)

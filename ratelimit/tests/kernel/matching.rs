@@ -1,14 +1,41 @@
 //! Each condition of a rule: packets that it matches and packets that it does not, in the loaded program.
 
+use std::fs;
+
 use ratelimit_common::time::Nanos;
 
 use crate::{
-    frames, net,
+    daemon::{Daemon, config, judged, rule, run},
+    frames::{self, Raw},
+    net::{self, Link},
     offline::{self, Made},
     packets::*,
 };
 
 const MADE: Made = Made { monotonic: Nanos(1_000_000_000_000), unix: Nanos(1_700_000_000_000_000_000) };
+
+/// An empty list leaves no prefix that would show that destinations are asked about.
+#[test]
+fn an_empty_list_of_destinations_has_no_packet() {
+    net::isolated(|| {
+        let link = Link::silent();
+        fs::write("/run/none.txt", "# none\n").unwrap();
+        // One packet takes the fast path, the others can't.
+        let frames = [v4(UDP, &PORTS), v4(ICMP, &message(8)), fragment(v4(UDP, &PORTS), 9, false)];
+        for (conditions, expected) in [
+            ("match: {destination: {file: none.txt}}", (0, 0)),
+            ("match: {destination: {file: none.txt}, protocol: [udp, icmp]}", (0, 0)),
+            ("except: {destination: {file: none.txt}}", (1, 2)),
+        ] {
+            let rule_text = format!("{{name: every, rate: 1/d, {conditions}}}");
+            let daemon = Daemon::start(&config(&[], &[&rule_text]));
+            frames.iter().for_each(|frame| Raw::new(&link).send(frame));
+            assert_eq!(rule(&judged(3), "every"), expected, "{conditions}");
+            drop(daemon);
+            run(&["detach"]);
+        }
+    });
+}
 
 /// Conditions, and packets that fulfil them or do not.
 type Case = (&'static str, Vec<Vec<u8>>, Vec<Vec<u8>>);
