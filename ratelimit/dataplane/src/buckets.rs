@@ -70,13 +70,8 @@ impl BucketTable {
         if numbers.is_empty() {
             return;
         }
-        for (index, [key, state]) in (0..).zip(self.0.slots()) {
-            let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
-            let number = key.map(|key| CompiledRule::number_of(key.tag()));
-            if number.is_some_and(|number| numbers.iter().any(|&forgotten| u64::from(forgotten) == number)) {
-                state.store(0, Ordering::Release);
-            }
-        }
+        let is_forgotten = |number| numbers.iter().any(|&forgotten| u64::from(forgotten) == number);
+        self.change_slots(|number| is_forgotten(number).then_some(()), |(), _| 0);
     }
 
     /// Makes no bucket emptier than empty, after limits have become smaller.
@@ -86,17 +81,24 @@ impl BucketTable {
 
     /// Replaces the state of each bucket of these rules by what `change` makes of it.
     pub(super) fn change_all(&self, rules: &[CompiledRule], change: impl Fn(&CompiledRule, u64) -> u64) {
+        let rule_of = |number| rules.iter().find(|rule| u64::from(rule.number) == number);
+        self.change_slots(rule_of, change);
+    }
+
+    /// Replaces the states of the slots whose rule numbers have an owner here. Another processor may take such a slot
+    /// for another bucket meanwhile, and so a state is replaced only if it is still what was seen.
+    fn change_slots<O: Copy>(&self, owner: impl Fn(u64) -> Option<O>, change: impl Fn(O, u64) -> u64) {
         for (index, [key, state]) in (0..).zip(self.0.slots()) {
             for _ in 0..TRIES {
                 let before = state.load(Ordering::Acquire);
                 let key = Key::of_slot(key.load(Ordering::Acquire), index / SLOTS as u64);
-                let Some(number) = key.map(|key| CompiledRule::number_of(key.tag())) else { break };
-                let Some(rule) = rules.iter().find(|rule| u64::from(rule.number) == number) else { break };
+                let number = key.map(|key| CompiledRule::number_of(key.tag()));
+                let Some(owner) = number.and_then(&owner) else { break };
                 // Somebody is at it.
                 if before == BUSY {
                     continue;
                 }
-                let after = change(rule, before);
+                let after = change(owner, before);
                 let is_done = after == before
                     || state.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok();
                 if is_done {
@@ -109,3 +111,29 @@ impl BucketTable {
 
 /// How often a slot may be found being changed. Each change takes some nanoseconds.
 const TRIES: u32 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use ratelimit_common::table::{LEAST_SETS, Secret};
+
+    use super::*;
+
+    #[test]
+    fn what_is_forgotten_is_idle_unless_its_slot_is_being_taken_for_another_bucket() {
+        let table = BucketTable(Sets::anonymous(LEAST_SETS as u32));
+        let secret = Secret::new([1, 2, 3, 4].map(|word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let slot = |number, identity| {
+            let key = secret.key(CompiledRule::tag_of(number, 0), identity);
+            let set = key.first() & (LEAST_SETS - 1);
+            let slot = &table.0.slots()[set as usize * SLOTS];
+            slot[0].store(key.first_word(), Ordering::Release);
+            slot[1].store(900 + number, Ordering::Release);
+            slot
+        };
+        let [gone, kept, taken] = [slot(7, 1), slot(8, 2), slot(7, 3)];
+        taken[1].store(BUSY, Ordering::Release);
+        table.forget(&[7]);
+        let states = [gone, kept, taken].map(|slot| slot[1].load(Ordering::Acquire));
+        assert_eq!(states, [0, 908, BUSY]);
+    }
+}

@@ -48,6 +48,14 @@ impl Sets {
         Words::map(map, count as usize * (size_of::<SetWords>() / size_of::<u64>())).map(Self)
     }
 
+    /// In memory of this process alone.
+    #[cfg(test)]
+    pub(super) fn anonymous(count: u32) -> Self {
+        let count = count as usize * (size_of::<SetWords>() / size_of::<u64>());
+        let memory = memmap2::MmapMut::map_anon(count * size_of::<u64>()).unwrap();
+        Self(Words { memory: memory.into(), count })
+    }
+
     /// All slots in their order, [`SLOTS`] of each set.
     pub(super) fn slots(&self) -> &[[AtomicU64; 2]] {
         self.0.all().as_chunks().0
