@@ -2,6 +2,8 @@
 //! that comes in between, give the same outcome, the same counters and the same buckets.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that can't go on has failed")]
 
+#[path = "support/readers.rs"]
+mod readers;
 #[path = "fast_path/world.rs"]
 mod world;
 
@@ -12,7 +14,7 @@ use ratelimit_common::{
     classify::{Dimension, judging, judging_source},
     limit::{Algorithm, Limit, LimitSpec, Rate, Refill, StateStorage},
     lists::TrieRoot,
-    packet::{self, Frame},
+    packet,
     pipeline::{Evaluation, FastPath, FrameSize, Hooks as _, StageOutcome, fast_path, stages},
     table::{LEAST_SETS, Secret},
     time::{Nanos, Now},
@@ -21,6 +23,7 @@ use ratelimit_common::{
         TAKES_BYTES, TAKES_ONE, TAKES_PACKETS,
     },
 };
+use readers::Source;
 use world::{Path, World};
 
 const GENERATIONS: usize = 200;
@@ -38,6 +41,7 @@ fn the_fast_and_the_slow_path_say_the_same() {
             [Path::Fast, Path::Slow].map(|path| World::new(path, globals, rules.clone(), Now(Nanos(start))));
         for packet in 0..PACKETS {
             let frame = frame(&mut random);
+            readers::check(&frame);
             let scale = random.below(33);
             let now = Now(Nanos(worlds[0].now.get().0.0 + random.below(1 << scale)));
             let other_at = if random.below(4) == 0 { 1 + random.below(6) as u32 } else { 0 };
@@ -63,10 +67,7 @@ fn judge(world: &World, frame: &[u8]) -> StageOutcome {
     let mut early = StageOutcome::UNUSUAL;
     let reads_source = world.globals.reads == READS_SOURCE;
     if world.path == Path::Fast {
-        early = match reads_source {
-            true => judge_source(world, &Source(frame), &mut evaluation),
-            false => judge_whole(world, frame, &mut evaluation),
-        };
+        early = judge_fast(world, frame, &mut evaluation);
     }
     if early == StageOutcome::UNUSUAL {
         let evaluation = evaluation.write(Evaluation::of_size(FrameSize(frame.len() as u64)));
@@ -88,38 +89,18 @@ fn judge(world: &World, frame: &[u8]) -> StageOutcome {
     stages::judge(world, early, unsafe { evaluation.assume_init_mut() })
 }
 
-/// Judges by the one of the two that the program takes.
-fn judge_source(world: &World, frame: &Source, evaluation: &mut MaybeUninit<Evaluation>) -> StageOutcome {
-    match world.globals.with_fast_path().fast_path == FastPath::Simple as u32 {
-        true => fast_path::judge_simple(world, frame, evaluation),
-        false => fast_path::judge_source(world, frame, evaluation),
-    }
-}
-
-/// Likewise.
-fn judge_whole(world: &World, frame: &[u8], evaluation: &mut MaybeUninit<Evaluation>) -> StageOutcome {
-    match world.globals.with_fast_path().fast_path == FastPath::Ports as u32 {
-        true => fast_path::judge_ports(world, frame, evaluation),
-        false => fast_path::judge(world, frame, evaluation),
-    }
-}
-
-/// A frame of which the source is read and nothing behind it.
-struct Source<'f>(&'f [u8]);
-
-impl Frame for Source<'_> {
-    const IS_READ_WHOLE: bool = false;
-
-    fn read<const N: usize>(&self, offset: usize) -> Option<&[u8; N]> {
-        self.0.read(offset)
-    }
-
-    fn length(&self) -> u64 {
-        self.0.length()
-    }
-
-    fn read_far<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.0.read_far(offset)
+/// Judges by the fast path that the program takes.
+fn judge_fast(world: &World, frame: &[u8], evaluation: &mut MaybeUninit<Evaluation>) -> StageOutcome {
+    const SIMPLE: u32 = FastPath::Simple as u32;
+    const ANY: u32 = FastPath::Any as u32;
+    const SOURCES: u32 = FastPath::Sources as u32;
+    const PORTS: u32 = FastPath::Ports as u32;
+    match world.globals.with_fast_path().fast_path {
+        SIMPLE => fast_path::judge_simple(world, &Source(frame), evaluation),
+        ANY => fast_path::judge(world, frame, evaluation),
+        SOURCES => fast_path::judge_source(world, &Source(frame), evaluation),
+        PORTS => fast_path::judge_ports(world, frame, evaluation),
+        path => panic!("no fast path: {path}"),
     }
 }
 
@@ -162,14 +143,32 @@ fn limit(random: &mut Random) -> Limit {
     spec.build(StateStorage::Kernel).expect("a limit")
 }
 
-fn dimensions(random: &mut Random) -> u32 {
-    random.one_of(&[
+/// What rules ask about that read no more than this of a packet.
+fn conditions(random: &mut Random, rules: u64, reads: u32) -> Conditions {
+    let source = Dimension::Kind.bit() | Dimension::Length.bit();
+    let ports = Dimension::SourcePort.bit() | Dimension::DestinationPort.bit();
+    let dimensions = random.one_of(&[
         0,
         0,
         Dimension::DestinationPort.bit(),
         Dimension::Protocol.bit() | Dimension::Vlan.bit() | Dimension::TcpFlags.bit(),
-        Dimension::Kind.bit() | Dimension::Length.bit(),
-    ])
+        Dimension::Kind.bit(),
+        source,
+    ]);
+    let (dimensions, most_destinations) = match reads {
+        READS_SOURCE => (dimensions & source, 1),
+        READS_PORTS => (dimensions & (source | ports | Dimension::Protocol.bit()), 1),
+        _ => (dimensions, 3),
+    };
+    let [sources, destinations] = [3, most_destinations].map(|most| [random.below(most) as u32 / 2; 2]);
+    Conditions {
+        rules,
+        any_address: [sources, destinations].map(|asked| if asked == [0; 2] { rules } else { 0 }),
+        sources,
+        destinations,
+        dimensions,
+        is_asked: 1,
+    }
 }
 
 /// Up to twelve rules; behind them, for some, limits of their new sources and of their denied packets.
@@ -177,7 +176,8 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
     let secret = Secret::new([random.next(), random.next(), random.next(), random.next()]);
     let count = random.one_of(&[1, 1, 2, 3, 8, 9, 12]);
     let all = (1 << count) - 1;
-    let mut rules: Vec<CompiledRule> = (0..count).map(|index| rule(random, &secret, index)).collect();
+    let reads = random.one_of(&[READS_SOURCE, READS_PORTS, READS_WHOLE, READS_WHOLE]);
+    let mut rules: Vec<CompiledRule> = (0..count).map(|index| rule(random, &secret, index, reads)).collect();
     for index in 0..count as usize {
         let extra = rules.len();
         let number = extra as u32 + 1;
@@ -211,29 +211,15 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
     let counting = rules.iter().take(count as usize).enumerate();
     let counts_denied =
         counting.fold(0, |set, (bit, rule)| set | u64::from(rule.limit.counts_denied()) << bit) & enforced;
-    let conditions = |random: &mut Random, rules: u64| Conditions {
-        rules,
-        any_address: [rules; 2],
-        sources: [random.below(3) as u32 / 2; 2],
-        destinations: [0; 2],
-        dimensions: dimensions(random),
-        is_asked: 1,
-    };
-    let matches = conditions(random, all);
     let excepting = random.next() & random.one_of(&[0, all]);
     // Up to 63 exceptions more, with bits that no first one has.
     let further = random.next() & random.next() & !excepting & random.one_of(&[0, 0, 0xff00, u64::MAX]);
-    let excepts = conditions(random, excepting | further);
-    let kind = random.one_of(&[0, Dimension::Kind.bit()]);
-    let by_ports = [Dimension::Kind, Dimension::Protocol, Dimension::SourcePort, Dimension::DestinationPort];
-    let by_ports = by_ports.iter().fold(Dimension::Length.bit(), |all, dimension| all | dimension.bit());
-    let (matches, excepting, reads) = match random.below(4) {
-        0 => (Conditions { sources: [0; 2], dimensions: kind, ..matches }, 0, READS_SOURCE),
-        1 => (Conditions { dimensions: matches.dimensions & by_ports, ..matches }, 0, READS_PORTS),
-        _ => (matches, excepting, READS_WHOLE),
-    };
+    // Rules on ports except nothing: else they would take the path of all sorts.
+    let excepting = if reads == READS_PORTS { 0 } else { excepting };
+    let matches = conditions(random, all, reads);
+    let excepts = conditions(random, excepting | further, reads);
     let further = if excepting == 0 { 0 } else { further };
-    let has_any = matches.dimensions != 0 || matches.sources != [0; 2] || random.below(4) == 0;
+    let has_any = matches.dimensions != 0 || matches.any_address != [all; 2] || random.below(4) == 0;
     let versions = [0, 3].map(|row| world::all_in(Dimension::Kind, row) & all);
     let globals = Globals {
         epoch: 0,
@@ -263,11 +249,16 @@ fn rules(random: &mut Random) -> (Globals, Vec<CompiledRule>) {
     (globals, rules)
 }
 
-fn rule(random: &mut Random, secret: &Secret, index: u64) -> CompiledRule {
+/// Its key is made of the source, or where more may be read, of the destination too, or of the flow.
+fn rule(random: &mut Random, secret: &Secret, index: u64, reads: u32) -> CompiledRule {
     let bits = random.one_of(&[32, 32, 24, 40]);
     let number = index + 1;
+    let parts = if reads == READS_WHOLE { random.below(3) } else { 0 };
     let masks = [0, 1].map(|family| KeyMask {
         source: [u64::MAX << (64 - bits), 0],
+        destination: if parts == 0 { [0; 2] } else { [u64::MAX; 2] },
+        ports: if parts == 2 { u64::MAX } else { 0 },
+        is_hashed: (parts != 0).into(),
         keyed: secret.keyed(CompiledRule::tag_of(number, family)),
         ..KeyMask::default()
     });
@@ -321,7 +312,8 @@ fn frame(random: &mut Random) -> Vec<u8> {
     if random.below(3) == 0 {
         frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, protocol, 64]);
         frame.extend([0xfd, 0, 0, host, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
-        frame.extend([0xfd; 16]);
+        frame.extend([0xfd; 15]);
+        frame.push(random.below(2) as u8);
     } else {
         frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
         frame.extend([10, 1, 0, host, 10, 2, 0, random.below(2) as u8]);

@@ -1,4 +1,4 @@
-//! Any bytes are a packet or not IP; what is read of them is in range, and the same again.
+//! Any bytes are a packet or not IP; what is read of them is in range, and the same again, by all that read it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,6 +6,9 @@ use ratelimit_common::{
     classify::{Dimension, Tables, matching},
     packet::{self, Address, LinkLayer, Linked, NotIp, outer_length},
 };
+
+#[path = "../../tests/support/readers.rs"]
+mod readers;
 
 /// Tables that only check their rows.
 struct Checked;
@@ -30,6 +33,7 @@ impl Tables for Checked {
 }
 
 fuzz_target!(|frame: &[u8]| {
+    readers::check(frame);
     for link in [LinkLayer::Ethernet, LinkLayer::RawIp, LinkLayer::OuterGre] {
         let frame = Linked(link, frame);
         assert!(outer_length(&frame) <= frame.1.len() as u64);

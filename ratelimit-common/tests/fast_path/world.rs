@@ -139,8 +139,8 @@ impl Tables for &World {
         self.globals.matches.source(address, 0)
     }
 
-    fn destination(&self, _: &Address) -> u64 {
-        self.globals.matches.rules
+    fn destination(&self, address: &Address) -> u64 {
+        self.globals.matches.destination(address, 1 << 21)
     }
 }
 
@@ -166,8 +166,8 @@ impl Tables for Excepts<'_> {
         self.0.globals.excepts.source(address, 1 << 20)
     }
 
-    fn destination(&self, _: &Address) -> u64 {
-        self.0.globals.excepts.rules
+    fn destination(&self, address: &Address) -> u64 {
+        self.0.globals.excepts.destination(address, 1 << 22)
     }
 }
 
@@ -183,14 +183,23 @@ impl Exceptions for Excepts<'_> {
     }
 }
 
-trait Sources {
+trait Addresses {
     fn source(&self, address: &Address, seed: u64) -> u64;
+    fn destination(&self, address: &Address, seed: u64) -> u64;
 }
 
-impl Sources for Conditions {
+impl Addresses for Conditions {
     fn source(&self, address: &Address, seed: u64) -> u64 {
-        if self.sources == [0; 2] { self.rules } else { spread(address.bits[0] ^ seed) & self.rules }
+        if self.sources == [0; 2] { self.rules } else { of_address(address, seed) & self.rules }
     }
+
+    fn destination(&self, address: &Address, seed: u64) -> u64 {
+        if self.destinations == [0; 2] { self.rules } else { of_address(address, seed) & self.rules }
+    }
+}
+
+fn of_address(address: &Address, seed: u64) -> u64 {
+    spread(address.bits[0] ^ address.bits[1] ^ seed)
 }
 
 /// About three quarters of all bits are set.

@@ -1,46 +1,77 @@
 //! The fast and the slow path of a packet judge alike: random rules, packets and times, judged by a generation that
-//! takes the fast path wherever it can and by one that never does. Verdicts, counters and buckets are the same.
+//! takes the fast path wherever it can, by one that never does, and by the host's build of the stages, which has each
+//! packet read whole. Verdicts, reasons, counters and buckets are the same.
+
+use std::{collections::BTreeMap, fs};
 
 use ratelimit::{
     compile::Compiled,
     config,
     dataplane::{PacketPaths, ProgramGeneration},
+    simulate::{FrameEngine as _, HostEngine},
 };
-use ratelimit_common::time::Nanos;
+use ratelimit_common::{pipeline::FastPath, time::Nanos, wire::Reason};
 
 use crate::{daemon, net, offline, packets::*};
 
 const MADE: offline::Made =
     offline::Made { monotonic: Nanos(1_000_000_000_000), unix: Nanos(1_700_000_000_000_000_000) };
 
-const GENERATIONS: usize = 60;
+/// As many of each kind of rules.
+const GENERATIONS: usize = 12;
 const PACKETS: usize = 400;
 
 #[test]
 fn the_fast_and_the_slow_path_say_the_same() {
     net::isolated(|| {
+        // A list that is meant to be empty.
+        fs::write("/run/none.txt", "# nobody\n").unwrap();
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        for _ in 0..GENERATIONS {
-            let (network, rules) = configuration(&mut random);
+        let mut paths = BTreeMap::<u32, usize>::new();
+        for kind in [Kind::Simple, Kind::Sources, Kind::Ports, Kind::Any].repeat(GENERATIONS) {
+            let (network, rules) = configuration(&mut random, kind);
             let compiled = compiled(&network, &rules);
-            let sets = compiled.globals.set_mask as u32 + 1;
-            let mut pair = [PacketPaths::All, PacketPaths::Slow]
-                .map(|ways| ProgramGeneration::load_with_clock(&compiled, ways).unwrap());
-            let mut clock = MADE.monotonic.0 + 1 + random.below(1 << 40);
-            for packet in 0..PACKETS {
-                let scale = random.below(32);
-                clock += random.below(1 << scale);
-                let frame = frame(&mut random);
-                let [fast, slow] = pair.each_mut().map(|each| {
-                    each.set_clock(Nanos(clock)).unwrap();
-                    each.judge(&frame, 1).unwrap().passed
-                });
-                assert_eq!(fast, slow, "packet {packet}, {frame:x?} at {clock} under {network:?} {rules:#?}");
-            }
-            let [fast, slow] = pair.each_ref().map(|each| each.traces(sets).unwrap());
-            assert_eq!(fast, slow, "what is left under {network:?} {rules:#?}");
+            *paths.entry(compiled.globals.with_fast_path().fast_path).or_default() += 1;
+            judge_all(&mut random, &compiled, &format!("{network:?} {rules:#?}"));
+        }
+        for path in [FastPath::Simple, FastPath::Sources, FastPath::Ports, FastPath::Any] {
+            let generations = paths.get(&(path as u32)).copied().unwrap_or_default();
+            assert!(generations >= GENERATIONS / 2, "{path:?}: {generations} generations");
         }
     });
+}
+
+/// Has random packets judged by all three.
+fn judge_all(random: &mut Random, compiled: &Compiled, rules: &str) {
+    let sets = compiled.globals.set_mask as u32 + 1;
+    let mut pair = [PacketPaths::All, PacketPaths::Slow]
+        .map(|ways| ProgramGeneration::load_with_clock(compiled, ways).unwrap());
+    let mut host = HostEngine::new(compiled.clone());
+    let mut reasons = Reason::ALL.map(|_| 0);
+    let mut clock = MADE.monotonic.0 + 1 + random.below(1 << 40);
+    for packet in 0..PACKETS {
+        let scale = random.below(32);
+        clock += random.below(1 << scale);
+        let frame = frame(random);
+        let [fast, slow] = pair.each_mut().map(|each| {
+            each.set_clock(Nanos(clock)).unwrap();
+            each.judge(&frame, 1).unwrap().passed
+        });
+        let judged = host
+            .judge(&frame, frame.len() as u64, Nanos(clock - MADE.monotonic.0))
+            .expect("it needs no kernel");
+        reasons[judged.reason as usize] += 1;
+        let found = [fast, slow, !judged.reason.is_drop()];
+        assert!(
+            found.iter().all(|passed| *passed == fast),
+            "fast, slow and host: {found:?}, {judged:?}: packet {packet}, {frame:x?} at {clock} under {rules}"
+        );
+    }
+    let [fast, slow] = pair.each_ref().map(|each| each.traces(sets).unwrap());
+    // All buckets are too many to be shown.
+    assert!(fast == slow, "what is left differs under {rules}");
+    let counted: Vec<u64> = fast.reasons.iter().map(|count| count.packets).collect();
+    assert_eq!(counted, reasons, "reasons under {rules}");
 }
 
 fn compiled(network: &[&str], rules: &[String]) -> Compiled {
@@ -69,32 +100,58 @@ impl Random {
     }
 }
 
-/// What rules there are, since some have a fast path of their own.
+/// What rules there are: those of each kind take a fast path of their own.
 #[derive(Clone, Copy, PartialEq)]
-enum Rules {
-    /// One, about all packets.
-    One,
-    /// Rules that match by the source, the transport, its ports and the length, and whose keys are made of the source.
+enum Kind {
+    /// One about all packets.
+    Simple,
+    /// Several by source and IP version alone.
+    Sources,
+    /// Several about sources, transports, their ports and lengths, whose keys are made of the source.
     Ports,
+    /// Of all sorts.
     Any,
 }
 
 /// Lists and the rest, and rules.
-fn configuration(random: &mut Random) -> (Vec<&'static str>, Vec<String>) {
+fn configuration(random: &mut Random, kind: Kind) -> (Vec<&'static str>, Vec<String>) {
     let lists = ["allow: [10.1.0.7, \"fd00:0:0:7::/64\"]", "deny: [10.1.0.8/31]", "on_malformed: drop"];
     let lists = lists.into_iter().filter(|_| random.below(4) == 0);
     let network = ["table_size: 32768"].into_iter().chain(lists).collect();
-    let kind = random.one_of(&[Rules::One, Rules::Ports, Rules::Any]);
-    let count = match kind {
-        Rules::One => 1,
-        Rules::Ports => 1 + random.below(4),
-        Rules::Any => 1 + random.below(12),
-    };
+    let count = if kind == Kind::Simple { 1 } else { 1 + random.below(12) };
     let rules = (0..count).map(|index| rule(random, index, kind)).collect();
     (network, rules)
 }
 
-fn rule(random: &mut Random, index: u64, kind: Rules) -> String {
+const SOURCES: [&str; 3] = ["source", "{source: {ipv4: 24, ipv6: 48}}", "{source: {ipv4: {32: 1, 24: 2}}}"];
+
+/// What rules of [`Kind::Ports`] match.
+const PORTS_ONLY: [&str; 9] = [
+    "protocol: udp",
+    "protocol: [tcp, icmp]",
+    "destination_port: [8192]",
+    "source_port: [1-5000]",
+    "protocol: udp, destination_port: [53, 8000-9000]",
+    "source: [10.1.0.0/28, \"fd00::/16\"]",
+    "source: {file: none.txt}, destination_port: 8192",
+    "ip_version: 4, destination_port: [0-9000]",
+    "length: 60-90",
+];
+
+/// What others may match besides.
+const MORE: [&str; 9] = [
+    "protocol: tcp, tcp_flags: [syn]",
+    "destination: [10.0.0.0/8]",
+    "destination: [10.1.0.1, \"fd00::/8\"], protocol: udp",
+    "destination: {file: none.txt}",
+    "vlan: [1-100]",
+    "ip_version: 4, fragment: [no]",
+    "fragment: [first, later]",
+    "icmp_type: echo-request",
+    "ip_version: 6, source_port: [53, 4096]",
+];
+
+fn rule(random: &mut Random, index: u64, kind: Kind) -> String {
     let limit = random.one_of(&[
         "rate: 100/s, burst: 3",
         "rate: 1k/s",
@@ -105,44 +162,35 @@ fn rule(random: &mut Random, index: u64, kind: Rules) -> String {
         "rate: 20/s, algorithm: sliding_window_counter, count_denied: true",
         "rate: 30/s, algorithm: token_bucket, refill: interval",
     ]);
-    let keys = ["source", "{source: {ipv4: 24, ipv6: 48}}", "{source: {ipv4: {32: 1, 24: 2}}}"];
-    let more = ["destination", "source_destination", "flow", "global"];
+    let of_any = ["destination", "source_destination", "flow", "global"];
     let key = match kind {
-        Rules::One => random.one_of(&keys[..2]),
-        Rules::Ports => random.one_of(&keys),
-        Rules::Any => random.one_of(&[&keys[..], &more].concat()),
+        // Several prefix lengths are several rules.
+        Kind::Simple => random.one_of(&SOURCES[..2]),
+        Kind::Sources | Kind::Ports => random.one_of(&SOURCES),
+        Kind::Any => random.one_of(&[&SOURCES[..], &of_any].concat()),
     };
-    let by_ports = [
-        "protocol: udp",
-        "destination_port: [8192]",
-        "source_port: [1-5000]",
-        "source: [10.1.0.0/28, \"fd00::/16\"]",
-        "length: 60-90",
-        "ip_version: 4, destination_port: [0-9000]",
-    ];
-    let by_others = [
-        "protocol: tcp, tcp_flags: [syn]",
-        "destination: [10.0.0.0/8]",
-        "vlan: [1-100]",
-        "ip_version: 4, fragment: [no]",
-    ];
-    let matches = match kind {
-        Rules::Any => random.one_of(&[&by_ports[..], &by_others].concat()),
-        _ => random.one_of(&by_ports),
+    let condition = |random: &mut Random| match kind {
+        Kind::Simple => "",
+        Kind::Sources => random.one_of(&["ip_version: 4", "ip_version: 6"]),
+        Kind::Ports => random.one_of(&PORTS_ONLY),
+        Kind::Any => random.one_of(&[&PORTS_ONLY[..], &MORE].concat()),
     };
-    let matches = match kind {
-        Rules::One => String::new(),
-        _ if random.below(2) == 0 => String::new(),
-        _ => format!(", match: {{{matches}}}"),
+    let one_in = |random: &mut Random, count: u64, key: &str| {
+        let condition = condition(random);
+        let is_there = random.below(count) == 0 && !condition.is_empty();
+        if is_there { format!(", {key}: {{{condition}}}") } else { String::new() }
     };
+    // The first one says of which kind all are.
+    let matches = one_in(random, if index == 0 { 1 } else { 2 }, "match");
+    let except = if kind == Kind::Any { one_in(random, 4, "except") } else { String::new() };
     let action = random.one_of(&["", "", "", ", action: observe"]);
     let new_sources = if key == "global" { "" } else { random.one_of(&["", "", "", ", new_sources: 20/s"]) };
-    let ban = if action.is_empty() && keys.contains(&key) {
+    let ban = if action.is_empty() && SOURCES.contains(&key) {
         random.one_of(&["", "", "", ", ban: {after: 5, within: 1s, for: 2s}"])
     } else {
         ""
     };
-    format!("{{name: r{index}, key: {key}, {limit}{matches}{action}{new_sources}{ban}}}")
+    format!("{{name: r{index}, key: {key}, {limit}{matches}{except}{action}{new_sources}{ban}}}")
 }
 
 /// A few sources, so that buckets are met again; and now and then a packet whose headers are unusual.
@@ -164,7 +212,16 @@ fn frame(random: &mut Random) -> Vec<u8> {
         v4(TCP, &PORTS[..6]),
         v4(UDP, &PORTS[..2]),
     ];
-    let mut frame = if random.below(8) == 0 { random.one_of(&unusual) } else { random.one_of(&usual) };
+    let mut frame = if random.below(8) == 0 {
+        random.one_of(&unusual)
+    } else {
+        let mut frame = random.one_of(&usual);
+        let ports = if frame[12] == 8 { 34 } else { 54 };
+        for at in [ports, ports + 2] {
+            frame[at..at + 2].copy_from_slice(&random.one_of(&[53_u16, 4096, 8192]).to_be_bytes());
+        }
+        frame
+    };
     let (host, network) = (random.below(12) as u8, random.below(3) as u8);
     if frame[12] == 8 {
         (frame[28], frame[29], frame[33]) = (network, host, random.below(4) as u8);

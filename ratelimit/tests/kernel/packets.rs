@@ -59,10 +59,14 @@ pub const HOP_BY_HOP: Extension<'_> = (0, &[0, 1, 4, 0, 0, 0, 0]);
 pub const ROUTING: Extension<'_> = (43, &[0, 4, 0, 0, 0, 0, 0]);
 pub const DESTINATION: Extension<'_> = (60, &[0, 1, 4, 0, 0, 0, 0]);
 pub const FIRST: Extension<'_> = (44, &[0, 0, 1, 0, 0, 0, 7]);
+/// A whole packet that says that it is a fragment.
+pub const ATOMIC: Extension<'_> = (44, &[0, 0, 0, 0, 0, 0, 7]);
 pub const LATER: Extension<'_> = (44, &[0, 0, 8, 0, 0, 0, 7]);
 /// Its length is in words of four bytes, less two.
 pub const AUTHENTICATION: Extension<'_> =
     (51, &[4, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+/// With the option that has the length of a packet that is too long for its header.
+pub const JUMBO: Extension<'_> = (0, &[0, 0xc2, 4, 0, 1, 0, 0]);
 /// It says 2,048 bytes and has eight.
 pub const TOO_LONG: Extension<'_> = (0, &[255, 1, 4, 0, 0, 0, 0]);
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, net::Ipv4Addr};
 
 use crate::{
-    daemon::{Daemon, config, judged, reason, rule, status},
+    daemon::{Daemon, config, judged, reason, rule, run, status},
     frames::{self, Raw},
     net::{Link, SERVER, SERVER_V6, client_interface, ip, isolated},
     packets::{self, *},
@@ -45,22 +45,100 @@ fn kinds() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("ICMPv6", vec![v6(1, packets::v6(&[], ICMPV6, &message(128)))]),
         ("GRE behind an extension header", vec![v6(2, packets::v6(&[DESTINATION], GRE, &PORTS))]),
         ("too many extension headers", vec![v6(3, packets::v6(&[DESTINATION; 9], UDP, &PORTS))]),
+        (
+            "fragments of IPv6",
+            [&[FIRST], &[LATER], &[ATOMIC]].map(|chain| v6(5, packets::v6(chain, UDP, &PORTS))).into(),
+        ),
+        (
+            "headers of IPv6",
+            [UDP, TCP, ESP, SCTP, 59].map(|next| v6(6, packets::v6(&[AUTHENTICATION], next, &PORTS))).into(),
+        ),
+        ("a payload of no bytes", vec![v6(7, changed(packets::v6(&[], UDP, &PORTS), 18, &[0, 0]))]),
+        ("a jumbogram", vec![v6(8, changed(packets::v6(&[JUMBO], UDP, &PORTS), 18, &[0, 0]))]),
+        ("what routers change", what_routers_change(v4(8, packets::v4(UDP, &PORTS)))),
+        ("lengths that are not true", lengths(v4(9, packets::v4(UDP, &PORTS)))),
+        ("packets cut short", cut(&v4(10, packets::v4(TCP, &tcp(SYN))), 34)),
+        ("packets of IPv6 cut short", cut(&v6(9, packets::v6(&[], TCP, &tcp(SYN))), 54)),
+        (
+            "packets in packets",
+            [4, 41, 47, 50, 51, 115]
+                .map(|inner| v4(11, packets::v4(inner, &packets::v4(UDP, &PORTS)[14..])))
+                .into(),
+        ),
+        (
+            "transports",
+            [0, 1, 2, 6, 17, 33, 132, 136, 255].map(|number| v4(12, packets::v4(number, &PORTS))).into(),
+        ),
+        ("tags without an id", vec![tagged(&udp(13), 0), service_tagged(&tagged(&udp(13), 0), 0), udp(13)]),
+        ("long frames", vec![padded(udp(14), 1_514), udp(14), v4(14, packets::v4(UDP, &[1; 1_400]))]),
         ("an extension header without end", vec![v6(4, packets::v6(&[TOO_LONG], UDP, &PORTS))]),
         ("addresses of one /64", (0..60).map(in_64).collect()),
     ]
 }
 
+/// The frame with other bytes from a place on.
+fn changed(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
+    frame[at..at + bytes.len()].copy_from_slice(bytes);
+    frame
+}
+
+/// The frame, and its beginnings from so many bytes on.
+fn cut(frame: &[u8], least: usize) -> Vec<Vec<u8>> {
+    (least..=frame.len()).map(|length| frame[..length].to_vec()).collect()
+}
+
+/// An IPv4 packet of other kinds of service, names, flags, hops, destinations and ports, and to other neighbours.
+fn what_routers_change(frame: Vec<u8>) -> Vec<Vec<u8>> {
+    let changes: [(usize, &[u8]); 9] = [
+        (0, &[0xff; 6]),
+        (6, &[2, 0, 0, 0, 0, 9]),
+        (15, &[0xb8]),
+        (18, &[7, 7]),
+        (20, &[0x40, 0]),
+        (20, &[0x80, 0]),
+        (22, &[1]),
+        (30, &[10, 9, 9, 9]),
+        (34, &[0, 53, 0, 53]),
+    ];
+    changes.map(|(at, bytes)| changed(frame.clone(), at, bytes)).into()
+}
+
+/// An IPv4 packet that says other lengths of its header and of itself than it has.
+fn lengths(frame: Vec<u8>) -> Vec<Vec<u8>> {
+    let headers = (0..16).map(|words| changed(frame.clone(), 14, &[0x40 | words]));
+    let totals =
+        [0_u16, 1, 19, 20, 24, 9_000, u16::MAX].map(|total| changed(frame.clone(), 16, &total.to_be_bytes()));
+    headers.chain(totals).collect()
+}
+
+/// Rules that let everything pass beside the one that counts: each has all packets judged on another path.
+const BESIDE: [&str; 7] = [
+    "",
+    "{name: four, match: {ip_version: 4}, rate: 1M/s, action: observe}",
+    "{name: port, match: {destination_port: 8192}, rate: 1M/s, action: observe}",
+    "{name: to, key: destination, rate: 1M/s}",
+    "{name: syn, match: {tcp_flags: [syn]}, rate: 1M/s}",
+    "{name: but, except: {source: 192.0.2.1}, rate: 1M/s}",
+    "{name: two, key: {source: {ipv4: {32: 1, 8: 9}, ipv6: {64: 1, 16: 9}}}, rate: 1M/s}",
+];
+
 #[test]
 fn packets_of_every_kind_obey_a_limit_by_source() {
     isolated(|| {
         let link = Link::silent();
-        let _daemon = Daemon::start(&config(&[], &["{name: every, rate: 1/h, burst: 3}"]));
-        let (raw, mut passed) = (Raw::new(&link), 0);
-        for (sent, (kind, frames)) in (1..).zip(kinds()) {
-            frames.iter().cycle().take(TIMES as usize).for_each(|frame| raw.send(frame));
-            passed += BURST;
-            let expected = (passed, sent * TIMES - passed);
-            assert_eq!(rule(&judged(sent * TIMES), "every"), expected, "{kind}");
+        let raw = Raw::new(&link);
+        for beside in BESIDE {
+            let rules = ["{name: every, rate: 1/h, burst: 3}", beside];
+            let daemon = Daemon::start(&config(&[], &rules[..if beside.is_empty() { 1 } else { 2 }]));
+            let mut passed = 0;
+            for (sent, (kind, frames)) in (1..).zip(kinds()) {
+                frames.iter().cycle().take(TIMES as usize).for_each(|frame| raw.send(frame));
+                passed += BURST;
+                let expected = (passed, sent * TIMES - passed);
+                assert_eq!(rule(&judged(sent * TIMES), "every"), expected, "{kind}, beside {beside}");
+            }
+            drop(daemon);
+            run(&["detach"]);
         }
     });
 }
@@ -126,7 +204,7 @@ fn what_a_router_forwards_is_no_neighbour_discovery() {
             assert_eq!(reason(&status, "neighbour_discovery").packets, 80, "{rule_text}");
             assert_eq!(rule(&status, "every"), (5, 15), "{rule_text}");
             drop(daemon);
-            crate::daemon::run(&["detach"]);
+            run(&["detach"]);
         }
     });
 }

@@ -25,6 +25,7 @@ fn every_shape_of_configuration_is_verified_with_room_for_more() {
         let few = [&BANS[..], &ALGORITHMS].concat();
         let worst = shape(&LISTS_AND_MALFORMED, &few);
         let worst_excepting = shape(&LISTS_AND_MALFORMED, &excepting_several(&few));
+        let ports = shape(&LISTS_AND_MALFORMED, &on_ports(&few));
         print(&format!("\n{:<36}{:>21}{:>13}", "configuration", "verified instructions", "load time"));
         let first = shape(&[], &[FIRST]);
         let instructions = [
@@ -34,6 +35,8 @@ fn every_shape_of_configuration_is_verified_with_room_for_more() {
             load("every algorithm", &shape(&[], &ALGORITHMS), Load::Rules),
             load("every kind of key", &shape(&[], &KEYS), Load::Rules),
             load("bans", &shape(&[], &BANS), Load::Rules),
+            load("rules on ports", &ports, Load::Rules),
+            load("rules on ports, debug log", &ports, Load::WithLog),
             load("every key of the reference", &every_key(), Load::Rules),
             load("64 rules, every dimension", &shape(&[], &rules(64)), Load::Rules),
             load("64 rules, every exception", &shape(&[], &excepting(&rules(64))), Load::Rules),
@@ -138,6 +141,16 @@ fn everything() -> Vec<String> {
     // Some are several rules, one for each of their prefix lengths.
     let taken = shape(&[], &others).globals.matches.rules.count_ones() as usize;
     [others, rules(64 - taken)].concat()
+}
+
+/// The same rules, each with all conditions that packets can be told by on the fast path of ports.
+fn on_ports<R: AsRef<str>>(rules: &[R]) -> Vec<String> {
+    let matches = "source: [10.0.0.0/8, \"fd00::/32\"], protocol: [udp, tcp], source_port: [1000-60000], \
+                   destination_port: [53], length: 64-1000, ip_version: 4";
+    rules
+        .iter()
+        .map(|rule| rule.as_ref().replacen("{name", &format!("{{match: {{{matches}}}, name"), 1))
+        .collect()
 }
 
 /// The same rules, each with exceptions; together they are on all dimensions.
