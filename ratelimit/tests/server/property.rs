@@ -35,4 +35,10 @@ fn whatever_clients_choose_is_judged() {
     for _ in 0..QUESTIONS {
         sides.ask(&random.bytes());
     }
+    // Four values of as many bytes as there can be, each of which is six in JSON, and one of them alone.
+    for way in [1, 2] {
+        for count in [3, 0] {
+            sides.ask(&[&[way, 2, count][..], &[0xff; 4 * 65]].concat());
+        }
+    }
 }

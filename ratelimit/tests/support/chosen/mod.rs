@@ -46,6 +46,10 @@ impl Sides {
             self.roomy.ask_raw(message);
             return;
         }
+        if question.is_too_long() {
+            assert_eq!(self.roomy.ask(&question), Answer::Denied, "too long: {question:?}");
+            return;
+        }
         self.with_room(&question);
         self.used_up(&question);
     }

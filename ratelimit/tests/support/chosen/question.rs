@@ -15,6 +15,8 @@ pub const FACTS: [(&str, &str); 4] = [
 /// Bytes of a value at most, where headers carry it and where a body does.
 const MOST_IN_HEADER: usize = 5_000;
 const MOST_IN_BODY: usize = 100_000;
+/// Bytes of a body that servers read; more is denied.
+const MOST_READ: usize = 1 << 20;
 
 /// How it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +130,11 @@ impl Question {
 
     pub fn raw_message(&self) -> Option<&[u8]> {
         (self.way == Way::Raw).then(|| &*self.values[0])
+    }
+
+    /// Whether servers do not read all of it.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self.way, Way::Json | Way::Check) && self.json().len() > MOST_READ
     }
 
     /// Keys and values, one after the other.
