@@ -165,7 +165,7 @@ const TOP: [ConfigKey; 7] = [
         "metrics",
         "mapping",
         Said("none are served"),
-        "Metrics for Prometheus at `/metrics`, and at `/healthz` whether limits are in force.",
+        "Serves metrics for Prometheus at `/metrics`; `/healthz` says whether limits are in force.",
         "metrics: {listen: 127.0.0.1:9102}",
     ),
     key(
@@ -255,7 +255,8 @@ const NETWORK: [ConfigKey; 11] = [
         "network.on_exit",
         "`detach` or `keep`",
         Is("detach"),
-        "What a clean stop of the daemon does: takes the limits off, or leaves them in force.",
+        "What becomes of the limits when the daemon is stopped: `detach` takes them off, `keep` leaves them in \
+         force.",
         "on_exit: keep",
     ),
     key(

@@ -58,7 +58,7 @@ impl<T: Transport> Several<'_, T> {
 
     /// Decides on all states together, and has the shards agree with that.
     fn settle(&self, request: &ShardRequest, answered: &[Answered]) -> Result<Reading, RemoteError> {
-        let foreign = || RemoteError::Foreign("a state that is none".to_owned());
+        let foreign = || RemoteError::Foreign("a state that can't be read".to_owned());
         // By the clock of a server that denied, its limits deny.
         let denied = answered.iter().find(|answered| !answered.decided.admitted);
         let now = denied.or(answered.first()).map_or(Micros(0), |answered| answered.decided.now);

@@ -16,7 +16,7 @@ pub fn check(paths: &[String], texts: &BTreeMap<&str, String>) -> Vec<Finding> {
             |line: usize, rule: String| findings.push(Finding { path: (*path).to_owned(), line, rule });
         for (index, line) in text.lines().enumerate() {
             for name in named_documents(line).filter(|name| !paths.iter().any(|path| path == name)) {
-                report(index + 1, format!("`{name}` is no document"));
+                report(index + 1, format!("`{name}` is not a document"));
             }
         }
         if !path.ends_with(".md") {
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_document_that_is_named_exists() {
         let named = |name: &str| findings("src/lib.rs", &format!("//! See {}/{name}.\n", "docs"));
-        assert_eq!(named("budgets.md"), [(1, format!("`{}/budgets.md` is no document", "docs"))]);
+        assert_eq!(named("budgets.md"), [(1, format!("`{}/budgets.md` is not a document", "docs"))]);
         assert_eq!(named("*.md"), []);
         assert_eq!(named("budgets"), []);
     }

@@ -16,8 +16,8 @@ pub const KEYS: &[ConfigKey] = &[
         "application.rules",
         "path or list of paths, relative to the file's directory",
         Said("none: every request passes, with a warning"),
-        "Files of rules, in the form of Envoy's rate limit service; \"Files of rules\" below has their keys. `*` stands for any \
-         part of a name. Files that begin with a dot have to be named.",
+        "Files of rules, in the form of Envoy's rate limit service; \"Files of rules\" below has their keys. `*` \
+         stands for any part of a name. A file whose name begins with a dot is read only if it is named.",
         "rules: [domains/*.yaml]",
     ),
     key(
@@ -112,15 +112,15 @@ pub const KEYS: &[ConfigKey] = &[
         "application.auth.descriptors",
         "list of mappings",
         Required,
-        "The descriptors of a request: entries in order, whose values may name what the request shows: `{client_address}`, \
-         `{client_address/24/56}` (its first 24 bits for IPv4, 56 for IPv6), `{method}`, `{path}` (without \
-         query), `{path_template}` \
-         and `{path:NAME}` (see `path.templates`), `{host}`, `{header:NAME}`, `{cookie:NAME}` and \
-         `{query:NAME}`. The text behind a `|` is used if a request does not have the value, or has an empty \
-         one: `{header:x-plan|free}`. A \
-         descriptor that names what a request does not have is left out, with a warning if no other descriptor \
-         limits such requests. Different values under one name count as the value `(several)`, and so does what only some \
-         servers find there; see `docs/request-rules.md`. On a Unix socket `{client_address}` needs `trusted_hops`. A brace that is meant as text is written twice.",
+        "The descriptors of a request: entries in order, whose values may name what the request shows: \
+         `{client_address}`, `{client_address/24/56}` (its first 24 bits for IPv4, 56 for IPv6), `{method}`, \
+         `{path}` (without query), `{path_template}` and `{path:NAME}` (see `path.templates`), `{host}`, \
+         `{header:NAME}`, `{cookie:NAME}` and `{query:NAME}`. The text behind a `|` is used if a request does not \
+         have the value, or has an empty one: `{header:x-plan|free}`. A descriptor that names what a request does \
+         not have is left out, with a warning if no other descriptor limits such requests. If a request has \
+         different values under one name, or one that only some servers would find, the value is `(several)`; see \
+         `docs/request-rules.md`. On a Unix socket `{client_address}` needs `trusted_hops`. A brace that is meant \
+         as text is written twice.",
         "auth: {domain: edge, descriptors: [{client: \"{client_address}\"}, {user: \"{header:x-user}\", method: \"{method}\"}]}",
     ),
     number(
@@ -135,9 +135,9 @@ pub const KEYS: &[ConfigKey] = &[
         "application.auth.deny_body",
         "path, relative to the file's directory",
         Said("problem details, as JSON"),
-        "The body of the answer to a denied request: a file that ends in `.html`, `.htm`, `.txt`, \
-         `.json` or `.xml`, has at most 1 MiB, and is read again when it changes. Traefik and Caddy pass \
-         it on, the `auth_request` of nginx does not.",
+        "The body of the answer to a denied request: a file that ends in `.html`, `.htm`, `.txt`, `.json` or \
+         `.xml`, has at most 1 MiB, and is read again when it changes. Traefik and Caddy pass it on; nginx's \
+         `auth_request` does not.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], deny_body: busy.html}",
     ),
     key(
@@ -164,9 +164,9 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "application.auth.path",
         "mapping",
-        Said("upper and lower case differ, and `%2F` is no slash"),
-        "How paths are compared. Without it they are in one form already, however they are written: \
-         `docs/request-rules.md`.",
+        Said("upper and lower case differ, and `%2F` is part of a name"),
+        "How paths are compared. They are always brought into one form first, which `docs/request-rules.md` \
+         describes.",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], path: {ignore_case: true}}",
     ),
     key(
@@ -191,7 +191,7 @@ pub const KEYS: &[ConfigKey] = &[
         "application.auth.path.escaped_slashes",
         "`keep` or `decode`",
         Is("keep"),
-        "What the server behind takes `%2F`, `%5C` and `\\` for: `keep` is a part of a name, `decode` a slash.",
+        "What the server behind takes `%2F`, `%5C` and `\\` for: part of a name (`keep`), or a slash (`decode`).",
         "auth: {domain: edge, descriptors: [{path: \"{path}\"}], path: {escaped_slashes: decode}}",
     ),
     key(

@@ -61,16 +61,18 @@ pub const KEYS: &[ConfigKey] = &[
         "application.proxy[].trusted_hops",
         Application::TRUSTED_HOPS,
         IsNumber(0),
-        "How many proxies stand in front of this listener. With 0 the client is whoever connects, and what it says of itself in \
-         `X-Forwarded-For` and the like is thrown away. `application.trusted_hops` does not count here.",
+        "How many proxies stand in front of this listener. With 0, the client is the peer of the connection, and \
+         what it says of itself in `X-Forwarded-For` and the like is removed. `application.trusted_hops` does not \
+         apply here.",
         "proxy: [{listen: 127.0.0.1:8000, trusted_hops: 1, routes: [{upstreams: [\"http://127.0.0.1:3000\"]}]}]",
     ),
     key(
         "application.proxy[].proxy_protocol",
         "true, false, or a list of networks",
         Is("false"),
-        "Whether each connection begins with who the client is, in HAProxy's PROXY protocol, version 1 or 2. A connection without \
-         it is closed. With networks, so is one that comes from elsewhere; with `true`, whoever connects can name any client.",
+        "Whether each connection begins with the client's address, in HAProxy's PROXY protocol, version 1 or 2; one \
+         that does not is closed. A list says from which networks connections are taken; those from elsewhere are \
+         closed. With `true`, any peer can name any address.",
         "proxy:\n  - listen: 127.0.0.1:8000\n    proxy_protocol: [10.0.0.0/8]\n    routes: [{upstreams: \
          [\"http://127.0.0.1:3000\"]}]",
     ),
@@ -128,7 +130,7 @@ pub const KEYS: &[ConfigKey] = &[
         "application.proxy[].path",
         "mapping",
         Said("upper and lower case differ, and escaped slashes are refused"),
-        "How paths are compared, and what of them is passed on.",
+        "How paths are compared, and which are passed on.",
         "proxy:\n  - listen: 127.0.0.1:8000\n    path: {ignore_case: true}\n    routes: [{upstreams: \
          [\"http://127.0.0.1:3000\"]}]",
     ),
@@ -144,8 +146,8 @@ pub const KEYS: &[ConfigKey] = &[
         "application.proxy[].path.ignore_case",
         "`true` or `false`",
         Is("false"),
-        "Whether the servers behind take `/Login` for `/login`. Paths are judged in lower case then, in rules and templates \
-         too, and passed on in their own.",
+        "Whether the servers behind take `/Login` for `/login`. Paths are judged in lower case then, in rules and \
+         templates too, and passed on as they are.",
         "proxy:\n  - listen: 127.0.0.1:8000\n    path: {ignore_case: true}\n    routes: [{upstreams: \
          [\"http://127.0.0.1:3000\"]}]",
     ),
@@ -187,9 +189,10 @@ pub const KEYS: &[ConfigKey] = &[
         "application.proxy[].routes[].upstreams",
         "URL or list of URLs, at most 100",
         Required,
-        "The servers that answer: `http://HOST:PORT` speaks HTTP/1.1, `https://HOST:PORT` HTTP/2 where the server does, else \
-         HTTP/1.1, and `h2c://HOST:PORT` HTTP/2 without TLS, as gRPC servers do. Names are looked up every 30 seconds, and after \
-         a failure. One that can't be connected to is left alone for 5 seconds, as long as others answer.",
+        "The servers that answer. `http://HOST:PORT` means HTTP/1.1; `https://HOST:PORT` means HTTP/2 where the \
+         server speaks it, else HTTP/1.1; `h2c://HOST:PORT` means HTTP/2 without TLS, as gRPC servers speak it. \
+         Names are looked up every 30 seconds, and after a failure. One that can't be connected to is left alone \
+         for 5 seconds, as long as others answer.",
         "proxy:\n  - listen: 127.0.0.1:8000\n    routes: [{upstreams: [\"http://10.0.0.1:3000\", \
          \"http://10.0.0.2:3000\"]}]",
     ),

@@ -114,7 +114,7 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].metadata",
         "mapping of anything",
         Said("none"),
-        "Data that answers carry, for whoever asked.",
+        "Data that answers bring to the program that asked.",
         "metadata: {tier: gold}",
     ),
     key(
@@ -194,20 +194,20 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].rate_limit.count_denied",
         "`true` or `false`",
         Said("`true` without `algorithm` and `overrun`, `false` with one of them"),
-        "Whether denied requests count too, whichever limit denied them. If not, a request takes from all of its limits or \
-         from none, and one that is denied gives nothing back (`is_negative_hits`).",
+        "Whether denied requests count too, whichever limit denied them. If not, a request takes from all of its \
+         limits or from none, and a refund (`is_negative_hits`) that is denied gives nothing back.",
         "rate_limit: {unit: minute, requests_per_unit: 5, count_denied: false}",
     ),
     key(
         "descriptors[].rate_limit.overrun",
         "`true` or `false`",
         Is("false"),
-        "For costs that are known only when the answer is done, such as tokens of a language model or bytes sent. A request that \
-         asks with `hits_addend: 0` is let through while one unit is left; the cost that is reported later is charged whole, \
-         however large it is and whoever denies it. What goes beyond the limit is owed, up to ten times the limit (what is \
-         more is counted and forgotten), and requests are denied until it is paid at the limit's rate. \
-             It does not go with `count_denied: true`, and the whole limit must come back within 33 \
-             days.",
+        "For costs that are known only when the answer is done, such as tokens of a language model or bytes sent. A \
+         request that asks with `hits_addend: 0` is let through while one unit is left; the cost that is reported \
+         later is charged whole, however large it is and whoever denies it. What goes beyond the limit is owed, up \
+         to ten times the limit (anything more is only counted in metrics), and requests are denied until it is \
+         paid at the limit's rate. It does not go with `count_denied: true`, and the whole limit must come back \
+         within 33 days.",
         "rate_limit: {algorithm: token_bucket, unit: minute, requests_per_unit: 5000, overrun: true}",
     ),
     key(
@@ -244,8 +244,7 @@ pub const KEYS: &[ConfigKey] = &[
         "descriptors[].rate_limit.ban.factor",
         "number, 2 to 1,000",
         Said("all bans have one length"),
-        "The next ban of a prefix is this many times as long as its last one, as in \
-         `network.rules[].ban.factor`.",
+        "Each ban of a prefix is this many times as long as the one before, as in `network.rules[].ban.factor`.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 100, within: 1m, for: 10m, factor: 4}}",
     ),
     key(
@@ -286,9 +285,9 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "descriptors[].rate_limit.ban.source_entry",
         "key of an entry of the descriptor",
-        Said("the client is whoever is connected to the proxy of this daemon"),
-        "The key of the entry that has the client's address, if a gateway on this host asks: it is \
-         believed only over a Unix socket or a loopback address. Clients must not be able to write it.",
+        Said("the client that is connected to this daemon's own proxy"),
+        "The key of the entry that has the client's address, if a gateway on this host asks: it is believed only \
+         over a Unix socket or a loopback address. Clients must not be able to choose its value.",
         "rate_limit: {unit: minute, requests_per_unit: 60, ban: {after: 9, within: 1m, for: 10m, source_entry: client}}",
     ),
     key(

@@ -29,7 +29,7 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].burst",
         "number, or size if the rate is one",
         Said("the rate's amount"),
-        "How much may come at once after a pause. For `token_bucket` and `leaky_bucket`; windows have none. In bytes it \
+        "How much may come at once after a pause. For `token_bucket` and `leaky_bucket` alone. In bytes it \
          should hold a full-sized packet, 1514B.",
         "rate: 10MB/s\nburst: 1MB",
     ),
@@ -75,8 +75,8 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].ban",
         "mapping",
         Said("nobody is banned"),
-        "Bans sources that go on exceeding the limit: all their packets are dropped until the ban ends, also when the \
-         daemon is dead. For rules whose key is `source`; the prefix that exceeded the limit is banned.",
+        "Bans sources that go on exceeding the limit: all their packets are dropped until the ban ends, even if the \
+         daemon has died. For rules whose key is `source`; the prefix that exceeded the limit is banned.",
         "ban: {after: 100, within: 10s, for: 10m}",
     ),
     key(
@@ -105,8 +105,8 @@ pub const KEYS: &[ConfigKey] = &[
         "network.rules[].ban.factor",
         "number, 2 to 1,000",
         Said("all bans have one length"),
-        "The next ban of a prefix is this many times as long as its last one, whoever made that one. \
-         Bans by rules without `factor` in between change nothing about that, and `unban` begins anew.",
+        "Each ban of a prefix is this many times as long as the one before, whether a rule or a person made that. \
+         Bans by rules without `factor` do not count, and after `unban` it begins anew.",
         "ban: {after: 100, within: 10s, for: 10m, factor: 4, up_to: 7d, forget: 1d}",
     ),
     key(
@@ -228,7 +228,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "network.rules[].match.source_port",
         "0 to 65535, a range of ports, or a list",
-        Said("any, or none"),
+        Said("any, and packets that have none"),
         "The source port of TCP, UDP, UDP-Lite, SCTP or DCCP. Packets without ports do not match, nor do later \
          fragments.",
         "match: {protocol: udp, source_port: 53}",
@@ -236,8 +236,8 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "network.rules[].match.destination_port",
         "0 to 65535, a range of ports, or a list",
-        Said("any, or none"),
-        "The destination port, likewise.",
+        Said("any, and packets that have none"),
+        "The destination port, of the same protocols.",
         "match: {destination_port: [443, 8000-8999]}",
     ),
     key(
@@ -265,10 +265,10 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "network.rules[].match.icmp_type",
         "name or number from 0 to 255, or a list",
-        Said("any, or none"),
-        "The type of an ICMP or ICMPv6 message. A name means that type in both protocols, if both have \
-         it. A number means different types in the two: without `protocol: icmp` or `protocol: icmpv6` \
-         beside it, it means both.",
+        Said("any, and packets that have none"),
+        "The type of an ICMP or ICMPv6 message. A name means that type in each protocol that has it. A number means \
+         something else in each of them, and matches both unless `protocol: icmp` or `protocol: icmpv6` stands \
+         beside it.",
         "match: {icmp_type: [echo-request, echo-reply]}",
     ),
     key(
@@ -281,10 +281,10 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "network.rules[].match.vlan",
         "0 to 4094, a range, or a list",
-        Said("any, or none"),
-        "The id of a VLAN tag. A packet has up to two tags, of which one is enough. Most cards take tags \
-         off before the program sees a packet: a start and `ratelimit status` warn of that, with the \
-         command that leaves them on.",
+        Said("any, and packets that have none"),
+        "The id of a VLAN tag. A packet can have two tags; it matches if either does. Most cards take tags off \
+         before the program sees a packet: a start and `ratelimit status` warn of that, with the command that \
+         leaves them on.",
         "match: {vlan: [10, 100-199]}",
     ),
     key(

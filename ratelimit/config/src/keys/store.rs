@@ -21,7 +21,7 @@ pub const KEYS: &[ConfigKey] = &[
         "application.store.memory",
         "mapping",
         Said("a million keys, and nothing is saved"),
-        "The store in memory. Beside `redis` it is for what is counted while Redis does not answer.",
+        "The store in memory. Beside `redis`, it keeps what is counted while Redis does not answer.",
         "store: {memory: {max_keys: 5M}}",
     ),
     number(
@@ -64,8 +64,8 @@ pub const KEYS: &[ConfigKey] = &[
         "application.store.redis.url",
         "address or a list of them",
         Required,
-        "Where it is: `redis://HOST:PORT`, with the number of a database behind it if wanted (`/1`), `rediss://` for TLS, or \
-         `unix:PATH`. For a cluster these are some of its nodes, with `sentinel` the sentinels. \
+        "Where it is: `redis://HOST:PORT`, with the number of a database behind it if wanted (`/1`), `rediss://` \
+         for TLS, or `unix:PATH`. For a cluster, name some of its nodes; with `sentinel`, name the sentinels. \
          Passwords are not written here.",
         "store: {redis: {url: \"redis://127.0.0.1:6379\"}}",
     ),
@@ -80,14 +80,15 @@ pub const KEYS: &[ConfigKey] = &[
         "application.store.redis.sentinel",
         "text",
         Said("no sentinels are asked"),
-        "The name of the master that the sentinels at `url` watch. They are asked again whenever it is lost.",
+        "The name of the master that the sentinels at `url` watch. They are asked again whenever the connection to \
+         it is lost.",
         "store: {redis: {url: [\"redis://10.0.0.1:26379\", \"redis://10.0.0.2:26379\"], sentinel: mymaster}}",
     ),
     key(
         "application.store.redis.username",
         "text",
         Said("the store's default user"),
-        "The user of the store's ACL. `docs/several-daemons.md` says what it has to be allowed.",
+        "The user of the store's ACL. `docs/several-daemons.md` says what this user must be allowed to do.",
         "store: {redis: {url: \"redis://127.0.0.1:6379\", username: ratelimit, password_file: /etc/ratelimit/redis-password}}",
     ),
     key(
@@ -108,7 +109,7 @@ pub const KEYS: &[ConfigKey] = &[
         "application.store.redis.sentinel_password_file",
         "path, relative to the file's directory",
         Said("no password"),
-        "The file with the sentinels' password, likewise.",
+        "The file whose first line is the sentinels' password.",
         "store: {redis: {url: \"redis://10.0.0.1\", sentinel: mymaster, sentinel_password_file: sentinel-password}}",
     ),
     key(
@@ -143,7 +144,7 @@ pub const KEYS: &[ConfigKey] = &[
         "application.store.redis.prefix",
         "1 to 32 letters, digits, hyphens, underscores, points and colons",
         Is(RedisSettings::DEFAULT_PREFIX),
-        "What all keys begin with. Daemons with different ones share nothing.",
+        "What all keys begin with. Daemons with different prefixes share nothing.",
         "store: {redis: {url: \"redis://127.0.0.1:6379\", prefix: edge}}",
     ),
     number(
@@ -173,18 +174,17 @@ pub const KEYS: &[ConfigKey] = &[
         "application.on_store_error",
         "`allow`, `deny` or `local`",
         Is("allow"),
-        "What becomes of requests while the store does not answer: they go on, they are denied, or this \
-         daemon judges by what it knows itself (see `local_share`). Only the answers of `local` have \
-         figures then. A file of rules can say it for its domain. \
-         The store in memory never fails.",
+        "What becomes of requests while the store does not answer: they pass (`allow`), they are denied (`deny`), \
+         or this daemon counts them by itself (`local`, see `local_share`). Only with `local` do answers have \
+         figures then. A file of rules can set this for its domain. The store in memory never fails.",
         "on_store_error: deny",
     ),
     key(
         "application.consistency",
         "`strict`",
         Is("strict"),
-        "How exactly daemons share limits over a store. `strict` asks the store about each request; only a key that was \
-         exhausted less than a second ago is denied without asking. A file of rules can say it for its domain.",
+        "How exactly daemons share limits over a store. `strict` asks the store about each request; only a key that \
+         was exhausted less than a second ago is denied without asking. A file of rules can set this for its domain.",
         "consistency: strict",
     ),
 ];

@@ -7,7 +7,7 @@ use crate::{
     raw::RawAsking,
 };
 
-/// Notes what is worth a look. `asks_itself` says that the client is whoever connects.
+/// Notes what is worth a look. `asks_itself` says that the client is the peer of the connection.
 pub fn find(
     raw: &RawAsking,
     asks: &RequestTemplate,
@@ -26,7 +26,7 @@ pub fn find(
         if asks_itself && template.names_clients() {
             report.warning(
                 &value.at,
-                "is whoever connects, since `trusted_hops` is 0; where a proxy asks, set it to 1 or more",
+                "is the peer's address, since `trusted_hops` is 0; if a proxy asks, set it to 1 or more",
             );
         }
         if domain.is_some_and(|domain| !has_key(&domain.descriptors, &key.text)) {

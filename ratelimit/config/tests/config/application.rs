@@ -298,7 +298,7 @@ fn descriptors_that_can_not_mean_what_they_say_are_warned_about() {
         warnings.iter().map(|warning| warning.message[..20].to_owned()).collect::<Vec<_>>()
     };
     let client = r#"auth: {domain: a, descriptors: [{x: "{client_address}"}]}"#;
-    assert_eq!(found(client), ["is whoever connects,"]);
+    assert_eq!(found(client), ["is the peer's addres"]);
     assert!(found(&format!("trusted_hops: 1, {client}")).is_empty());
     let other = "auth: {domain: a, descriptors: [{x: b}, {y: b}]}";
     assert_eq!(found(other), ["no rule of the domai"]);

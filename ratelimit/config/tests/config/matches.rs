@@ -125,13 +125,10 @@ fn mistakes_in_values() {
         ("{protocol: []}", "5:25 match.protocol: an empty list; give it an item or leave the key out"),
         ("{protocol: {a: b}}", "5:25 match.protocol: must be a single value, not a mapping"),
         ("{protocol: [[tcp]]}", "5:26 match.protocol[0]: must be a single value, not a list"),
-        (
-            "{protocol: udq}",
-            "5:25 match.protocol: `udq` is no protocol, did you mean `udp`?; write tcp, udp, icmp",
-        ),
-        ("{protocol: TCP}", "5:25 match.protocol: `TCP` is no protocol, did you mean `tcp`?"),
-        ("{protocol: [tcp, 256]}", "5:31 match.protocol[1]: `256` is no protocol; write tcp, udp, icmp"),
-        ("{protocol: -1}", "5:25 match.protocol: `-1` is no protocol"),
+        ("{protocol: udq}", "5:25 match.protocol: `udq` is not a protocol, did you mean `udp`?"),
+        ("{protocol: TCP}", "5:25 match.protocol: `TCP` is not a protocol, did you mean `tcp`?"),
+        ("{protocol: [tcp, 256]}", "5:31 match.protocol[1]: `256` is not a protocol; write tcp, udp, icmp"),
+        ("{protocol: -1}", "5:25 match.protocol: `-1` is not a protocol"),
         (
             "{source: 10.0.0.1/8}",
             "5:23 match.source: has bits set beyond the prefix length; did you mean 10.0",
@@ -140,10 +137,10 @@ fn mistakes_in_values() {
         ("{destination: example.org}", "5:28 match.destination: not an IP address or prefix"),
         (
             "{source_port: http}",
-            "5:28 match.source_port: `http` is no port; write a number from 0 to 65535, or a range",
+            "5:28 match.source_port: `http` is not a port; write a number from 0 to 65535, or a range",
         ),
-        ("{destination_port: 65536}", "5:33 match.destination_port: `65536` is no port"),
-        ("{destination_port: [1-65536]}", "5:34 match.destination_port[0]: `1-65536` is no port"),
+        ("{destination_port: 65536}", "5:33 match.destination_port: `65536` is not a port"),
+        ("{destination_port: [1-65536]}", "5:34 match.destination_port[0]: `1-65536` is not a port"),
         (
             "{destination_port: 90-80}",
             "5:33 match.destination_port: a range goes from the smaller to the larger number; did you mean 80-90?",
@@ -156,17 +153,20 @@ fn mistakes_in_values() {
             "{tcp_flags: {set: [syn], unset: [ack, syn]}}",
             "5:52 match.tcp_flags.unset[1]: `syn` can't be both set and unset",
         ),
-        ("{icmp_type: 256}", "5:26 match.icmp_type: `256` is no ICMP type; write echo-request"),
+        ("{icmp_type: 256}", "5:26 match.icmp_type: `256` is not an ICMP type; write echo-request"),
         (
             "{icmp_type: echo-reqest}",
-            "5:26 match.icmp_type: `echo-reqest` is no ICMP type, did you mean `echo-request`?",
+            "5:26 match.icmp_type: `echo-reqest` is not an ICMP type, did you mean `echo-request`?",
         ),
         ("{fragment: yes}", "5:25 match.fragment: `yes` is not known; accepted: no, first, later"),
-        ("{vlan: 4095}", "5:21 match.vlan: `4095` is no VLAN id; write a number from 0 to 4094"),
+        ("{vlan: 4095}", "5:21 match.vlan: `4095` is not a VLAN id; write a number from 0 to 4094"),
         ("{vlan: 20-10}", "5:21 match.vlan: a range goes from the smaller"),
-        ("{length: 64B}", "5:23 match.length: `64B` is no length in bytes; write a number from 0 to 65535"),
+        (
+            "{length: 64B}",
+            "5:23 match.length: `64B` is not a length in bytes; write a number from 0 to 65535",
+        ),
         ("{length: 0-19}", "5:23 match.length: no IP packet has fewer than 20 bytes"),
-        ("{length: 65536}", "5:23 match.length: `65536` is no length"),
+        ("{length: 65536}", "5:23 match.length: `65536` is not a length"),
         ("{ip_version: 5}", "5:27 match.ip_version: `5` is not known; accepted: 4, 6"),
         ("{ip_version: [4, 6]}", "5:27 match.ip_version: must be a single value, not a list"),
     ];
@@ -297,6 +297,6 @@ fn an_item_that_is_wrong_causes_no_conflict() {
     assert_error(
         file("{protocol: [icmp, icmp6], icmp_type: packet-too-big}"),
         "network.rules[0].",
-        "5:32 match.protocol[1]: `icmp6` is no protocol, did you mean `icmp`?",
+        "5:32 match.protocol[1]: `icmp6` is not a protocol, did you mean `icmp`?",
     );
 }

@@ -19,11 +19,11 @@ const SHORTEST_PACKET: u16 = 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// Not a name, and not a number.
-    #[error("{} is no {what}{}; write {example}, or a number from 0 to 255", quoted(.text), meant(.near))]
+    #[error("{} is not {what}{}", quoted(.text), meant(.near, .example))]
     Name {
         /// What was written.
         text: String,
-        /// What it was to be.
+        /// What it was to be, such as `a port`.
         what: &'static str,
         /// A known name that was probably meant.
         near: Option<&'static str>,
@@ -41,11 +41,11 @@ pub enum NumberError {
         protocol: &'static str,
     },
     /// Not a number in range, and not a range of such.
-    #[error("{} is no {what}; write a number from 0 to {most}, or a range such as {example}", quoted(.text))]
+    #[error("{} is not {what}; write a number from 0 to {most}, or a range such as {example}", quoted(.text))]
     Range {
         /// What was written.
         text: String,
-        /// What it was to be.
+        /// What it was to be, such as `a port`.
         what: &'static str,
         /// The largest.
         most: u16,
@@ -65,8 +65,11 @@ pub enum NumberError {
     TooShort,
 }
 
-fn meant(near: &Option<&str>) -> String {
-    near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default()
+fn meant(near: &Option<&str>, example: &str) -> String {
+    match near {
+        Some(near) => format!(", did you mean `{near}`?"),
+        None => format!("; write {example}, or a number from 0 to 255"),
+    }
 }
 
 /// A protocol, by name or number.
@@ -74,7 +77,7 @@ pub fn protocol(text: &str) -> Result<u8, NumberError> {
     let known = parse_word(text, &PROTOCOLS).ok();
     known.or_else(|| small_number(text)).ok_or_else(|| NumberError::Name {
         text: text.to_owned(),
-        what: "protocol",
+        what: "a protocol",
         near: nearest(text, &PROTOCOLS.map(|(name, _)| name)),
         example: "tcp, udp, icmp, icmpv6, gre",
     })
@@ -87,7 +90,7 @@ pub fn icmp_types(text: &str, versions: &[IpVersion]) -> Result<Vec<IcmpType>, N
     let Some(numbers) = named.or_else(numbered) else {
         return Err(NumberError::Name {
             text: text.to_owned(),
-            what: "ICMP type",
+            what: "an ICMP type",
             near: nearest(text, &ICMP_TYPES.map(|(name, _)| name)),
             example: "echo-request, time-exceeded, packet-too-big",
         });
@@ -106,17 +109,17 @@ pub fn icmp_types(text: &str, versions: &[IpVersion]) -> Result<Vec<IcmpType>, N
 
 /// A port or a range of them.
 pub fn ports(text: &str) -> Result<RangeInclusive<u16>, NumberError> {
-    range(text, "port", u16::MAX, "8000-8999")
+    range(text, "a port", u16::MAX, "8000-8999")
 }
 
 /// A VLAN id or a range of them.
 pub fn vlans(text: &str) -> Result<RangeInclusive<u16>, NumberError> {
-    range(text, "VLAN id", MOST_VLAN, "100-199")
+    range(text, "a VLAN id", MOST_VLAN, "100-199")
 }
 
 /// A length of packets or a range of them.
 pub fn lengths(text: &str) -> Result<RangeInclusive<u16>, NumberError> {
-    let lengths = range(text, "length in bytes", u16::MAX, "64-128")?;
+    let lengths = range(text, "a length in bytes", u16::MAX, "64-128")?;
     if *lengths.end() < SHORTEST_PACKET { Err(NumberError::TooShort) } else { Ok(lengths) }
 }
 
