@@ -253,11 +253,18 @@ impl<'l> LimitDecision<'l> {
     /// limit.
     #[must_use]
     pub fn used(&self) -> u64 {
-        match self.facts {
-            DecidedState::Word { after, .. } if self.limit.kind == StateKind::Window => {
-                fixed_window::used(self.limit, after, self.now)
+        match self.limit.kind {
+            StateKind::Window => match self.facts {
+                DecidedState::Word { after, .. } => fixed_window::used(self.limit, after, self.now),
+                DecidedState::Known { .. } => 0,
+            },
+            StateKind::ArrivalTime
+            | StateKind::Interval
+            | StateKind::SlidingCounter
+            | StateKind::Log
+            | StateKind::WideSlidingCounter => {
+                self.limit.capacity.saturating_sub(self.remaining()).saturating_add(self.owed())
             }
-            _ => self.limit.capacity.saturating_sub(self.remaining()).saturating_add(self.owed()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A limit as it is written ([`LimitSpec`]) and as the algorithms use it ([`Limit`]).
 
+mod algorithm;
 mod counts;
 mod error;
 mod outside;
@@ -8,6 +9,7 @@ mod reach;
 
 use core::num::NonZeroU64;
 
+pub use algorithm::{Algorithm, OnLimit, Refill};
 use counts::{check_counts, count_bits, most_counted};
 pub use error::LimitError;
 
@@ -15,65 +17,6 @@ use crate::{
     time::{Nanos, Now, Ticks},
     wide::{self, Divisor},
 };
-
-/// How requests are counted against the rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Algorithm {
-    /// Tokens refilled at the rate, up to the burst; a request takes its cost.
-    #[default]
-    TokenBucket,
-    /// A queue of `burst` requests that leaves at the rate.
-    LeakyBucket,
-    /// A counter per epoch-aligned window.
-    FixedWindow,
-    /// The exact times of the requests of the last window.
-    SlidingWindowLog,
-    /// The current window's count plus the overlapping share of the previous one's.
-    SlidingWindowCounter,
-}
-
-impl Algorithm {
-    /// The name that configurations use.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TokenBucket => "token_bucket",
-            Self::LeakyBucket => "leaky_bucket",
-            Self::FixedWindow => "fixed_window",
-            Self::SlidingWindowLog => "sliding_window_log",
-            Self::SlidingWindowCounter => "sliding_window_counter",
-        }
-    }
-
-    /// Whether it has a capacity of its own, apart from the rate.
-    #[must_use]
-    pub const fn is_bucket(self) -> bool {
-        match self {
-            Self::TokenBucket | Self::LeakyBucket => true,
-            Self::FixedWindow | Self::SlidingWindowLog | Self::SlidingWindowCounter => false,
-        }
-    }
-}
-
-/// How a token bucket gets its tokens back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Refill {
-    /// One after the other, evenly.
-    #[default]
-    Continuous,
-    /// `amount` at once, at the end of each epoch-aligned interval.
-    Interval,
-}
-
-/// What happens to a request that a leaky bucket does not let out at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum OnLimit {
-    /// Above the burst it is denied; below, it goes on at once.
-    #[default]
-    Reject,
-    /// Above the burst it is denied; below, it is held until its turn.
-    Delay,
-}
 
 /// `amount` units in every `per`, such as ten in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,6 +90,27 @@ pub enum StateKind {
     Log = 4,
     /// The sliding counter's three numbers at full width, in memory of their own.
     WideSlidingCounter = 5,
+}
+
+impl StateKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::ArrivalTime,
+        Self::Interval,
+        Self::Window,
+        Self::SlidingCounter,
+        Self::Log,
+        Self::WideSlidingCounter,
+    ];
+
+    /// Whether such a state is a word of the bucket table.
+    #[must_use]
+    pub const fn is_word(self) -> bool {
+        match self {
+            Self::ArrivalTime | Self::Interval | Self::Window | Self::SlidingCounter => true,
+            Self::Log | Self::WideSlidingCounter => false,
+        }
+    }
 }
 
 /// A limit as the algorithms use it: only values that can't overflow.

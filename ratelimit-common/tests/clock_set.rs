@@ -194,14 +194,8 @@ fn spec() -> impl Strategy<Value = LimitSpec> {
     let seconds = prop_oneof![prop::sample::select(vec![1_u64, 60, 3_600, 86_400]), 1_u64..=300_000];
     // A sliding counter of many in a short window is a wide one.
     let amount = prop_oneof![2 => 1_u64..=12, 2 => 1_u64..=1_000, 2 => Just(5_000_000)];
-    let algorithms = vec![
-        Algorithm::FixedWindow,
-        Algorithm::SlidingWindowCounter,
-        Algorithm::SlidingWindowLog,
-        Algorithm::TokenBucket,
-    ];
     let burst = prop::option::of(1_u64..=100);
-    (prop::sample::select(algorithms), amount, burst, seconds, any::<bool>()).prop_map(
+    (prop::sample::select(Algorithm::ALL.as_slice()), amount, burst, seconds, any::<bool>()).prop_map(
         |(algorithm, amount, burst, seconds, overrun)| {
             let amount = if algorithm == Algorithm::SlidingWindowLog { amount.min(1_000) } else { amount };
             let rate = Rate { amount: number(amount), per: Nanos::from_secs(seconds) };

@@ -85,16 +85,21 @@ fn run(limit: &Limit, bucket: &mut Bucket, now: Nanos, event: &Event) -> Result<
         let answer = bucket.decide(limit, now, event.cost);
         compare(event, &answer)?;
         agreement::check(limit, bucket, now, event.cost, &answer)?;
-        if matches!(bucket, Bucket::Word(_)) && !is_window(limit) {
+        if fills(limit) {
             agreement::check_reset(limit, bucket, now, answer.reset_after)?;
         }
     }
     Ok(())
 }
 
-/// Whether `reset_after` is the end of a window, and not the time at which a bucket is full.
-fn is_window(limit: &Limit) -> bool {
-    matches!(limit.kind(), StateKind::Window | StateKind::SlidingCounter | StateKind::WideSlidingCounter)
+/// Whether `reset_after` is the time at which a bucket is full, and not the end of a window.
+fn fills(limit: &Limit) -> bool {
+    match limit.kind() {
+        StateKind::ArrivalTime | StateKind::Interval => true,
+        StateKind::Window | StateKind::SlidingCounter | StateKind::WideSlidingCounter | StateKind::Log => {
+            false
+        }
+    }
 }
 
 fn compare(event: &Event, answer: &Answer) -> Result<(), String> {

@@ -99,7 +99,14 @@ pub fn can_return(limit: &Limit, state: u64, now: Now) -> bool {
 /// Whether a refill can have brought this; a bucket that was made full by hand has any bits there. A window's capacity
 /// says nothing, because limits that share buckets differ in it.
 fn is_plausible(limit: &Limit, counts: u64) -> bool {
-    limit.kind != StateKind::Interval || counts <= limit.amount.get()
+    match limit.kind {
+        StateKind::Interval => counts <= limit.amount.get(),
+        StateKind::ArrivalTime
+        | StateKind::Window
+        | StateKind::SlidingCounter
+        | StateKind::Log
+        | StateKind::WideSlidingCounter => true,
+    }
 }
 
 /// A state in use that ended at `end` and ends at `moved` by the clock that was set forward.
@@ -109,14 +116,20 @@ fn forward(new: &Windows<'_>, old_left: i128, end: i128, moved: i128, counts: u6
         StateKind::Interval => forward_interval(new, old_left, end, moved, counts),
         StateKind::Window if moved > 0 => new.state(moved, counts),
         StateKind::Window => new.state(new.first_from(end - new.slack()), 0),
-        // What is stored is the end of the window after the current one.
-        _ if moved > new.window() || end <= new.window() => new.state(moved, counts),
-        _ => {
-            let half = limit.count_bits / 2;
-            let previous = if moved > 0 { counts & window::low_bits(half) } else { 0 };
-            new.state(new.first_from(end - new.slack()), previous << half)
-        }
+        StateKind::SlidingCounter | StateKind::WideSlidingCounter => forward_sliding(new, end, moved, counts),
+        // `realign` has returned these as they are.
+        StateKind::ArrivalTime | StateKind::Log => new.state(end, counts),
     }
+}
+
+/// What is stored is the end of the window after the current one.
+fn forward_sliding(new: &Windows<'_>, end: i128, moved: i128, counts: u64) -> u64 {
+    if moved > new.window() || end <= new.window() {
+        return new.state(moved, counts);
+    }
+    let half = new.limit.count_bits / 2;
+    let previous = if moved > 0 { counts & window::low_bits(half) } else { 0 };
+    new.state(new.first_from(end - new.slack()), previous << half)
 }
 
 /// Refills that the step has skipped come at once, but no more than a bucket can hold, with the next one if that comes

@@ -32,6 +32,10 @@ pub(super) fn check_counts(kind: StateKind, count_bits: u8, amount: u64) -> Resu
     match kind {
         _ if amount <= most => Ok(()),
         StateKind::Log => Err(LimitError::LogTooLarge),
-        _ => Err(LimitError::AmountTooLarge { most }),
+        StateKind::ArrivalTime
+        | StateKind::Interval
+        | StateKind::Window
+        | StateKind::SlidingCounter
+        | StateKind::WideSlidingCounter => Err(LimitError::AmountTooLarge { most }),
     }
 }

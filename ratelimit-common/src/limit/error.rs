@@ -52,7 +52,7 @@ impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BurstOnWindow(algorithm) => {
-                write!(f, "{} has no burst: its rate says how many a window may have", algorithm.name())
+                write!(f, "{} has no burst: all that its rate allows may come at once; leave it out, or use token_bucket", algorithm.name())
             }
             Self::RefillNotTokenBucket(algorithm) => {
                 write!(f, "only token_bucket can refill by interval, not {}", algorithm.name())

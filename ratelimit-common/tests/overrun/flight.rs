@@ -4,7 +4,7 @@
 
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use ratelimit_common::{
-    limit::{Algorithm, Refill, StateKind},
+    limit::{Algorithm, Refill},
     time::Nanos,
 };
 
@@ -108,7 +108,7 @@ impl<'m> Flight<'m> {
         let answer = self.bucket.decide(&limit, self.now, takes);
         (self.retry, self.cut) = (answer.retry_after.unwrap_or_default(), self.cut + u128::from(answer.cut));
         // A window that has begun goes on if the clock steps back; buckets count time.
-        let counts = !matches!(limit.kind(), StateKind::ArrivalTime | StateKind::Interval);
+        let counts = !limits::fills(&limit);
         if takes > 0 {
             self.charged = self.charged.max(self.now);
         }

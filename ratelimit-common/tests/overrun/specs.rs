@@ -23,15 +23,7 @@ const LOG_MOST: u64 = 200;
 pub fn owing<S: Strategy<Value = Made>>(
     of: impl Fn(StateKind) -> S + 'static,
 ) -> impl Strategy<Value = Made> {
-    let kinds = vec![
-        StateKind::ArrivalTime,
-        StateKind::Interval,
-        StateKind::Window,
-        StateKind::SlidingCounter,
-        StateKind::WideSlidingCounter,
-        StateKind::Log,
-    ];
-    prop::sample::select(kinds).prop_flat_map(of).prop_map(fitted)
+    prop::sample::select(StateKind::ALL.as_slice()).prop_flat_map(of).prop_map(fitted)
 }
 
 /// The same limit, if it could be overrun, or one near it that can.

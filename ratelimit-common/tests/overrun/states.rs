@@ -88,7 +88,7 @@ fn clamped(made: &Made, smaller: u64, range: Range, steps: &[Step]) -> TestCaseR
         promises(&changed, &clamped, now, &is).map_err(TestCaseError::fail)?;
         prop_assert!(is.used <= changed.most_used(), "{is:?}");
         // A bucket is full when it would have been, but for what is more than can be owed.
-        if matches!(limit.kind(), StateKind::ArrivalTime | StateKind::Interval) {
+        if limits::fills(&limit) {
             let is_as_before = is.reset_after == answer.reset_after;
             prop_assert!(is_as_before || is.used == changed.most_used(), "{answer:?}, {is:?}");
         }
@@ -260,14 +260,7 @@ fn refund(bucket: &mut Bucket, limit: &Limit, now: Nanos, units: u32) {
 /// A report never denies. A limit that can't be overrun is charged as far as it has room, in whole units.
 #[test]
 fn a_report_takes_what_there_is() -> Result<(), String> {
-    let algorithms = [
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingWindowCounter,
-        Algorithm::SlidingWindowLog,
-    ];
-    for algorithm in algorithms {
+    for algorithm in Algorithm::ALL {
         for (overrun, owed) in [(false, 0), (true, 3)] {
             let rate = Rate { amount: number(10), per: Nanos::from_secs(60) };
             let spec = LimitSpec { overrun, ..LimitSpec::new(algorithm, rate) };

@@ -125,9 +125,7 @@ fn time_to_fill(made: &Made, now: Nanos) -> Option<Nanos> {
 
 /// Limits with the same states: other numbers, and for all but continuous refill the same window.
 fn pair() -> impl Strategy<Value = (Made, Made)> {
-    let kinds =
-        vec![StateKind::ArrivalTime, StateKind::Interval, StateKind::Window, StateKind::SlidingCounter];
-    prop::sample::select(kinds).prop_flat_map(|kind| {
+    word_kind().prop_flat_map(|kind| {
         // In eighths of the amount before; 0 stands for any other.
         let share = prop::sample::select(vec![0, 4, 7, 8, 12]);
         (limits::of(kind), limits::of(kind), share).prop_map(move |(before, other, share)| {
@@ -171,14 +169,7 @@ fn any_time() -> impl Strategy<Value = u64> {
 
 /// All kinds of state.
 pub fn kind() -> impl Strategy<Value = StateKind> {
-    prop::sample::select(vec![
-        StateKind::ArrivalTime,
-        StateKind::Interval,
-        StateKind::Window,
-        StateKind::SlidingCounter,
-        StateKind::WideSlidingCounter,
-        StateKind::Log,
-    ])
+    prop::sample::select(StateKind::ALL.as_slice())
 }
 
 /// A refill of 3 that is still to come brings 2 once the limit says so, and the bucket is full then as it would have
@@ -220,12 +211,8 @@ fn a_wide_counters_limit_tells_what_share_of_it_a_word_has_used() -> Result<(), 
 }
 
 fn word_kind() -> impl Strategy<Value = StateKind> {
-    prop::sample::select(vec![
-        StateKind::ArrivalTime,
-        StateKind::Interval,
-        StateKind::Window,
-        StateKind::SlidingCounter,
-    ])
+    let words: Vec<StateKind> = StateKind::ALL.into_iter().filter(|kind| kind.is_word()).collect();
+    prop::sample::select(words)
 }
 
 proptest! {

@@ -61,7 +61,7 @@ fn later(made: &Made, range: Range, steps: &[Tentative]) -> TestCaseResult {
     let mut twin = bucket.clone();
     let mut walk = Walk::new(made, range);
     let mut pending: Vec<Pending> = Vec::new();
-    let counts = !matches!(limit.kind(), StateKind::ArrivalTime | StateKind::Interval);
+    let counts = !limits::fills(&limit);
     for (index, &(step, undone)) in steps.iter().enumerate() {
         let (now, cost) = walk.next(step);
         for undo in pending.extract_if(.., |pending| pending.due <= index) {

@@ -36,7 +36,9 @@ impl Bucket {
         match limit.kind() {
             StateKind::Log => Self::Log(Log::default()),
             StateKind::WideSlidingCounter => Self::Wide(WideState::default()),
-            _ => Self::Word(algorithm::fresh(Now(now))),
+            StateKind::ArrivalTime | StateKind::Interval | StateKind::Window | StateKind::SlidingCounter => {
+                Self::Word(algorithm::fresh(Now(now)))
+            }
         }
     }
 

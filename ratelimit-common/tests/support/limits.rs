@@ -29,9 +29,19 @@ impl Made {
         let full = u128::from(rate.per.0) * u128::from(capacity) / u128::from(rate.amount.get()) + 2;
         Nanos(match self.limit().kind() {
             StateKind::ArrivalTime => full as u64,
-            StateKind::SlidingCounter => full as u64 + 3 * rate.per.0,
-            _ => full as u64 + 2 * rate.per.0,
+            StateKind::SlidingCounter | StateKind::WideSlidingCounter => full as u64 + 3 * rate.per.0,
+            StateKind::Interval | StateKind::Window | StateKind::Log => full as u64 + 2 * rate.per.0,
         })
+    }
+}
+
+/// Whether such a bucket fills as time passes. Other kinds count requests, in windows that end.
+pub fn fills(limit: &Limit) -> bool {
+    match limit.kind() {
+        StateKind::ArrivalTime | StateKind::Interval => true,
+        StateKind::Window | StateKind::SlidingCounter | StateKind::WideSlidingCounter | StateKind::Log => {
+            false
+        }
     }
 }
 
@@ -145,8 +155,8 @@ pub fn fitted(kind: StateKind, mut spec: LimitSpec, place: StateStorage, epoch: 
     let place = match kind {
         StateKind::SlidingCounter => StateStorage::Kernel,
         StateKind::Log | StateKind::WideSlidingCounter => StateStorage::UserSpace,
-        _ if spec.on_limit == OnLimit::Delay => StateStorage::UserSpace,
-        _ => place,
+        StateKind::ArrivalTime if spec.on_limit == OnLimit::Delay => StateStorage::UserSpace,
+        StateKind::ArrivalTime | StateKind::Interval | StateKind::Window => place,
     };
     loop {
         let most = match spec.build(place) {

@@ -141,16 +141,8 @@ impl RawEvent {
 }
 
 fn algorithm(name: &str) -> Result<Algorithm, String> {
-    [
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingWindowLog,
-        Algorithm::SlidingWindowCounter,
-    ]
-    .into_iter()
-    .find(|algorithm| algorithm.name() == name)
-    .ok_or_else(|| format!("algorithm {name}"))
+    let named = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name);
+    named.ok_or_else(|| format!("algorithm {name}"))
 }
 
 /// `N/[n]UNIT`.

@@ -107,17 +107,15 @@ pub enum LimitTextError {
 }
 
 /// The algorithms by name.
-pub(super) const ALGORITHMS: [(&str, Algorithm); 5] = [
-    named(Algorithm::TokenBucket),
-    named(Algorithm::LeakyBucket),
-    named(Algorithm::FixedWindow),
-    named(Algorithm::SlidingWindowLog),
-    named(Algorithm::SlidingWindowCounter),
-];
-
-const fn named(algorithm: Algorithm) -> (&'static str, Algorithm) {
-    (algorithm.name(), algorithm)
-}
+pub(super) const ALGORITHMS: [(&str, Algorithm); Algorithm::ALL.len()] = {
+    let mut named = [("", Algorithm::TokenBucket); Algorithm::ALL.len()];
+    let mut index = 0;
+    while index < named.len() {
+        named[index] = (Algorithm::ALL[index].name(), Algorithm::ALL[index]);
+        index += 1;
+    }
+    named
+};
 
 const REFILLS: [(&str, Refill); 2] = [("continuous", Refill::Continuous), ("interval", Refill::Interval)];
 const ON_LIMITS: [(&str, OnLimit); 2] = [("reject", OnLimit::Reject), ("delay", OnLimit::Delay)];
@@ -239,8 +237,12 @@ pub(super) fn parse_burst(text: &str) -> Result<Amount, LimitTextError> {
 pub fn blamed_option(error: &LimitError) -> LimitOption {
     match error {
         LimitError::LogInKernel => LimitOption::Algorithm,
-        LimitError::BurstOnWindow(_) => LimitOption::Burst,
-        LimitError::BurstTooLong { most } if *most > 0 => LimitOption::Burst,
+        LimitError::BurstTooLong { most: 0 }
+        | LimitError::PeriodOutOfRange
+        | LimitError::RateTooHigh
+        | LimitError::LogTooLarge
+        | LimitError::AmountTooLarge { .. } => LimitOption::Rate,
+        LimitError::BurstOnWindow(_) | LimitError::BurstTooLong { .. } => LimitOption::Burst,
         LimitError::RefillNotTokenBucket(_) => LimitOption::Refill,
         LimitError::DelayNotLeakyBucket(_) | LimitError::DelayInKernel => LimitOption::OnLimit,
         LimitError::OverrunCountsDenied => LimitOption::CountDenied,
@@ -248,6 +250,5 @@ pub fn blamed_option(error: &LimitError) -> LimitOption {
         | LimitError::OverrunDelays
         | LimitError::OverrunTooLong { .. }
         | LimitError::OverrunWindowTooLong => LimitOption::Overrun,
-        _ => LimitOption::Rate,
     }
 }

@@ -191,6 +191,8 @@ const fn remedy(limit: &LimitSpec) -> &'static str {
     match (limit.algorithm, limit.refill) {
         (Algorithm::TokenBucket, Refill::Continuous) | (Algorithm::LeakyBucket, _) => "a higher rate",
         (Algorithm::TokenBucket, Refill::Interval) => "a shorter time or `refill: continuous`",
-        _ => "a shorter time or token_bucket",
+        (Algorithm::FixedWindow | Algorithm::SlidingWindowLog | Algorithm::SlidingWindowCounter, _) => {
+            "a shorter time or token_bucket"
+        }
     }
 }

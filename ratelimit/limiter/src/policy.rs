@@ -2,6 +2,7 @@
 
 mod ban;
 mod networks;
+mod rate;
 mod rules;
 mod unit;
 
@@ -9,9 +10,10 @@ use std::{any::Any, fmt, num::NonZeroU32, path::PathBuf, sync::Arc};
 
 pub use ban::{BanTerms, Lengthening, RequestBan};
 pub use networks::Networks;
+pub use rate::{RateOptions, RequestLimitError, RequestRate, SoftLimit};
 pub use rules::{
-    DescriptorRule, Domain, Identity, LIMITS_OF_REQUESTS, Quantity, RateOptions, RequestLimit,
-    RequestLimitError, RequestRate, RuleSet, RuleSetError, SoftLimit, composite_key, metric_label,
+    DescriptorRule, Domain, Identity, LIMITS_OF_REQUESTS, Quantity, RequestLimit, RuleSet, RuleSetError,
+    composite_key, metric_label,
 };
 pub use unit::{NoTimeUnit, TimeUnit};
 

@@ -94,7 +94,8 @@ impl PacketLimit {
                 LimitUnit::Bytes => (per * FULL_FRAME, rate.amount),
             },
             (Algorithm::SlidingWindowCounter, _) => (per * 2, NonZeroU64::MIN),
-            _ => (per, NonZeroU64::MIN),
+            (Algorithm::TokenBucket, Refill::Interval)
+            | (Algorithm::FixedWindow | Algorithm::SlidingWindowLog, _) => (per, NonZeroU64::MIN),
         }
     }
 }

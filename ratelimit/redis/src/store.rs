@@ -150,7 +150,7 @@ impl<T: Transport> SharedBuckets<T> {
         };
         let epoch = self.epoch(decided.now);
         let reading = epoch.reading(decided.now, &decided.request, decided.admitted, &decided.states);
-        reading.ok_or_else(|| RemoteError::Foreign("a state that is none".to_owned()))
+        reading.ok_or_else(|| RemoteError::Foreign("a state that can't be read".to_owned()))
     }
 
     async fn forget(&self, key: StoreKey, deadline: Instant) -> Result<u64, RemoteError> {
@@ -214,7 +214,14 @@ impl<T: Transport> RemoteStore for SharedBuckets<T> {
 
 /// A limit's window if the script can't tell it. No configuration has one.
 fn broken_window(limit: &Limit) -> Option<Nanos> {
-    let is_told = limit.kind() == StateKind::ArrivalTime || limit.period().0.is_multiple_of(1_000);
+    let is_told = match limit.kind() {
+        StateKind::ArrivalTime => true,
+        StateKind::Interval
+        | StateKind::Window
+        | StateKind::SlidingCounter
+        | StateKind::Log
+        | StateKind::WideSlidingCounter => limit.period().0.is_multiple_of(1_000),
+    };
     (!is_told).then(|| limit.period())
 }
 

@@ -222,10 +222,15 @@ impl LimitReader<'_, '_> {
                     let message = "is for buckets; add `algorithm: token_bucket`, or leave it out";
                     self.report.error(&at("burst"), message);
                 }
-                option @ (LimitOption::Burst | LimitOption::CountDenied | LimitOption::Overrun) => {
-                    self.report.error(&at(option.name()), error);
+                option @ (LimitOption::Algorithm
+                | LimitOption::Burst
+                | LimitOption::CountDenied
+                | LimitOption::OnLimit
+                | LimitOption::Overrun) => self.report.error(&at(option.name()), error),
+                // A rule on requests has no `refill`.
+                LimitOption::Rate | LimitOption::Refill => {
+                    self.report.error(&at("requests_per_unit"), error);
                 }
-                _ => self.report.error(&at("requests_per_unit"), error),
             },
         }
     }

@@ -158,8 +158,14 @@ fn entries_of(domain: &Domain) -> Vec<Result<EnrolledLimit, LimitError>> {
 }
 
 fn name_of(domain: &Domain, path: &[&DescriptorRule], rate: &RequestRate) -> String {
-    // What a limit owes is told by its own numbers, as what a bucket misses is.
-    if !rate.spec().algorithm.is_bucket() && !rate.spec().overrun {
+    // What a bucket misses is told by its own numbers, and so is what a limit owes.
+    let is_told_by_its_own = match rate.spec().algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => true,
+        Algorithm::FixedWindow | Algorithm::SlidingWindowLog | Algorithm::SlidingWindowCounter => {
+            rate.spec().overrun
+        }
+    };
+    if !is_told_by_its_own {
         return WINDOWS.to_owned();
     }
     // Quoted, so that no two rules have the same.

@@ -114,10 +114,10 @@ impl State {
     /// The state that another process has written, under the limit as it is here; `None` if it is not one of such a
     /// limit.
     pub(crate) fn under(self, limit: &Limit, now: Now) -> Option<Self> {
-        let is_wide = matches!(limit.kind(), StateKind::Log | StateKind::WideSlidingCounter);
+        let is_word = limit.kind().is_word();
         match self {
-            Self::Word(word) if !is_wide => Some(Self::Word(algorithm::clamp(limit, word, now))),
-            Self::Wide(record) if is_wide || limit.kind() == StateKind::SlidingCounter => {
+            Self::Word(word) if is_word => Some(Self::Word(algorithm::clamp(limit, word, now))),
+            Self::Wide(record) if !is_word || limit.kind() == StateKind::SlidingCounter => {
                 record.is_of(limit).then_some(Self::Wide(record))
             }
             _ => None,
@@ -139,7 +139,12 @@ impl WideRecord {
     pub(crate) fn fresh(limit: &Limit) -> Self {
         match limit.kind() {
             StateKind::Log => Self::Log(Log::default()),
-            _ => Self::Counter(WideState::default()),
+            // A sliding counter may have been too wide for a word; no other word becomes a record.
+            StateKind::WideSlidingCounter
+            | StateKind::SlidingCounter
+            | StateKind::ArrivalTime
+            | StateKind::Interval
+            | StateKind::Window => Self::Counter(WideState::default()),
         }
     }
 

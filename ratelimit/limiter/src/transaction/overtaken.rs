@@ -115,17 +115,10 @@ fn evaluated(limits: &[Limit; 2], undisturbed: u32) -> (bool, u32, [u64; 2]) {
     (decided.admitted, store.overtaken.get(), used)
 }
 
-const ALGORITHMS: [Algorithm; 4] = [
-    Algorithm::TokenBucket,
-    Algorithm::FixedWindow,
-    Algorithm::SlidingWindowCounter,
-    Algorithm::SlidingWindowLog,
-];
-
 #[test]
 fn a_request_that_is_overtaken_again_and_again_gets_a_turn() {
     let most = u64::from(MOST_LOST);
-    for algorithm in ALGORITHMS {
+    for algorithm in Algorithm::ALL {
         let limits = [limit(algorithm, 1_000), limit(algorithm, 1_000)];
         assert_eq!(evaluated(&limits, 0), (true, MOST_LOST, [most + 1, 1]), "{algorithm:?}");
         assert_eq!(evaluated(&limits, 1), (true, MOST_LOST, [1, most + 1]), "{algorithm:?}");
@@ -134,7 +127,7 @@ fn a_request_that_is_overtaken_again_and_again_gets_a_turn() {
 
 #[test]
 fn others_may_take_all_that_there_is_meanwhile() {
-    for algorithm in ALGORITHMS {
+    for algorithm in Algorithm::ALL {
         let limits = [limit(algorithm, 10), limit(algorithm, 1_000)];
         assert_eq!(evaluated(&limits, 0), (false, 10, [10, 0]), "{algorithm:?}");
     }
@@ -143,7 +136,7 @@ fn others_may_take_all_that_there_is_meanwhile() {
 /// The first bucket was charged before others took all of the second, and they take from it while it is given back.
 #[test]
 fn what_was_charged_in_vain_is_given_back_in_a_turn() {
-    for algorithm in ALGORITHMS {
+    for algorithm in Algorithm::ALL {
         let limits = [limit(algorithm, 1_000), limit(algorithm, 3)];
         let (admitted, overtaken, used) = evaluated(&limits, 1);
         assert_eq!((admitted, used[1]), (false, 3), "{algorithm:?}");

@@ -8,12 +8,9 @@ use ratelimit_limiter::{
     clock::Clock as _,
 };
 
-use crate::{Lab, hits, lab, lab_of, lab_of_limit, logs::logged, refund, request, rules, shown};
+use crate::{Lab, algorithms, hits, lab, lab_of, lab_of_limit, logs::logged, refund, request, rules, shown};
 
-/// Each algorithm, with a thousand in an hour.
-const KINDS: [&str; 5] =
-    ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window_counter", "sliding_window_log"];
-
+/// A thousand in an hour.
 fn limit(kind: &str) -> String {
     format!("algorithm: {kind}, unit: hour, requests_per_unit: 1000, overrun: true")
 }
@@ -26,7 +23,7 @@ fn total_cut(lab: &Lab) -> u64 {
 
 #[test]
 fn a_cost_is_charged_whole_and_what_is_owed_is_paid_before_the_next() {
-    for kind in KINDS {
+    for kind in algorithms() {
         let lab = lab_of_limit(&limit(kind));
         lab.to_window(HOUR);
         for taken in [0, 900] {
@@ -46,7 +43,7 @@ fn a_cost_is_charged_whole_and_what_is_owed_is_paid_before_the_next() {
 
 #[test]
 fn a_cost_is_charged_whoever_denies() {
-    for kind in KINDS {
+    for kind in algorithms() {
         let lab = lab(&format!(
             "domain: d\ndescriptors: [{{key: user, rate_limit: {{{}}}}}, {{key: full, rate_limit: {{algorithm: \
              fixed_window, unit: hour, requests_per_unit: 1}}}}]",
@@ -69,7 +66,7 @@ fn a_cost_is_charged_whoever_denies() {
 
 #[test]
 fn ten_limits_can_be_owed_and_what_is_beyond_is_counted() {
-    for kind in KINDS {
+    for kind in algorithms() {
         for cost in [20_000, MOST_HITS + 1, u64::from(u32::MAX) + 1_000] {
             let lab = lab_of_limit(&limit(kind));
             lab.to_window(HOUR);
@@ -89,7 +86,7 @@ fn ten_limits_can_be_owed_and_what_is_beyond_is_counted() {
 
 #[test]
 fn a_denied_request_pays_no_debt_by_a_refund() {
-    for kind in KINDS {
+    for kind in algorithms() {
         let lab = lab(&format!(
             "domain: d\ndescriptors: [{{key: user, rate_limit: {{{}}}}}, {{key: none, rate_limit: {{unit: hour, \
              requests_per_unit: 0}}}}]",
@@ -146,7 +143,7 @@ descriptors:
 /// A request that takes from one budget twice needs a unit for each part, after what the part before it takes.
 #[test]
 fn waits_are_exact_for_a_budget_that_is_asked_twice() {
-    for kind in KINDS {
+    for kind in algorithms() {
         let denied = || {
             let lab = lab_of_limit(&limit(kind));
             lab.to_window(HOUR);
@@ -168,7 +165,7 @@ fn waits_are_exact_for_a_budget_that_is_asked_twice() {
 
 #[test]
 fn a_debt_survives_a_restart() {
-    for kind in KINDS {
+    for kind in algorithms() {
         let directory = tempfile::tempdir().unwrap();
         let text = format!("domain: d\ndescriptors: [{{key: user, rate_limit: {{{}}}}}]", limit(kind));
         let mut policy = ServicePolicy::of_rules(rules(&text));
@@ -219,7 +216,7 @@ fn taken(lab: &Lab, numbers: &mut Numbers) -> (Vec<(u64, u64)>, u64) {
 fn no_time_has_more_than_the_limit_and_the_costs_in_flight() {
     const LIMIT: u64 = 60;
     const MINUTE: u64 = 60_000_000_000;
-    for kind in KINDS {
+    for kind in algorithms() {
         for seed in 1..6_u64 {
             let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let lab = lab_of_limit(&format!(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratelimit_limiter::Nanos;
 
-use crate::{Lab, hits, lab, lab_of_limit, request};
+use crate::{Lab, algorithms, hits, lab, lab_of_limit, request};
 
 fn lab_at(limit: &str, seconds: u64) -> Lab {
     let lab = lab_of_limit(limit);
@@ -82,9 +82,7 @@ fn steady_requests_at_twice_the_limit_pass_at_the_limit_for_ever() {
 
 #[test]
 fn a_client_that_waits_exactly_as_told_gets_through() {
-    for algorithm in
-        ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window_log", "sliding_window_counter"]
-    {
+    for algorithm in algorithms() {
         let lab = lab_of_limit(&format!("algorithm: {algorithm}, unit: minute, requests_per_unit: 7"));
         for step in 0..40 {
             let response = lab.ask(&request(&["user=1"]));
@@ -103,15 +101,9 @@ fn a_client_that_waits_exactly_as_told_gets_through() {
 
 #[test]
 fn the_next_request_comes_back_exactly_when_it_is_said_to() {
-    for (kind, unit) in [
-        ("algorithm: token_bucket", "minute"),
-        ("algorithm: leaky_bucket", "minute"),
-        ("algorithm: fixed_window", "minute"),
-        ("algorithm: sliding_window_log", "minute"),
-        ("algorithm: sliding_window_counter", "minute"),
-        ("count_denied: true", "minute"),
-    ] {
-        let lab = lab_of_limit(&format!("{kind}, unit: {unit}, requests_per_unit: 7"));
+    let named = algorithms().map(|algorithm| format!("algorithm: {algorithm}"));
+    for kind in named.chain(["count_denied: true".to_owned()]) {
+        let lab = lab_of_limit(&format!("{kind}, unit: minute, requests_per_unit: 7"));
         let ask = |count| lab.ask(&hits("user=1", count)).statuses[0].clone();
         assert_eq!(ask(0).next_after, Nanos(0), "{kind}");
         for step in 0..20 {

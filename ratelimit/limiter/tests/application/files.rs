@@ -307,13 +307,7 @@ fn a_rule_without_our_keys_counts_what_is_denied_and_one_with_an_algorithm_does_
     };
     assert_eq!((of("").algorithm, of("").count_denied), (Algorithm::FixedWindow, true));
     assert!(!of("count_denied: false").count_denied);
-    for algorithm in [
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingWindowLog,
-        Algorithm::SlidingWindowCounter,
-    ] {
+    for algorithm in Algorithm::ALL {
         let name = algorithm.name();
         assert_eq!(
             (of(&format!("algorithm: {name}")).algorithm, of(&format!("algorithm: {name}")).count_denied),

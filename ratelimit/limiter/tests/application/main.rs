@@ -27,6 +27,7 @@ mod waits;
 
 use std::{fs, path::PathBuf, sync::Arc};
 
+use ratelimit_common::limit::Algorithm;
 use ratelimit_config::{self as config, ConfigErrors};
 use ratelimit_limiter::{
     Nanos,
@@ -40,6 +41,11 @@ use tempfile::TempDir;
 const START: Nanos = Nanos(1_700_000_123_456_789_012);
 
 const SECOND: Nanos = Nanos::SECOND;
+
+/// What rules call the algorithms. A test that goes through all of them takes them from here.
+fn algorithms() -> impl Iterator<Item = &'static str> {
+    Algorithm::ALL.into_iter().map(Algorithm::name)
+}
 
 /// Files of rules in a directory of their own.
 struct Files {

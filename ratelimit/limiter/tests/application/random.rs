@@ -11,7 +11,7 @@ use ratelimit_limiter::{
     clock::Clock as _,
 };
 
-use crate::{Lab, lab, lab_of, rules};
+use crate::{Lab, algorithms, lab, lab_of, rules};
 
 /// Numbers that look random and are the same in each run (xorshift).
 struct Numbers(u64);
@@ -46,16 +46,7 @@ struct Rule {
 
 impl Rule {
     fn random(numbers: &mut Numbers) -> Self {
-        let algorithms = [
-            "",
-            "",
-            "fixed_window",
-            "sliding_window_log",
-            "sliding_window_counter",
-            "token_bucket",
-            "leaky_bucket",
-        ];
-        let algorithm = numbers.pick(&algorithms);
+        let algorithm = numbers.pick(&["", ""].into_iter().chain(algorithms()).collect::<Vec<_>>());
         let is_wide = algorithm == "sliding_window_counter" && numbers.one_in(3);
         let requests = if is_wide { 4_000_000 } else { numbers.pick(&[0, 1, 2, 3, 5, 7, 10, 12, 100]) };
         let unit = numbers.pick(&["second", "minute", "hour", "day"]);

@@ -5,20 +5,15 @@ use ratelimit_limiter::{
     application::{RuleSet, ServicePolicy},
 };
 
-use crate::{hits, lab_of, lab_of_limit, refund, request, rules, shown};
+use crate::{algorithms, hits, lab_of, lab_of_limit, refund, request, rules, shown};
 
 #[test]
 fn refunds_give_back_and_never_more_than_was_taken() {
-    for limit in [
-        "unit: hour, requests_per_unit: 10",
-        "unit: hour, requests_per_unit: 10, algorithm: fixed_window",
-        "unit: hour, requests_per_unit: 10, algorithm: token_bucket",
-        "unit: hour, requests_per_unit: 10, algorithm: leaky_bucket",
-        "unit: hour, requests_per_unit: 10, algorithm: sliding_window_log",
-        "unit: hour, requests_per_unit: 10, algorithm: sliding_window_counter",
-        "unit: second, requests_per_unit: 4000000, algorithm: sliding_window_counter",
-    ] {
-        let lab = lab_of_limit(limit);
+    let ten = "unit: hour, requests_per_unit: 10";
+    let wide = "unit: second, requests_per_unit: 4000000, algorithm: sliding_window_counter";
+    let named = algorithms().map(|algorithm| format!("{ten}, algorithm: {algorithm}"));
+    for limit in named.chain([ten, wide].map(str::to_owned)) {
+        let lab = lab_of_limit(&limit);
         let whole = lab.ask(&hits("user=1", 0)).statuses[0].remaining;
         lab.ask(&hits("user=1", 7));
         let remaining = |count| lab.ask(&refund("user=1", count)).statuses[0].remaining;
@@ -80,7 +75,7 @@ fn a_denied_request_gives_back_only_to_limits_that_count_denied_requests() {
 #[test]
 fn a_request_that_is_denied_as_it_is_charged_gives_nothing_back() {
     let b = "unit: hour, requests_per_unit: 1, algorithm: fixed_window";
-    for algorithm in ["fixed_window", "token_bucket", "sliding_window_counter", "sliding_window_log"] {
+    for algorithm in algorithms() {
         for overrun in [false, true] {
             let a = format!("unit: week, requests_per_unit: 10, algorithm: {algorithm}, overrun: {overrun}");
             let lab = lab_of(&ServicePolicy::of_rules(two_limits(&a, b)));

@@ -11,7 +11,7 @@ use ratelimit_limiter::{
     application::{ServicePolicy, StoreSettings},
 };
 
-use crate::{hits, lab_of, refund, request, rules, shown, stops::StopsAtEnd};
+use crate::{algorithms, hits, lab_of, refund, request, rules, shown, stops::StopsAtEnd};
 
 /// Rules of which `user` is always the same, and others come and go with the generation.
 fn policy(generation: usize) -> ServicePolicy {
@@ -152,7 +152,7 @@ fn another_store_takes_a_restart() {
 /// What such limits of one length count can't be read by each other's numbers, so each has buckets of its own.
 #[test]
 fn what_a_limit_that_can_be_overrun_counts_survives_a_reload_beside_others_of_its_length() {
-    for algorithm in ["fixed_window", "sliding_window_counter", "sliding_window_log", "token_bucket"] {
+    for algorithm in algorithms() {
         let policy = |more: &str| {
             let limit = |amount: u32| {
                 format!("{{algorithm: {algorithm}, overrun: true, unit: day, requests_per_unit: {amount}}}")

@@ -2,13 +2,12 @@
 
 use ratelimit_limiter::application::Code;
 
-use crate::{hits, lab, lab_of_limit, request, shown};
+use crate::{algorithms, hits, lab, lab_of_limit, request, shown};
 
 #[test]
 fn use_above_the_soft_limit_passes_flagged_for_a_time_and_the_hard_limit_is_never_exceeded() {
-    for kind in
-        ["", "algorithm: fixed_window, ", "algorithm: token_bucket, ", "algorithm: sliding_window_log, "]
-    {
+    let named = algorithms().map(|algorithm| format!("algorithm: {algorithm}, "));
+    for kind in named.chain([String::new()]) {
         let lab =
             lab_of_limit(&format!("{kind}unit: hour, requests_per_unit: 10, soft_limit: 5, soft_for: 30s"));
         lab.to_window(ratelimit_limiter::Nanos::from_secs(3600));

@@ -6,7 +6,7 @@ use ratelimit_limiter::{
     application::{Code, Descriptor, Request, Response},
 };
 
-use crate::{Lab, descriptor, hits, lab, lab_of_limit, request};
+use crate::{Lab, algorithms, descriptor, hits, lab, lab_of_limit, request};
 
 /// The wait that stands for all of a denied request.
 fn wait(response: &Response) -> Nanos {
@@ -41,27 +41,18 @@ const SHORT: &str = "per: 4s, requests_per_unit: 6, soft_limit: 3, soft_for: 1s"
 
 #[test]
 fn a_wait_for_the_hard_limit_that_outlasts_the_soft_one_goes_on_until_use_is_below_that() {
-    for algorithm in [
-        "token_bucket",
-        "leaky_bucket",
-        "sliding_window_counter",
-        "token_bucket, count_denied: true",
-        "leaky_bucket, count_denied: true",
-        "sliding_window_counter, count_denied: true",
-        "sliding_window_log",
-        "sliding_window_log, count_denied: true",
-        "fixed_window",
-        "fixed_window, count_denied: true",
-    ] {
+    let counted = |algorithm| [false, true].map(|count_denied| (algorithm, count_denied));
+    for (algorithm, count_denied) in algorithms().flat_map(counted) {
+        let limit = format!("algorithm: {algorithm}, count_denied: {count_denied}, {SHORT}");
         for seen in [0, 300, 900, 1100, 3000] {
             let full = || {
-                let lab = lab_of_limit(&format!("algorithm: {algorithm}, {SHORT}"));
+                let lab = lab_of_limit(&limit);
                 lab.to_window(Nanos::from_secs(4));
                 assert_eq!(lab.passes("user=1", 6), 6);
                 lab.clock.advance(Nanos(seen * 1_000_000));
                 lab
             };
-            passes_when_told(full, &request(&["user=1"]), &format!("{algorithm}, after {seen} ms"));
+            passes_when_told(full, &request(&["user=1"]), &format!("{limit}, after {seen} ms"));
         }
     }
 }
@@ -173,15 +164,9 @@ fn the_same_descriptor_twice_waits_for_both() {
 
 /// What a descriptor has beside its key.
 fn any_limit() -> impl Strategy<Value = String> {
-    let algorithm = prop::sample::select(vec![
-        "",
-        "algorithm: token_bucket, ",
-        "algorithm: token_bucket, burst: 5, ",
-        "algorithm: leaky_bucket, ",
-        "algorithm: fixed_window, ",
-        "algorithm: sliding_window_log, ",
-        "algorithm: sliding_window_counter, ",
-    ]);
+    let named = algorithms().map(|algorithm| format!("algorithm: {algorithm}, "));
+    let more = ["", "algorithm: token_bucket, burst: 5, "].map(str::to_owned);
+    let algorithm = prop::sample::select(named.chain(more).collect::<Vec<_>>());
     let count_denied = prop::sample::select(vec!["", "count_denied: true, ", "count_denied: false, "]);
     let per = prop::sample::select(vec!["1s", "3s", "4s", "7s", "90s"]);
     let soft_for = prop::sample::select(vec!["1s", "2s", "3s", "20s"]);

@@ -20,10 +20,15 @@ mod waits;
 mod wide;
 
 use ratelimit_config::limit::parse_limit;
-use ratelimit_limiter::{LimitSpec, Limiter, Nanos, Rule, clock::FakeClock};
+use ratelimit_limiter::{Algorithm, LimitSpec, Limiter, Nanos, Rule, clock::FakeClock};
 
 /// A time in the middle of nothing: no window of a whole number of days, hours or minutes begins at it.
 const START: Nanos = Nanos(1_700_000_123_456_789_012);
+
+/// The algorithms by name. A test that goes through all of them takes them from here.
+fn algorithms() -> impl Iterator<Item = &'static str> {
+    Algorithm::ALL.into_iter().map(Algorithm::name)
+}
 
 /// A limit in the form of the command line.
 fn limit(text: &str) -> LimitSpec {

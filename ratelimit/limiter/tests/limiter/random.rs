@@ -8,7 +8,7 @@ use ratelimit_limiter::{
     clock::{Clock as _, FakeClock},
 };
 
-use crate::{Numbers, START, limiter, rule};
+use crate::{Numbers, START, algorithms, limiter, rule};
 
 const KEYS: u64 = 2;
 
@@ -16,15 +16,8 @@ const KEYS: u64 = 2;
 type Text = (String, bool);
 
 fn random_rules(numbers: &mut Numbers) -> Vec<Text> {
-    let kinds = [
-        "token_bucket",
-        "leaky_bucket",
-        "fixed_window",
-        "sliding_window_log",
-        "sliding_window_counter",
-        "token_bucket,refill=interval",
-        "leaky_bucket,on_limit=delay",
-    ];
+    let options = ["token_bucket,refill=interval", "leaky_bucket,on_limit=delay"];
+    let kinds: Vec<_> = algorithms().chain(options).collect();
     let limit = |numbers: &mut Numbers| {
         let kind = numbers.pick(&kinds);
         let is_wide = kind == "sliding_window_counter" && numbers.below(3) == 0;

@@ -181,23 +181,24 @@ impl Moved {
         if text.0.is_empty() {
             return Some(fresh(limit, present));
         }
-        let tag = text.number(1)?;
-        Some(match (limit.kind(), tag) {
-            (StateKind::ArrivalTime, 1) => {
+        if text.number(1)? != tag(limit.kind()) {
+            return None;
+        }
+        Some(match limit.kind() {
+            StateKind::ArrivalTime => {
                 let (micros, ticks) = (text.number(7)?, text.number(3)?);
                 let micros = micros.saturating_add_signed(self.by);
                 State::Word(outside::arrival(present, ahead(self.now, micros, ticks, limit.longest_time())))
             }
-            (StateKind::Interval, 2) | (StateKind::Window, 3) => {
+            StateKind::Interval | StateKind::Window => {
                 let (ends, count) = (text.number(7)?, text.number(7)?);
                 State::Word(outside::window(&self.epoch.zero.align(*limit), present, end(ends), count))
             }
-            (StateKind::SlidingCounter | StateKind::WideSlidingCounter, 4) => {
+            StateKind::SlidingCounter | StateKind::WideSlidingCounter => {
                 let [ends, current, previous] = [text.number(7)?, text.number(7)?, text.number(7)?];
                 self.sliding(limit, end(ends), previous, current)
             }
-            (StateKind::Log, 5) => wide(WideRecord::Log(self.log(text)?)),
-            _ => return None,
+            StateKind::Log => wide(WideRecord::Log(self.log(text)?)),
         })
     }
 
@@ -228,6 +229,17 @@ impl Moved {
             times.push(time);
         }
         (times.len() as u64 == size).then(|| Log::of(&times, owed))
+    }
+}
+
+/// What the text of a state begins with.
+const fn tag(kind: StateKind) -> u64 {
+    match kind {
+        StateKind::ArrivalTime => 1,
+        StateKind::Interval => 2,
+        StateKind::Window => 3,
+        StateKind::SlidingCounter | StateKind::WideSlidingCounter => 4,
+        StateKind::Log => 5,
     }
 }
 

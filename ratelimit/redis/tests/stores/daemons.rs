@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
+use ratelimit_common::limit::Algorithm;
 use ratelimit_limiter::{
     Nanos,
     application::{Descriptor, Request, Service},
@@ -17,8 +18,6 @@ use crate::{counter::settings, service::policy, support::random::Random};
 
 const START: u64 = 1_700_000_000;
 const HOUR: u64 = 3_600;
-const ALGORITHMS: [&str; 5] =
-    ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window_log", "sliding_window_counter"];
 
 /// A daemon, and the clock that it goes by for what it remembers.
 struct Daemon {
@@ -66,13 +65,13 @@ fn no_errors(daemon: &Daemon) {
 async fn three_daemons_with_clocks_an_hour_apart_let_exactly_the_limit_pass() {
     let server = Server::start(Engine::Redis);
     let mut rules = "domain: d\ndescriptors:\n".to_owned() + &rule("plain", "requests_per_unit: 100");
-    for algorithm in ALGORITHMS {
+    for algorithm in Algorithm::ALL.map(Algorithm::name) {
         rules += &rule(algorithm, &format!("requests_per_unit: 100, algorithm: {algorithm}"));
     }
     let clocks = [START, START + HOUR, START - HOUR];
     let daemons = clocks.map(|seconds| daemon(&server.url(), &rules, seconds));
     let mut random = Random::new(5);
-    for key in ALGORITHMS.into_iter().chain(["plain"]) {
+    for key in Algorithm::ALL.map(Algorithm::name).into_iter().chain(["plain"]) {
         for round in 0..20 {
             let value = round.to_string();
             let picks: Vec<usize> = (0..150).map(|_| random.below(3) as usize).collect();

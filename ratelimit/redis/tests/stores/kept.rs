@@ -20,14 +20,6 @@ use crate::{
 
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
-const ALGORITHMS: [Algorithm; 5] = [
-    Algorithm::TokenBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::FixedWindow,
-    Algorithm::SlidingWindowCounter,
-    Algorithm::SlidingWindowLog,
-];
-
 /// What may lie under a bucket's key that is not its state.
 const FOREIGN: [&[&str]; 8] = [
     &["SET", "KEY", ""],
@@ -207,13 +199,13 @@ fn stated() -> Vec<(String, u64, u64)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_takes_as_much_memory_as_the_guide_says() {
     let stated = stated();
-    assert_eq!(stated.len(), ALGORITHMS.len());
+    assert_eq!(stated.len(), Algorithm::ALL.len());
     let mut wrong = Vec::new();
     for engine in Engine::ALL {
         let server = Server::start(engine);
         let store = store(Direct::to(&server).await, LONG);
         for (name, key, request) in &stated {
-            let algorithm = ALGORITHMS.into_iter().find(|algorithm| algorithm.name() == name).unwrap();
+            let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).unwrap();
             let limit = limit(algorithm, 1_000, WEEK);
             let client = "198.51.100.7";
             decide(&store, &[one("edge_client", client, &limit)]).await.unwrap();

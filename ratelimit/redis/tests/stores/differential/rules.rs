@@ -44,10 +44,10 @@ pub fn rules() -> Vec<Rule> {
 }
 
 fn specs(amount: u64, per: u64) -> Vec<LimitSpec> {
-    use Algorithm::{FixedWindow, LeakyBucket, SlidingWindowCounter, SlidingWindowLog, TokenBucket};
+    use Algorithm::{LeakyBucket, TokenBucket};
     let rate = Rate { amount: NonZeroU64::new(amount).unwrap(), per: Nanos(per) };
     let mut specs = Vec::new();
-    for algorithm in [TokenBucket, LeakyBucket, FixedWindow, SlidingWindowCounter, SlidingWindowLog] {
+    for algorithm in Algorithm::ALL {
         let plain = LimitSpec::new(algorithm, rate);
         specs.push(plain);
         specs.push(LimitSpec { count_denied: true, ..plain });

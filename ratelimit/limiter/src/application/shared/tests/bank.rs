@@ -70,12 +70,10 @@ impl Vault {
         let names: Vec<String> = question.buckets.iter().map(name).collect();
         for (bucket_state, name) in snapshot.buckets.iter_mut().zip(&names) {
             let limit = parts[bucket_state.reader()].limit;
-            let fresh = match limit.kind() {
-                ratelimit_common::limit::StateKind::Log
-                | ratelimit_common::limit::StateKind::WideSlidingCounter => {
-                    State::wide(WideRecord::fresh(limit))
-                }
-                _ => State::Word(ratelimit_common::algorithm::fresh(now)),
+            let fresh = if limit.kind().is_word() {
+                State::Word(ratelimit_common::algorithm::fresh(now))
+            } else {
+                State::wide(WideRecord::fresh(limit))
             };
             (bucket_state.state, bucket_state.above_since) =
                 self.buckets.get(name).cloned().unwrap_or((fresh, None));
