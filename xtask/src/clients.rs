@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::command;
-use crate::test::tier::{TierOutcome, run_tests};
+use crate::test::tier::{TierOutcome, run_timed_tests};
 
 /// A program of other people that tests start.
 struct Client {
@@ -100,7 +100,7 @@ pub fn run(filter: Option<&str>) -> Result<TierOutcome> {
             None => return Ok(not_run(client)),
         }
     }
-    run_tests(cargo.args(filter))
+    run_timed_tests(&mut cargo, filter)
 }
 
 /// Runs the tests with stores whose names contain the filter.
@@ -110,7 +110,7 @@ pub fn stores(filter: Option<&str>) -> Result<TierOutcome> {
     }
     let mut cargo = command::cargo();
     cargo.args(["test", "--no-fail-fast", "--test", "stores"]);
-    run_tests(cargo.args(filter))
+    run_timed_tests(&mut cargo, filter)
 }
 
 fn not_run(client: &Client) -> TierOutcome {

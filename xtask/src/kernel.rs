@@ -4,15 +4,13 @@
 //! They see a network, a bpffs and a `/run` that vanish with the last of their processes, so that nothing can be left
 //! on the machine, however they end.
 
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::test::tier::{ALLOWS_TIMED, TIMED, TierOutcome, run_tests};
+use crate::test::tier::{ALLOWS_TIMED, TIMED, TierOutcome, run_tests, threads};
 use crate::vm::selection;
 use crate::{clients, command};
 
@@ -54,8 +52,7 @@ pub fn run(filter: Option<&str>) -> Result<TierOutcome> {
         Err(reason) => (Vec::new(), without_others(&mut together, reason)),
     };
     let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
-    let threads = 2 * thread::available_parallelism().map_or(1, NonZero::get);
-    let outcome = run_those(&program, &variables, &together, threads)?;
+    let outcome = run_those(&program, &variables, &together, threads())?;
     Ok(outcome.and(run_those(&program, &[], &alone, 1)?).and(missing))
 }
 

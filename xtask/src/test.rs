@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use report::{Report, Summary};
-use tier::{ALLOWS_TIMED, TIMED, Tier, TierOutcome, run_command, run_tests};
+use tier::{Tier, TierOutcome, run_command, run_tests, run_timed_tests};
 
 use crate::vm::{self, Choice, Kernel};
 use crate::{clients, command, embedding, kernel, packages, setup, tidy};
@@ -125,8 +125,7 @@ fn manual() -> Result<TierOutcome> {
 fn cargo_test(filter: Option<&str>) -> Result<TierOutcome> {
     let mut programs = command::cargo();
     programs.args(["test", "--no-fail-fast", "--lib", "--bins", "--examples", "--tests"]);
-    programs.arg("--config").arg(format!("target.'cfg(all())'.runner = ['env', '{ALLOWS_TIMED}']"));
-    let programs = run_tests(programs.args(filter).arg("--").args(TIMED))?;
+    let programs = run_timed_tests(&mut programs, filter)?;
     let mut documentation = command::cargo();
     documentation.args(["test", "--no-fail-fast", "--doc"]);
     Ok(programs.and(run_tests(documentation.args(filter))?))

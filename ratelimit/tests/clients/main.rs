@@ -1,6 +1,6 @@
 //! Other people's programs against the real one: gateways that ask the daemon (Envoy, nginx, HAProxy, curl, h2load and
 //! a health probe), and what reads its manual, completions and alert rules. `cargo xtask test` says where the programs
-//! are. Limits are of an hour or longer, so that hardly a window ends in between.
+//! are. Limits are of an hour or longer, and a daemon does not start just before a new one.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
 
 mod alerts;
@@ -27,3 +27,5 @@ mod state;
 mod stops;
 #[path = "../support/wait.rs"]
 mod wait;
+#[path = "../support/windows.rs"]
+mod windows;

@@ -5,15 +5,14 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tempfile::TempDir;
 
 use crate::{
     http::{Answer, request},
-    wait,
+    wait, windows,
 };
 
 /// Far longer than anything takes.
@@ -93,15 +92,6 @@ pub struct Daemon {
     process: Option<Process>,
 }
 
-/// Windows of an hour end with the hour: waits for the next one if this one is about to end.
-fn wait_for_a_new_hour() {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let left = Duration::from_secs(3_600 - now.as_secs() % 3_600);
-    if left < Duration::from_secs(30) {
-        thread::sleep(left);
-    }
-}
-
 impl Daemon {
     /// With these rules, and these lines below `application:`.
     pub fn start(rules: &str, lines: &str) -> Self {
@@ -115,7 +105,7 @@ impl Daemon {
 
     /// The same with rules that are elsewhere.
     pub fn start_with(pattern: &str, rules: &str, lines: &str, also: &str) -> Self {
-        wait_for_a_new_hour();
+        windows::wait_for_whole_ones();
         let also = if also.is_empty() { String::new() } else { format!(", '{also}'") };
         let directory = tempfile::tempdir().unwrap();
         let (grpc, http) = (free_address(), free_address());

@@ -17,7 +17,7 @@ use nix::{
 };
 use ratelimit::dataplane::{InstanceStatus, PacketCount};
 
-use crate::{net::SERVER, wait};
+use crate::{net::SERVER, wait, windows};
 
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
@@ -40,6 +40,14 @@ pub fn config_at(path: &str, top: &str, network: &[&str], rules: &[&str]) -> Pat
     path.into()
 }
 
+/// The first one, for these interfaces.
+pub fn config_for(interfaces: &str, rules: &[&str]) -> PathBuf {
+    let path = config(&[], rules);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace(&format!("[{SERVER}]"), interfaces)).unwrap();
+    path
+}
+
 /// A running `ratelimit run`.
 pub struct Daemon {
     child: Child,
@@ -55,7 +63,9 @@ impl Daemon {
         daemon
     }
 
+    /// Its limits may be windows.
     pub fn spawn(command: &mut Command) -> Self {
+        windows::wait_for_whole_ones();
         let mut child = command.stderr(Stdio::piped()).spawn().expect("starting the daemon");
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());

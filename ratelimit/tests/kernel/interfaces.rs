@@ -1,30 +1,22 @@
 //! Interfaces that are several, that come and go, change their names, and have long packets.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use nix::sys::signal::Signal;
 use ratelimit::dataplane::BanStatus;
 
 use crate::{
-    daemon::{Daemon, command, config, judged, output, reason, rule, run, status, text},
+    daemon::{Daemon, command, config, config_for, judged, output, reason, rule, run, status, text},
     foreign::Foreign,
     frames::{self, Raw},
     leftovers::{PINS, assert_no_files, in_kernel},
-    net::{Link, SERVER, freeze, ip, isolated, set_mtu, thaw},
+    net::{Link, freeze, ip, isolated, set_mtu, thaw},
     wait,
 };
 
 const EVERY: &str = "{name: every, rate: 1/h, burst: 10}";
 const SECOND: (&str, &str) = ("server1", "02:00:00:00:00:11");
 const SECOND_CLIENT: (&str, &str) = ("client1", "02:00:00:00:00:12");
-
-/// A configuration for these interfaces.
-fn config_for(interfaces: &str, rules: &[&str]) -> PathBuf {
-    let path = config(&[], rules);
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace(&format!("[{SERVER}]"), interfaces)).unwrap();
-    path
-}
 
 fn frame() -> Vec<u8> {
     frames::udp("10.1.0.2".parse().unwrap())

@@ -70,5 +70,7 @@ mod virtio;
 #[path = "../support/wait.rs"]
 mod wait;
 mod whom;
+#[path = "../support/windows.rs"]
+mod windows;
 mod wiretap;
 mod witness;

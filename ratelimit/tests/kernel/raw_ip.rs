@@ -5,7 +5,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 
 use crate::{
-    daemon::{Daemon, command, config, judged, output, reason, rule, run, status, text},
+    daemon::{Daemon, command, config, config_for, judged, output, reason, rule, run, status, text},
     frames::{self, Raw},
     leftovers::{PINS, assert_no_files, in_kernel},
     net::{Link, SERVER, ip, isolated},
@@ -15,14 +15,6 @@ use crate::{
 };
 
 const FIVE: &str = "{name: every, rate: 1/h, burst: 5}";
-
-/// A configuration for these interfaces.
-fn config_for(interfaces: &str, rules: &[&str]) -> std::path::PathBuf {
-    let path = config(&[], rules);
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace(&format!("[{SERVER}]"), interfaces)).unwrap();
-    path
-}
 
 /// The IP packet in a frame.
 fn without_ethernet(frame: Vec<u8>) -> Vec<u8> {

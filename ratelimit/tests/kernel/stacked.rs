@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use nix::sys::signal::Signal;
 
 use crate::{
-    daemon::{Daemon, command, config, config_at, judged, output, rule, run, status, text},
+    daemon::{Daemon, command, config_at, config_for, judged, output, rule, run, status, text},
     frames::{self, Raw},
     guest,
     metrics::get,
@@ -14,14 +14,6 @@ use crate::{
 };
 
 const EVERY: &str = "{name: every, rate: 1/h, burst: 10}";
-
-/// A configuration for these interfaces.
-fn config_for(interfaces: &str, rules: &[&str]) -> std::path::PathBuf {
-    let path = config(&[], rules);
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace(&format!("[{SERVER}]"), interfaces)).unwrap();
-    path
-}
 
 fn attached() -> Vec<String> {
     let mut names: Vec<String> = status().interfaces.into_iter().map(|found| found.interface).collect();

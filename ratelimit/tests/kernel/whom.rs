@@ -1,22 +1,13 @@
 //! Whom an interface limits, as `docs/interfaces.md` says it.
 
-use std::{fs, path::PathBuf};
-
 use crate::{
-    daemon::{Daemon, config, judged, rule, run},
+    daemon::{Daemon, config, config_for, judged, rule, run},
     frames::{self, Raw},
     net::{Link, SERVER, bridge, isolated},
     packets::V4,
 };
 
 const FIVE: &str = "{name: every, rate: 1/h, burst: 5}";
-
-fn config_for(interface: &str) -> PathBuf {
-    let path = config(&[], &[FIVE]);
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace(&format!("[{SERVER}]"), &format!("[{interface}]"))).unwrap();
-    path
-}
 
 #[test]
 fn a_bridge_limits_what_is_for_the_host_and_a_port_all_that_comes_in() {
@@ -29,7 +20,7 @@ fn a_bridge_limits_what_is_for_the_host_and_a_port_all_that_comes_in() {
         let mut for_another_port = for_host.clone();
         for_another_port[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0x12]);
         for (interface, judges) in [("bridge0", 20), ("server0", 40)] {
-            let daemon = Daemon::start(&config_for(interface));
+            let daemon = Daemon::start(&config_for(&format!("[{interface}]"), &[FIVE]));
             for _ in 0..20 {
                 raw.send(&for_another_port);
                 raw.send(&for_host);
@@ -45,7 +36,7 @@ fn a_bridge_limits_what_is_for_the_host_and_a_port_all_that_comes_in() {
 fn the_hosts_end_of_a_pair_limits_what_the_container_sends() {
     isolated(|| {
         let link = Link::silent();
-        let _daemon = Daemon::start(&config_for(SERVER));
+        let _daemon = Daemon::start(&config(&[], &[FIVE]));
         let container = Raw::new(&link);
         let host = frames::packet_socket(SERVER, 0);
         for _ in 0..20 {

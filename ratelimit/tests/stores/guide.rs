@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use ratelimit_redis_testing::{Engine, until};
+use ratelimit_redis_testing::{Engine, until, wait_for_whole_ones};
 use tempfile::TempDir;
 
 /// What stands between three backticks and a language, in order.
@@ -28,6 +28,7 @@ struct Guide {
 
 impl Guide {
     fn new() -> Self {
+        wait_for_whole_ones();
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("bin")).unwrap();
         let program = |name: &str, path: &Path| {

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io::{BufRead as _, BufReader};
+use std::num::NonZero;
 use std::ops::AddAssign;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -106,6 +108,18 @@ pub fn run_tests(command: &mut Command) -> Result<TierOutcome> {
     print!("{heard}");
     let counts = Some(heard.counts);
     Ok(if status.success() { TierOutcome::Passed(counts) } else { TierOutcome::Failed(counts) })
+}
+
+/// How many tests of a program run at once: most of them wait for something, so processors have time for more than one.
+pub fn threads() -> usize {
+    2 * thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Makes `cargo test` run so many at once, and say how long each took.
+pub fn run_timed_tests(cargo: &mut Command, filter: Option<&str>) -> Result<TierOutcome> {
+    cargo.env("RUST_TEST_THREADS", threads().to_string());
+    cargo.arg("--config").arg(format!("target.'cfg(all())'.runner = ['env', '{ALLOWS_TIMED}']"));
+    run_tests(cargo.args(filter).arg("--").args(TIMED))
 }
 
 /// Makes a test program say how long each test took. The option is not stable, and the compiler in use may be, so it

@@ -12,6 +12,8 @@ mod relay;
 mod sentinel;
 mod server;
 mod setup;
+#[path = "../../../tests/support/windows.rs"]
+mod windows;
 
 use std::{
     thread,
@@ -26,6 +28,7 @@ pub use relay::{Relay, Way};
 pub use sentinel::Sentinels;
 pub use server::Server;
 pub use setup::Setup;
+pub use windows::wait_for_whole_ones;
 
 /// Far longer than anything takes.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -11,7 +11,7 @@ use std::{
 use redis::{Commands as _, Connection, FromRedisValue, InfoDict, RedisError, RedisResult};
 use tempfile::TempDir;
 
-use crate::{Certificates, Engine, Setup, engine, process::Process, until};
+use crate::{Certificates, Engine, Setup, engine, process::Process, until, wait_for_whole_ones};
 
 /// A server that tests start, and that ends with its handle.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// One without a password, which saves nothing.
+    /// One without a password, which saves nothing. Nobody's windows end soon after it has started.
     #[must_use]
     pub fn start(engine: Engine) -> Self {
         Setup::new(engine).start()
@@ -37,6 +37,7 @@ impl Server {
         if server.setup.has_clock {
             server.set_clock(Duration::ZERO, true);
         }
+        wait_for_whole_ones();
         server.start_again();
         server
     }
