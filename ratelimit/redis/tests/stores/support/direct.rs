@@ -1,12 +1,15 @@
 //! A transport over one connection, and one whose server has a clock of the test's own.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
 };
 
 use ratelimit_limiter::store::remote::RemoteHealth;
-use ratelimit_redis::transport::{Applied, Call, Failure, FailureKind, Transport};
+use ratelimit_redis::transport::{Applied, Call, Failure, FailureKind, Script, Transport};
 use ratelimit_redis_testing::Server;
 use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection};
 
@@ -14,6 +17,8 @@ use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection};
 pub struct Direct {
     connection: MultiplexedConnection,
     clock: Option<Clock>,
+    /// By the hashes of what is asked. To hash them for each call took half of a test's time.
+    scripts: Mutex<HashMap<String, Arc<redis::Script>>>,
     again: AtomicBool,
 }
 
@@ -41,7 +46,7 @@ impl Direct {
         let client = redis::Client::open(server.url()).unwrap();
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
-        Self { connection, clock: None, again: AtomicBool::new(false) }
+        Self { connection, clock: None, scripts: Mutex::default(), again: AtomicBool::new(false) }
     }
 
     /// Whether the script would not judge a request since this was asked last, so that it was tried again after others.
@@ -53,17 +58,29 @@ impl Direct {
     pub async fn with_clock(server: &Server, clock: &Clock) -> Self {
         Self { clock: Some(Arc::clone(clock)), ..Self::to(server).await }
     }
+
+    /// The clock of the test, if there is one and the script asks for the time.
+    fn clock_for(&self, script: &Script) -> Option<&Clock> {
+        self.clock.as_ref().filter(|_| script.text.contains("'TIME'"))
+    }
+
+    fn script(&self, script: &Script) -> Arc<redis::Script> {
+        let mut known = self.scripts.lock().unwrap();
+        let made = known.entry(script.sha1.clone()).or_insert_with(|| {
+            let prologue = if self.clock_for(script).is_some() { PROLOGUE } else { "" };
+            Arc::new(redis::Script::new(&format!("{prologue}{}", script.text)))
+        });
+        Arc::clone(made)
+    }
 }
 
 impl Transport for Direct {
     async fn call(&self, call: Call) -> Result<Value, Failure> {
-        let mut text = call.script.text.clone();
+        let script = self.script(call.script);
         let mut args = call.args;
-        if let Some(clock) = self.clock.as_ref().filter(|_| text.contains("'TIME'")) {
-            text.insert_str(0, PROLOGUE);
+        if let Some(clock) = self.clock_for(call.script) {
             args.push(clock.load(SeqCst).to_string().into_bytes());
         }
-        let script = redis::Script::new(&text);
         let mut invocation = script.prepare_invoke();
         for key in &call.keys {
             invocation.key(key);
