@@ -13,7 +13,8 @@ use crate::{
 
 /// So slow that nothing comes back while a test runs.
 const TIGHT: &str = "{name: tight, rate: 1/d, except: {source: 10.1.0.2}}";
-const LOOSE: &str = "{name: loose, rate: 3/d, except: [{source: 10.1.0.4}, {source: 10.1.0.5}]}";
+const LOOSE: &str =
+    "{name: loose, rate: 3/d, except: [{source: 10.1.0.4}, {source: 10.1.0.5}, {source: 10.1.0.6}]}";
 
 fn send(raw: &Raw, source: &str, count: usize) {
     (0..count).for_each(|_| raw.send(&frames::udp(source.parse().unwrap())));
@@ -34,6 +35,12 @@ fn what_a_rule_excepts_goes_on_to_the_next() {
         send(&raw, "10.1.0.5", 2);
         let now = judged(12);
         assert_eq!((rule(&now, "tight"), rule(&now, "loose")), ((2, 5), (4, 2)));
+        // With options in their headers, packets take the slow path, where only their sources are read.
+        for source in [[10, 1, 0, 2], [10, 1, 0, 4], [10, 1, 0, 6]] {
+            raw.send(&from(v4_with_options(7, UDP, &PORTS), source));
+        }
+        let now = judged(15);
+        assert_eq!((rule(&now, "tight"), rule(&now, "loose")), ((4, 5), (4, 3)));
         let shown = run(&["rules"]);
         assert!(shown.contains("any packet, except source 10.1.0.2/32"), "{shown}");
         drop(daemon);
