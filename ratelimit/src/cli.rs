@@ -211,6 +211,16 @@ mod tests {
     }
 
     #[test]
+    fn what_the_help_says_to_do_first_can_be_done() {
+        let commands = FIRST_STEPS.split('`').filter(|part| part.starts_with("ratelimit "));
+        let read = commands.map(|command| {
+            let command = command.replace("ADDR", "192.0.2.7");
+            Cli::try_parse_from(command.split(' ')).map(|_| ()).map_err(|error| format!("{command}: {error}"))
+        });
+        assert_eq!(read.collect::<Vec<_>>(), vec![Ok(()); 4]);
+    }
+
+    #[test]
     fn times_are_read_or_refused_with_a_reason() {
         let commands: [&[&str]; 4] = [
             &["ban", "192.0.2.1", "--for"],

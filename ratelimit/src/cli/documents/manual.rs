@@ -20,7 +20,8 @@ pub type Page = (u8, String, Vec<u8>);
 /// # Errors
 /// A page can't be written to memory, which does not happen.
 pub fn pages() -> io::Result<Vec<Page>> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+    // What to do first is in the guides that the end of the first page names.
+    let mut command = Cli::command().disable_help_subcommand(true).after_help(None::<&str>);
     command.build();
     let (section, name, mut text) = page("ratelimit".to_owned(), command.clone())?;
     text.extend(guides().into_bytes());
