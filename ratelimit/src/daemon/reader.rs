@@ -96,7 +96,7 @@ async fn read(
         let Some(reload) = reload else { return };
         let now = sd_notify::NotifyState::monotonic_usec_now().ok();
         tell(&[Some(sd_notify::NotifyState::Reloading), now].into_iter().flatten().collect::<Vec<_>>());
-        let (mut before, read) = block_in_place(|| (files.stamps(), source.read_again(&lists)));
+        let (mut before, read) = block_in_place(|| read_files(&source, &files, &lists));
         let new = read.as_ref().ok().map(|checked| &checked.policy);
         let new = new.map(|policy| (WatchedFiles::of(&source, policy), LastLists::of(policy)));
         let (is_taken, taken) = oneshot::channel();
@@ -108,5 +108,50 @@ async fn read(
             (files, lists) = new;
         }
         block_in_place(|| watch.set(files.clone(), before));
+    }
+}
+
+/// Reads all files, and says how they were before. Which ones there are is only known then: if some are named for the
+/// first time, they are looked at, and all are read once more, or a change in between would not be noticed.
+fn read_files(
+    source: &ConfigSource,
+    files: &WatchedFiles,
+    lists: &LastLists,
+) -> (Stamps, Result<Checked, String>) {
+    let mut before = files.stamps();
+    let read = source.read_again(lists);
+    let named = read.as_ref().ok().map(|checked| WatchedFiles::of(source, &checked.policy));
+    let is_new = named.is_some_and(|files| before.add(files.named()));
+    (before, if is_new { source.read_again(lists) } else { read })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Files that a reload names for the first time.
+
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_named_for_the_first_time_is_looked_at_before_it_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let rules = |value: &str| {
+            format!(
+                "domain: d\ndescriptors: [{{key: k, {value}, rate_limit: {{unit: day, requests_per_unit: 1}}}}]\n"
+            )
+        };
+        fs::write(path("rules.yaml"), rules("value: v")).unwrap();
+        fs::write(path("list.txt"), "192.0.2.0/24\n").unwrap();
+        let source = ConfigSource { config: path("ratelimit.yaml"), interfaces: Vec::new() };
+        fs::write(&source.config, "application: {rules: [rules.yaml]}\n").unwrap();
+        let files = WatchedFiles::of(&source, &source.read().unwrap().policy);
+
+        fs::write(path("rules.yaml"), rules("value_in: [{file: list.txt}]")).unwrap();
+        let (before, read) = read_files(&source, &files, &LastLists::default());
+        let files = WatchedFiles::of(&source, &read.unwrap().policy);
+        fs::write(path("list.txt"), "198.51.100.0/24\n").unwrap();
+        assert_ne!(before.for_files(files.named()), files.stamps());
     }
 }

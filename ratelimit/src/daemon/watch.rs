@@ -61,6 +61,15 @@ impl Stamps {
         Self(files.map(|file| (file.clone(), Stamp::of(&file))).collect())
     }
 
+    /// Adds those files that are not among these, as they are now. Returns whether there are any.
+    pub fn add(&mut self, files: impl IntoIterator<Item = PathBuf>) -> bool {
+        let before = self.0.len();
+        for (file, stamp) in Self::of(files).0 {
+            self.0.entry(file).or_insert(stamp);
+        }
+        self.0.len() > before
+    }
+
     /// Those of other files: as they were, if they are among these, else as they are now.
     pub fn for_files(&self, files: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut stamps = Self::of(files);
