@@ -1,5 +1,5 @@
-//! Packets as the fast paths read them, and as all others do: each byte of some packets with each value, and packets that
-//! end early.
+//! Packets as the fast paths read them, and as all others do: each byte of some packets with each value, and packets
+//! that end early.
 
 #[path = "support/readers.rs"]
 mod readers;

@@ -95,10 +95,7 @@ impl table::Table for BanMap {
 
     #[inline(always)]
     fn nearest_to_fresh(&self, home: &Home<MapSet>, now: Now) -> Option<Position> {
-        match soonest_to_end(home.stamp, now.0.0) {
-            NOBODY => None,
-            rank => Some(Position::of_rank(rank as usize)),
-        }
+        soonest_to_end(home.stamp, now.0.0)
     }
 
     #[inline(always)]
@@ -146,16 +143,11 @@ fn record_at(home: &Home<MapSet>, place: Position) -> Option<*mut BanRecord> {
     BAN_RECORDS.get_ptr_mut(set).map(|records| unsafe { records.cast::<BanRecord>().add(index) })
 }
 
-const NOBODY: u64 = u64::MAX;
-
 verified_once! {
-    fn soonest_to_end(stamp: u64, now: u64) -> u64 {
-        let Some(home) = home(stamp >> 32, stamp) else { return NOBODY };
-        match table::nearest_to_fresh(&BANS_THAT_ARE, &home, Now(Nanos(now))) {
-            Some(position) => position.rank() as u64,
-            None => NOBODY,
-        }
-    } else NOBODY;
+    fn soonest_to_end(stamp: u64, now: u64) -> Option<Position> {
+        let home = home(stamp >> 32, stamp)?;
+        table::nearest_to_fresh(&BANS_THAT_ARE, &home, Now(Nanos(now)))
+    } else None;
 }
 
 verified_once! {

@@ -93,40 +93,82 @@ impl<const WHOLE: bool, const ANY_LINK: bool> Frame for XdpFrame<WHOLE, ANY_LINK
 /// something; then `packet` has its VLAN tags.
 #[inline(always)]
 pub fn parse_whole(context: *mut xdp_md, packet: &mut Packet) -> Result<(), Flag> {
-    match read_link(context, packet) {
-        place if place < NO_PLACE => {
-            if read_packet(context, packet, place) {
-                Ok(())
-            } else {
-                Err(0)
-            }
-        }
-        hides => Err(opaque(hides) & 1),
+    let start = read_link(context, packet);
+    if !start.is_there() {
+        return Err(start.hides());
+    }
+    if read_packet(context, packet, start) { Ok(()) } else { Err(0) }
+}
+
+/// The type of a packet and where it begins, or that there is none.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct PacketStart(u64);
+
+impl PacketStart {
+    const NONE: u64 = 1 << 32;
+
+    /// The one with this number.
+    #[inline(always)]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[inline(always)]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// There is none; whether the frame hides one.
+    #[inline(always)]
+    const fn none(hides: Flag) -> Self {
+        Self(Self::NONE | hides)
+    }
+
+    #[inline(always)]
+    const fn of(kind: u16, offset: usize) -> Self {
+        Self((kind as u64) << 16 | offset as u64)
+    }
+
+    #[inline(always)]
+    const fn is_there(self) -> bool {
+        self.0 < Self::NONE
+    }
+
+    #[inline(always)]
+    fn hides(self) -> Flag {
+        opaque(self.0) & 1
+    }
+
+    #[inline(always)]
+    const fn kind(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// The mask tells the verifier how far it may be.
+    #[inline(always)]
+    fn offset(self) -> usize {
+        opaque(self.0) as usize & 0xff
     }
 }
 
 // Side by side, so that they share their stack.
 
-/// Not where a packet begins, but whether the frame hides one is the lowest bit.
-const NO_PLACE: u64 = 1 << 32;
-
 verified_once! {
-    /// Returns the type of the packet, and where it begins in the lowest 16 bits.
-    fn read_link(context: *mut xdp_md, packet: &mut Packet) -> u64 {
+    fn read_link(context: *mut xdp_md, packet: &mut Packet) -> PacketStart {
         match packet::read_link(&XdpFrame::<true, true>::new(&XdpContext::new(context)), &mut packet.vlans) {
-            Ok((kind, offset)) => u64::from(kind) << 16 | offset as u64,
-            Err(hides) => NO_PLACE | hides,
+            Ok((kind, offset)) => PacketStart::of(kind, offset),
+            Err(hides) => PacketStart::none(hides),
         }
-    } else NO_PLACE;
+    } else PacketStart::none(0);
 }
 
 verified_once! {
     /// Whether it is IP.
-    fn read_packet(context: *mut xdp_md, packet: &mut Packet, place: u64) -> bool {
-        // The mask tells the verifier how far it may be.
-        let offset = opaque(place) as usize & 0xff;
+    fn read_packet(context: *mut xdp_md, packet: &mut Packet, start: PacketStart) -> bool {
         let frame = XdpFrame::<true, true>::new(&XdpContext::new(context));
-        packet::read_packet(&frame, (place >> 16) as u16, offset, packet)
+        packet::read_packet(&frame, start.kind(), start.offset(), packet)
     } else false;
 }
 

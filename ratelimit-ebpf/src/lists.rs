@@ -32,11 +32,11 @@ pub fn find(source: &Address) -> Listed {
         return Listed::No;
     }
     let [high, low] = source.bits;
-    Listed::of(follow_list(root.step, high, low))
+    follow_list(root.step, high, low)
 }
 
 verified_once! {
-    fn follow_list(step: u64, high: u64, low: u64) -> u64 {
-        lists::follow(&ListMap, step, [high, low]) as u64
-    } else 0;
+    fn follow_list(step: u64, high: u64, low: u64) -> Listed {
+        lists::follow(&ListMap, step, [high, low])
+    } else Listed::No;
 }

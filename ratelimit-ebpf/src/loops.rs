@@ -16,15 +16,17 @@ const STOP: i64 = 1;
 #[inline(always)]
 pub fn repeat<T, F: Fn(&mut T) -> bool + Copy>(count: u32, carried: &mut T, _turn: F) {
     const { assert!(size_of::<F>() == 0) };
-    let turn: extern "C" fn(u64, *mut T) -> i64 = take_turn::<T, F>;
-    // SAFETY: the helper calls it with what is carried, and keeps neither.
+    let turn: unsafe extern "C" fn(u64, *mut T) -> i64 = take_turn::<T, F>;
+    // SAFETY: the helper calls it with what is carried, and keeps neither; and here is a turn.
     unsafe { bpf_loop(count, turn as *mut c_void, ptr::from_mut(carried).cast(), 0) };
 }
 
-extern "C" fn take_turn<T, F: Fn(&mut T) -> bool + Copy>(_: u64, carried: *mut T) -> i64 {
-    // SAFETY: a value without a size has no bytes that could be wrong, and `repeat`, who alone names this, has one.
+/// # Safety
+/// The caller must have a turn, which has no size, and what is carried, which nobody else may use meanwhile.
+unsafe extern "C" fn take_turn<T, F: Fn(&mut T) -> bool + Copy>(_: u64, carried: *mut T) -> i64 {
+    // SAFETY: a value without a size has no bytes that could be wrong, and the caller has one.
     let turn = unsafe { MaybeUninit::<F>::uninit().assume_init() };
-    // SAFETY: `repeat` passes a reference that nobody else uses meanwhile.
+    // SAFETY: the caller's.
     if turn(unsafe { &mut *carried }) { GO_ON } else { STOP }
 }
 

@@ -12,7 +12,7 @@ use crate::{frame::XdpFrame, globals::globals, verified::verified_once};
 /// A frame's size.
 #[inline(always)]
 pub fn of(context: *mut xdp_md) -> FrameSize {
-    FrameSize(if joins() { measure(context) } else { wire_length::<false>(context) })
+    if joins() { measure(context) } else { FrameSize(wire_length::<false>(context)) }
 }
 
 /// The same, taken apart only here.
@@ -55,16 +55,16 @@ fn wire_length<const ANY_LINK: bool>(context: *mut xdp_md) -> u64 {
 verified_once! {
     /// Measures a frame to which several packets may have been joined, by the MTU that its interface has now. A
     /// function of its own, so that its stack is free again.
-    fn measure(context: *mut xdp_md) -> u64 {
+    fn measure(context: *mut xdp_md) -> FrameSize {
         let link = LinkLayer::of(globals().link);
         let bytes = wire_length::<true>(context) & FrameSize::BYTES;
         let mut mtu = 0;
         if bytes <= LEAST_MTU {
-            return bytes | 1 << 32;
+            return FrameSize::of(bytes, 1);
         }
         // SAFETY: the helper takes the program's own context and writes the number; whether the frame would fit is of
         // no interest. Zero is the interface that it came on.
         unsafe { bpf_check_mtu(context.cast(), 0, &mut mtu, 0, 0) };
-        bytes | packets_in(bytes, mtu.into(), link) << 32
-    } else 0;
+        FrameSize::of(bytes, packets_in(bytes, mtu.into(), link))
+    } else FrameSize(0);
 }

@@ -57,10 +57,7 @@ impl table::Table for BucketMap {
 
     #[inline(always)]
     fn nearest_to_fresh(&self, home: &Home<MapSet>, now: Now) -> Option<Position> {
-        match nearest_to_fresh(home.stamp, now.0.0) {
-            NOBODY => None,
-            rank => Some(Position::of_rank(rank as usize)),
-        }
+        nearest_to_fresh(home.stamp, now.0.0)
     }
 
     #[inline(always)]
@@ -82,16 +79,11 @@ impl table::Table for BucketMap {
     }
 }
 
-const NOBODY: u64 = u64::MAX;
-
 verified_once! {
-    fn nearest_to_fresh(stamp: u64, now: u64) -> u64 {
-        let Some(home) = home(stamp >> 32, stamp & 0xffff_ffff) else { return NOBODY };
-        match table::nearest_to_fresh(&BucketMap(0), &home, Now(Nanos(now))) {
-            Some(position) => position.rank() as u64,
-            None => NOBODY,
-        }
-    } else NOBODY;
+    fn nearest_to_fresh(stamp: u64, now: u64) -> Option<Position> {
+        let home = home(stamp >> 32, stamp & 0xffff_ffff)?;
+        table::nearest_to_fresh(&BucketMap(0), &home, Now(Nanos(now)))
+    } else None;
 }
 
 /// Whether the rule at `index` allows a request, and the state after it.

@@ -2,7 +2,13 @@
 //! get there. They take and return numbers, and pointers to memory whose size its type says.
 
 use aya_ebpf::bindings::xdp_md;
-use ratelimit_common::pipeline::{StageOutcome, bucket::BucketResult, several::Settled};
+use ratelimit_common::{
+    lists::Listed,
+    pipeline::{FrameSize, StageOutcome, bucket::BucketResult, several::Settled},
+    table::Position,
+};
+
+use crate::frame::PacketStart;
 
 /// What such a function takes. A reference goes over as a pointer, and the verifier wants that to be looked at before
 /// it is used, although it is never null.
@@ -17,19 +23,25 @@ pub trait Argument: Sized {
     unsafe fn from_raw(raw: Self::Raw) -> Option<Self>;
 }
 
-impl Argument for u64 {
-    type Raw = Self;
+macro_rules! numbers {
+    ($($type:ty)*) => {$(
+        impl Argument for $type {
+            type Raw = u64;
 
-    #[inline(always)]
-    fn raw(self) -> Self {
-        self
-    }
+            #[inline(always)]
+            fn raw(self) -> u64 {
+                ReturnValue::number(self)
+            }
 
-    #[inline(always)]
-    unsafe fn from_raw(raw: Self) -> Option<Self> {
-        Some(raw)
-    }
+            #[inline(always)]
+            unsafe fn from_raw(raw: u64) -> Option<Self> {
+                Some(ReturnValue::of(raw))
+            }
+        }
+    )*};
 }
+
+numbers! { u64 PacketStart }
 
 /// The program's context, which only helpers are given.
 impl Argument for *mut xdp_md {
@@ -82,6 +94,9 @@ pub trait ReturnValue {
     fn of(number: u64) -> Self;
 }
 
+/// In the place of a slot's rank.
+const NO_POSITION: u64 = u64::MAX;
+
 macro_rules! answers {
     ($($type:ty: |$answer:ident| $number:expr, |$read:ident| $of:expr;)*) => {$(
         impl ReturnValue for $type {
@@ -106,6 +121,13 @@ answers! {
     StageOutcome: |answer| StageOutcome::number(answer), |number| StageOutcome::from_number(number);
     BucketResult: |answer| BucketResult::number(answer), |number| BucketResult::from_number(number);
     Settled: |answer| Settled::number(answer), |number| Settled::from_number(number);
+    FrameSize: |answer| answer.0, |number| Self(number);
+    PacketStart: |answer| PacketStart::number(answer), |number| PacketStart::from_number(number);
+    Listed: |answer| answer as u64, |number| Listed::of(number);
+    Option<Position>: |answer| answer.map_or(NO_POSITION, |position| position.rank() as u64), |number| match number {
+        NO_POSITION => None,
+        rank => Some(Position::of_rank(rank as usize)),
+    };
 }
 
 /// Defines functions with symbols. What is behind `else` stands for the answer to null, which nobody passes.
@@ -117,9 +139,9 @@ macro_rules! verified_once {
         $visibility fn $name($($argument: $type),*) -> $answer {
             #[unsafe(no_mangle)]
             #[inline(never)]
-            extern "C" fn $name($($argument: <$type as $crate::verified::Argument>::Raw),*) -> u64 {
+            unsafe extern "C" fn $name($($argument: <$type as $crate::verified::Argument>::Raw),*) -> u64 {
                 $(
-                    // SAFETY: the caller below has just made it, and uses nothing of it before this returns.
+                    // SAFETY: the caller's, who has just made it, and uses nothing of it before this returns.
                     let $argument = match unsafe { <$type as $crate::verified::Argument>::from_raw($argument) } {
                         Some(argument) => argument,
                         None => return $crate::verified::ReturnValue::number($null),
@@ -128,7 +150,8 @@ macro_rules! verified_once {
                 let answer: $answer = (|| $body)();
                 $crate::verified::ReturnValue::number(answer)
             }
-            $crate::verified::ReturnValue::of($name($($crate::verified::Argument::raw($argument)),*))
+            // SAFETY: all that goes over is made here.
+            $crate::verified::ReturnValue::of(unsafe { $name($($crate::verified::Argument::raw($argument)),*) })
         }
     )*};
 }

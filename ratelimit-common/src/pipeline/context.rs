@@ -18,6 +18,13 @@ impl FrameSize {
     /// The bits of the bytes.
     pub const BYTES: u64 = u32::MAX as u64;
 
+    /// The size of a frame to which so many packets were joined.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(bytes: u64, packets: u64) -> Self {
+        Self(bytes | packets << 32)
+    }
+
     /// Its bytes on the wire; if several packets were joined, without the headers of all but the first.
     #[must_use]
     #[inline(always)]
