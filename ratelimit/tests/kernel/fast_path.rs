@@ -109,7 +109,7 @@ enum Kind {
     Sources,
     /// Several about sources, transports, their ports and lengths, whose keys are made of the source.
     Ports,
-    /// Of all sorts.
+    /// All sorts.
     Any,
 }
 
