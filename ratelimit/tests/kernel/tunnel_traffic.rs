@@ -51,8 +51,8 @@ fn gre(header: &[u8], packet: &[u8]) -> Vec<u8> {
     [header, packet].concat()
 }
 
-/// A daemon that limits `tunnel0`, whatever kind of device that is, and who sends to it. A start for each kind would take
-/// most of the time.
+/// A daemon that limits `tunnel0`, whatever kind of device that is, and who sends to it. A start for each kind would
+/// take most of the time.
 struct Tunnels {
     daemon: Option<Daemon>,
     raw: Raw,
