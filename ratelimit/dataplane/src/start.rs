@@ -5,16 +5,16 @@ mod transaction;
 
 use std::path::Path;
 
-use ratelimit_common::time::Now;
+use ratelimit_common::time::{Nanos, Now};
 
 use self::transaction::{LoadedGeneration, put_in_force, since};
 use super::{
-    Attachment, DaemonAddress, Error, ProgramLog, RuleInForce, WantedTrial,
+    Attachment, DaemonAddress, Error, ProgramLog, RuleInForce, TrialState, WantedTrial,
     buckets::BucketTable,
     check, check_kernel,
     clock::{self, WallClock},
     coverage::Coverage,
-    notes::with_process,
+    notes::{read_state, with_process},
     pins::{Lock, Pins},
     trial,
 };
@@ -57,6 +57,18 @@ impl Claim {
         let pins = Pins::with_bpffs(instance)?;
         let lock = pins.lock().map_err(|error| with_process(&pins, error))?;
         Ok(Self { pins, lock, wall: clock::unix })
+    }
+
+    /// The trial that the rules are on which an earlier daemon has put in force, and how long it lasts in all; `None` if
+    /// there are none, or they have been confirmed.
+    ///
+    /// # Errors
+    /// Pins can't be read.
+    pub fn earlier_trial(&self) -> Result<Option<(TrialState, Nanos)>, Error> {
+        let Some(earlier) = read_state(&self.pins)?.and_then(|state| state.in_force) else { return Ok(None) };
+        let state = trial::trial(&self.pins, earlier.is_on_trial)?;
+        let length = earlier.trial_length.filter(|_| state != TrialState::None);
+        Ok(length.map(|length| (state, Nanos(length))))
     }
 
     /// With another wall clock than the system's, for tests that set it.
@@ -183,7 +195,7 @@ impl Dataplane {
     ///
     /// # Errors
     /// The map can't be read.
-    pub fn trial(&self) -> Result<trial::TrialState, Error> {
+    pub fn trial(&self) -> Result<TrialState, Error> {
         trial::trial(&self.claim.pins, self.in_force.compiled.globals.is_on_trial != 0)
     }
 

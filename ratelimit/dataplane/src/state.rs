@@ -77,6 +77,9 @@ pub struct LoadedPolicy {
     /// Whether it lets everything pass if nobody confirms it in time.
     #[serde(default)]
     pub is_on_trial: bool,
+    /// Nanoseconds that its trial lasts from its beginning to its end.
+    #[serde(default)]
+    pub trial_length: Option<u64>,
     /// The names of the interfaces that it is for.
     #[serde(default)]
     pub interfaces: Vec<String>,

@@ -47,15 +47,11 @@ impl OnTrial {
     const fn of(length: Nanos) -> Self {
         Self { length, has_failed: false }
     }
-
-    fn announce(&self) {
-        let seconds = self.length.0.div_ceil(Nanos::SECOND.0);
-        warn!(seconds, "on trial: unless `ratelimit confirm` comes in time, everything passes from then on");
-    }
 }
 
 impl NetworkLayer {
-    /// Puts rules on packets in force, from the file `config`.
+    /// Puts rules on packets in force, from the file `config`: on a trial if a time is given for it, or if those that
+    /// they replace are on one. Whoever was locked out by rules is not to be again because a daemon starts again.
     ///
     /// # Errors
     /// They can't be.
@@ -66,15 +62,16 @@ impl NetworkLayer {
         revert_after: Option<Nanos>,
         control: &Path,
     ) -> Result<Self> {
-        let wanted = Wanted {
-            network: &network,
-            config,
-            is_same: false,
-            observes: None,
-            trial: revert_after.map(WantedTrial::Begins),
+        let (wanted_trial, trial) = match revert_after {
+            Some(length) => (Some(WantedTrial::Begins(length)), Some(OnTrial::of(length))),
+            None => claim.earlier_trial()?.map_or((None, None), |(state, length)| {
+                let trial = OnTrial { length, has_failed: state == TrialState::Failed };
+                (Some(WantedTrial::GoesOn), Some(trial))
+            }),
         };
+        let wanted =
+            Wanted { network: &network, config, is_same: false, observes: None, trial: wanted_trial };
         let dataplane = claim.start(&wanted, control)?;
-        let trial = revert_after.map(OnTrial::of);
         let mut packets = Self { config: config.to_owned(), network, dataplane, trial, retry_at: None };
         packets.plan_retry();
         Ok(packets)
@@ -99,8 +96,17 @@ impl NetworkLayer {
         if self.dataplane.observes() {
             warn!("all rules only observe, until `ratelimit observe off`");
         }
-        if let Some(trial) = self.trial {
-            trial.announce();
+        self.announce_trial();
+    }
+
+    fn announce_trial(&self) {
+        match self.trial() {
+            TrialStatus::None => {}
+            TrialStatus::SecondsLeft(seconds) => warn!(
+                seconds,
+                "on trial: unless `ratelimit confirm` comes in time, everything passes from then on"
+            ),
+            TrialStatus::Failed => error!("{}", everything_passes()),
         }
     }
 
@@ -132,8 +138,8 @@ impl NetworkLayer {
         }
         self.network = network.clone();
         self.warn_of_offloads(self.dataplane.attachments());
-        if let Some(trial) = self.trial.filter(|_| revert_after.is_some()) {
-            trial.announce();
+        if revert_after.is_some() {
+            self.announce_trial();
         }
         Ok(())
     }

@@ -60,6 +60,7 @@ mod stops;
 mod streams;
 mod stuck;
 mod top;
+mod trials;
 mod tun;
 mod tunnel_traffic;
 mod tunnels;

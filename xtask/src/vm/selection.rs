@@ -32,7 +32,7 @@ const SELECTED: &[&str] = &[
     "bans::a_ban_of_a_24_covers_all_of_it_and_nothing_else",
     "bans::sources_that_go_on_exceeding_a_rule_are_banned_by_the_kernel",
     "reload::each_packet_is_judged_by_one_of_two_configurations_and_none_is_lost",
-    "reload::a_trial_that_nobody_confirms_lets_everything_pass_without_a_daemon",
+    "trials::a_trial_that_nobody_confirms_lets_everything_pass_without_a_daemon",
     "lifecycle::the_next_daemon_goes_on_with_buckets_and_counters",
     "lifecycle::detach_leaves_nothing_behind_with_a_daemon_or_without",
     "events::a_trickle_of_dropped_packets_gives_events",

@@ -26,7 +26,7 @@ use super::{
         raw,
         state::{self, Assignment, InstanceState},
         system,
-        trial::{self, TrialEnd},
+        trial::{self, TrialEnd, WantedTrial},
         windows::ClockMove,
     },
     Claim, Wanted, config_path,
@@ -210,7 +210,12 @@ impl<'w> PolicyChange<'w> {
             Some(before) => before.since,
             None => clock::unix()?.0 / Nanos::SECOND.0,
         };
-        let noted = in_force(&plan.network, plan.wanted, numbers, since);
+        let trial_length = match plan.wanted.trial {
+            Some(WantedTrial::Begins(length)) => Some(length.0),
+            Some(WantedTrial::GoesOn) => before.and_then(|before| before.trial_length),
+            None => None,
+        };
+        let noted = LoadedPolicy { trial_length, ..in_force(&plan.network, plan.wanted, numbers, since) };
         buckets.clamp(&changed(&compiled.limits, plan.before.as_ref(), &noted), now);
         let (mut state, observes, is_adopted) = (plan.state, plan.observes, plan.before.is_some());
         state.retire(numbers);
@@ -272,6 +277,7 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32], since: u64)
         deny: network.deny.len(),
         lists: list_sizes::sizes(&network.lists),
         is_on_trial: wanted.trial.is_some(),
+        trial_length: None,
         asks: Requirements::of(&network.rules),
         interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
         namespace: system::network_namespace(),
