@@ -122,14 +122,41 @@ const BESIDE: [&str; 7] = [
     "{name: two, key: {source: {ipv4: {32: 1, 8: 9}, ipv6: {64: 1, 16: 9}}}, rate: 1M/s}",
 ];
 
+/// The rule that counts, and one beside it.
+fn rules(beside: &str) -> Vec<&str> {
+    ["{name: every, rate: 1/h, burst: 3}", beside].into_iter().filter(|rule| !rule.is_empty()).collect()
+}
+
+#[test]
+fn a_reload_that_puts_packets_on_another_path_gives_no_source_a_new_bucket() {
+    isolated(|| {
+        let link = Link::silent();
+        let raw = Raw::new(&link);
+        let _daemon = Daemon::start(&config(&[], &rules("")));
+        let frames = [
+            v4(UDP, &PORTS),
+            v4(ICMP, &message(8)),
+            v6(&[], UDP, &PORTS),
+            v6(&[DESTINATION], UDP, &PORTS),
+        ];
+        for (turn, beside) in (1..).zip(BESIDE) {
+            config(&[], &rules(beside));
+            run(&["reload"]);
+            frames.iter().for_each(|frame| raw.send(frame));
+            // Two sources, of which each sends twice a turn.
+            let passed = (4 * turn).min(2 * BURST);
+            assert_eq!(rule(&judged(4 * turn), "every"), (passed, 4 * turn - passed), "beside {beside}");
+        }
+    });
+}
+
 #[test]
 fn packets_of_every_kind_obey_a_limit_by_source() {
     isolated(|| {
         let link = Link::silent();
         let raw = Raw::new(&link);
         for beside in BESIDE {
-            let rules = ["{name: every, rate: 1/h, burst: 3}", beside];
-            let daemon = Daemon::start(&config(&[], &rules[..if beside.is_empty() { 1 } else { 2 }]));
+            let daemon = Daemon::start(&config(&[], &rules(beside)));
             let mut passed = 0;
             for (sent, (kind, frames)) in (1..).zip(kinds()) {
                 frames.iter().cycle().take(TIMES as usize).for_each(|frame| raw.send(frame));
