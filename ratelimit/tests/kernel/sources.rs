@@ -133,12 +133,8 @@ fn a_reload_that_puts_packets_on_another_path_gives_no_source_a_new_bucket() {
         let link = Link::silent();
         let raw = Raw::new(&link);
         let _daemon = Daemon::start(&config(&[], &rules("")));
-        let frames = [
-            v4(UDP, &PORTS),
-            v4(ICMP, &message(8)),
-            v6(&[], UDP, &PORTS),
-            v6(&[DESTINATION], UDP, &PORTS),
-        ];
+        let frames =
+            [v4(UDP, &PORTS), v4(ICMP, &message(8)), v6(&[], UDP, &PORTS), v6(&[DESTINATION], UDP, &PORTS)];
         for (turn, beside) in (1..).zip(BESIDE) {
             config(&[], &rules(beside));
             run(&["reload"]);
