@@ -92,8 +92,7 @@ async fn a_request_with_a_foreign_key_charges_none_of_its_others() {
     let limits = each_kind(100, WEEK);
     let asks: Vec<_> = limits.iter().map(|(name, limit)| one(name, "key", limit)).collect();
     assert!(decide(&store, &asks).await.unwrap());
-    for bad in 0..asks.len() {
-        let (name, _) = limits[bad];
+    for (name, _) in &limits {
         let key = server.ask::<Vec<String>>(&["KEYS", &format!("*{name}*")]).remove(0);
         server.command(&["RENAME", &key, "kept"]);
         server.command(&["SET", &key, "foreign"]);

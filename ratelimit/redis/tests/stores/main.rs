@@ -1,5 +1,5 @@
 //! The store in real servers, which the tests start, pause, kill and cut off. `cargo xtask setup` gets the programs.
-#![expect(clippy::unwrap_used, reason = "a test that can not go on has failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that can not go on has failed")]
 
 mod answers;
 mod conformance;
