@@ -108,11 +108,14 @@ fn format() -> Result<TierOutcome> {
     run_command(command::cargo().args(["fmt", "--all", "--check"]))
 }
 
-/// "All targets" leaves those out that run only if they are asked for by name.
+/// "All targets" leaves those out that run only if they are asked for by name, and takes no names beside it.
 fn clippy() -> Result<TierOutcome> {
-    let mut cargo = command::cargo();
-    cargo.args(["clippy", "--all-targets", "--test", "*", "--bench", "*", "--", "--deny", "warnings"]);
-    run_command(&mut cargo)
+    for targets in [&["--all-targets"][..], &["--test", "*", "--bench", "*"]] {
+        let mut cargo = command::cargo();
+        cargo.arg("clippy").args(targets).args(["--", "--deny", "warnings"]);
+        run_command(&mut cargo)?;
+    }
+    Ok(TierOutcome::Passed(None))
 }
 
 /// The pages of the package that others embed: each link leads somewhere.
