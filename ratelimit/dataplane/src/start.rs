@@ -59,8 +59,8 @@ impl Claim {
         Ok(Self { pins, lock, wall: clock::unix })
     }
 
-    /// The trial that the rules are on which an earlier daemon has put in force, and how long it lasts in all; `None` if
-    /// there are none, or they have been confirmed.
+    /// The trial that the rules are on which an earlier daemon has put in force, and how long it lasts in all; `None`
+    /// if there are none, or they have been confirmed.
     ///
     /// # Errors
     /// Pins can't be read.
