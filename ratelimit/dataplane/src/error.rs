@@ -1,6 +1,9 @@
 //! What can go wrong between the daemon and the kernel, said so that the reader knows what to do next.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use aya::{VerifierLogLevel, programs::ProgramError};
 use nix::libc::ENOSPC;
@@ -36,15 +39,11 @@ pub enum Error {
         missing: Vec<Feature>,
     },
     /// There is nowhere to pin maps and links.
-    #[error(
-        "{path} is not a BPF file system{}: mount it with `mount -t bpf bpf {path}`",
-        why.as_ref().map_or_else(String::new, |why| format!(", and it can't be mounted here ({why})")),
-        path = path.display()
-    )]
+    #[error("{}", without_bpffs(path, why.as_ref()))]
     NoBpffs {
         /// Where it was expected.
         path: PathBuf,
-        /// Why it can't be mounted, if that was tried.
+        /// Why it can't be mounted, if that was tried: only who begins to serve an instance does.
         why: Option<io::Error>,
     },
     /// Another daemon serves the instance.
@@ -266,6 +265,18 @@ fn said(last_lines: &[String]) -> String {
         return String::new();
     }
     format!("; its verifier said last `{}`", last_lines.join("`, `"))
+}
+
+/// Without it nothing can be attached, and a daemon mounts it if it may.
+fn without_bpffs(path: &Path, why: Option<&io::Error>) -> String {
+    let path = path.display();
+    match why {
+        Some(why) => format!(
+            "{path} is not a BPF file system, and it can't be mounted here ({why}): mount it with `mount -t bpf bpf \
+             {path}`"
+        ),
+        None => format!("no instance is attached here, because {path} is not a BPF file system: {ADVICE}"),
+    }
 }
 
 fn listed(missing: &[Feature]) -> String {

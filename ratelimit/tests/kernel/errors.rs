@@ -176,7 +176,8 @@ fn another_file_system_in_the_place_of_the_bpf_file_system_is_left_alone() {
         let config = config(&[], &RULES);
         assert_refused(&mut run(&config), &["another file system is there", "mount -t bpf bpf /sys/fs/bpf"]);
         for what in ["status", "detach"] {
-            assert_refused(&mut command(&[what]), &["mount -t bpf bpf /sys/fs/bpf"]);
+            let expected = ["no instance is attached here", "start it with `systemctl start ratelimit`"];
+            assert_refused(&mut command(&[what]), &expected);
         }
         assert_eq!(attached(SERVER), None);
         assert_no_files();
@@ -190,7 +191,8 @@ fn a_bpf_file_system_that_is_missing_is_mounted_by_the_daemon_if_it_may() {
         unmount_all("/sys/fs/bpf");
         let config = config(&[], &RULES);
         for what in ["status", "bans", "detach"] {
-            assert_refused(&mut command(&[what]), &["mount -t bpf bpf /sys/fs/bpf"]);
+            let expected = ["no instance is attached here", "start it with `systemctl start ratelimit`"];
+            assert_refused(&mut command(&[what]), &expected);
         }
         let few = "-all,+bpf,+net_admin,+perfmon";
         let few = [format!("--inh-caps={few}"), format!("--bounding-set={few}")];

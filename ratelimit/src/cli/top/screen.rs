@@ -11,9 +11,9 @@ use ratatui::{
     DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
     layout::{Alignment, Constraint, Layout, Rect},
-    style::{Modifier, Style},
+    style::Modifier,
     text::Line,
-    widgets::{Cell, Paragraph, Row, Table, TableState},
+    widgets::{Cell, Paragraph, Row, Table, TableState, Wrap},
 };
 use ratelimit_common::time::Nanos;
 
@@ -140,7 +140,6 @@ impl Screen {
                 }
             }
             Err(error @ Error::NotAttached { .. }) => {
-                // What matters comes first: a line is cut where the screen ends.
                 self.gone = Some(format!("waiting for the instance  q quit  ({error})"));
                 self.update(Sums::default());
             }
@@ -217,15 +216,19 @@ impl Screen {
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
-        let rows = [Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)];
-        let [head, below, body, foot] = Layout::vertical(rows).areas(frame.area());
         let total = if self.top.seconds == 0 { MEASURING.to_owned() } else { total(&self.top) };
-        frame.render_widget(Paragraph::new(total), head);
-        if !self.in_force {
-            frame.render_widget(Paragraph::new(everything_passes()), below);
-        }
+        let warning = if self.in_force { String::new() } else { everything_passes() };
+        let foot = self.foot();
+        let area = frame.area();
+        let [head, below, last] =
+            [&total, &warning, &foot].map(|text| Constraint::Length(lines(text, area.width)));
+        let rows = [head, below, Constraint::Fill(1), last];
+        let [head, below, body, last] = Layout::vertical(rows).areas(area);
+        let wrapped = |text: String| Paragraph::new(text).wrap(Wrap { trim: true });
+        frame.render_widget(wrapped(total), head);
+        frame.render_widget(wrapped(warning), below);
         self.draw_sources(frame, body);
-        frame.render_widget(Paragraph::new(self.foot()).style(Modifier::DIM), foot);
+        frame.render_widget(wrapped(foot).style(Modifier::DIM), last);
     }
 
     fn foot(&self) -> String {
@@ -245,30 +248,60 @@ impl Screen {
             By::Bytes => 2,
             By::Drops => 3,
         };
-        let number = |text: String| Cell::new(Line::from(text).alignment(Alignment::Right));
-        let headings = HEADINGS.iter().enumerate().map(|(column, heading)| {
-            let style =
-                Style::new().add_modifier(if column == sorted { Modifier::REVERSED } else { Modifier::BOLD });
-            let cell = if column == 0 { Cell::new(*heading) } else { number((*heading).to_owned()) };
-            cell.style(style)
+        let all: Vec<[String; 6]> = self.top.sources.iter().map(|source| cells(source, self.by)).collect();
+        let widths: [u16; 6] = std::array::from_fn(|column| {
+            let cells = all.iter().map(|cells| cells[column].len());
+            cells.chain([HEADINGS[column].len()]).max().unwrap_or_default().try_into().unwrap_or(u16::MAX)
         });
-        let rows = self.top.sources.iter().map(|source| {
-            let mut cells = cells(source, self.by).into_iter();
-            let name = cells.next().map(Cell::new);
-            Row::new(name.into_iter().chain(cells.map(number)))
+        let shown = columns(&widths, sorted, area.width);
+        let cell = |column: usize, text: &str| {
+            let side = if column == 0 { Alignment::Left } else { Alignment::Right };
+            Cell::new(Line::from(text.to_owned()).alignment(side))
+        };
+        let headings = shown.iter().map(|&column| {
+            let style = if column == sorted { Modifier::REVERSED } else { Modifier::BOLD };
+            cell(column, HEADINGS[column]).style(style)
         });
-        let widths = [
-            Constraint::Min(24),
-            Constraint::Length(13),
-            Constraint::Length(16),
-            Constraint::Length(13),
-            Constraint::Length(8),
-            Constraint::Length(30),
-        ];
-        let table =
-            Table::new(rows, widths).header(Row::new(headings)).row_highlight_style(Modifier::REVERSED);
+        let rows = all.iter().map(|cells| Row::new(shown.iter().map(|&column| cell(column, &cells[column]))));
+        let widths = shown.iter().map(|&column| match column {
+            0 => Constraint::Min(widths[0]),
+            _ => Constraint::Length(widths[column]),
+        });
+        let table = Table::new(rows, widths)
+            .column_spacing(SPACING)
+            .header(Row::new(headings))
+            .row_highlight_style(Modifier::REVERSED);
         frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(self.place()));
     }
+}
+
+/// Between two columns.
+const SPACING: u16 = 2;
+
+/// The columns that a screen of this width has room for: the source and the one that it is sorted by, and of the others
+/// those that matter most.
+fn columns(widths: &[u16; 6], sorted: usize, width: u16) -> Vec<usize> {
+    /// What gives way first: bytes, drops, packets, the share, the bounds.
+    const GIVE_WAY: [usize; 5] = [2, 3, 1, 4, 5];
+    let mut shown: Vec<usize> = (0..widths.len()).collect();
+    for column in GIVE_WAY.into_iter().filter(|column| *column != sorted) {
+        let needed: usize = shown.iter().map(|&column| usize::from(widths[column] + SPACING)).sum();
+        if needed <= usize::from(width + SPACING) {
+            break;
+        }
+        shown.retain(|other| *other != column);
+    }
+    shown
+}
+
+/// On how many lines a text stands, wrapped between words; an empty one leaves one free.
+fn lines(text: &str, width: u16) -> u16 {
+    let (mut lines, mut used) = (1, 0);
+    for word in text.split_whitespace().map(str::len) {
+        let more = if used == 0 { word } else { used + 1 + word };
+        (lines, used) = if used > 0 && more > usize::from(width) { (lines + 1, word) } else { (lines, more) };
+    }
+    lines
 }
 
 /// Bans a source; returns what to tell the user.

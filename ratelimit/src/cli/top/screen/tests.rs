@@ -4,7 +4,10 @@ use ratatui::{Terminal, backend::TestBackend};
 use ratelimit_common::sketch::{Group, SETS, Sample, SketchSet, WINDOW, stamp};
 
 use super::*;
-use crate::dataplane::SeenSet;
+use crate::{
+    dataplane::SeenSet,
+    top::{Estimate, TopSource},
+};
 
 /// Three sources: one with many packets, one with many bytes, one that is dropped.
 fn screen() -> Screen {
@@ -84,14 +87,43 @@ fn a_ban_is_asked_for_and_made_only_with_a_yes() {
 fn while_everything_passes_the_screen_says_so() {
     let mut screen = screen();
     let second_line = |screen: &Screen| {
-        let mut terminal = Terminal::new(TestBackend::new(60, 10)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(80, 10)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         let cells = terminal.backend().buffer().content();
-        cells[60..120].iter().map(|cell| cell.symbol()).collect::<String>()
+        cells[80..160].iter().map(|cell| cell.symbol()).collect::<String>()
     };
     assert_eq!(second_line(&screen).trim(), "");
     screen.in_force = false;
     assert!(second_line(&screen).starts_with("everything passes: nobody has confirmed the rules in time"));
+}
+
+#[test]
+fn on_a_narrow_screen_columns_give_way_whole_and_the_warning_is_wrapped() {
+    let mut screen = screen();
+    let prefix = "0.0.0.1/32".parse().unwrap();
+    screen.lists = SourceLists::new(Vec::new(), Vec::new(), vec![prefix]);
+    screen.in_force = false;
+    screen.sort();
+    let [packets, bytes] =
+        [1_234_567.0, 1_234_567_890.0].map(|about| Estimate { low: about, about, high: about + 1_000.0 });
+    let source = "2001:db8::5678:9abc".to_owned();
+    for first in &mut screen.top.sources[..1] {
+        *first = TopSource { source: source.clone(), packets, bytes, ..first.clone() };
+    }
+    let text = drawn(&screen, 80, 24);
+    for expected in
+        ["2001:db8::5678:9abc (banned)", "95 % SURE", "1,234,567 to 1,235,567\"", "begins another trial"]
+    {
+        assert!(text.contains(expected), "no {expected:?} in\n{text}");
+    }
+    assert!(text.contains("PACKETS/S") && !text.contains("BYTES/S"), "{text}");
+    let text = drawn(&screen, 120, 24);
+    assert!(HEADINGS.iter().all(|heading| text.contains(heading)), "{text}");
+    // What it is sorted by stays to the end.
+    let widths = [30, 9, 13, 9, 6, 31];
+    assert_eq!(columns(&widths, 2, 80), [0, 2, 5]);
+    assert_eq!(columns(&widths, 2, 200), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(columns(&widths, 3, 1), [0, 3]);
 }
 
 #[test]
