@@ -14,8 +14,9 @@ use clap::Args;
 use ratelimit_common::time::Nanos;
 use serde_json::json;
 
+pub use self::masked::Masked;
 use self::{
-    masked::{Masked, to_ban, to_list, to_unban},
+    masked::{to_ban, to_list, to_unban},
     named::{Named, failure},
 };
 use super::{
@@ -48,7 +49,7 @@ pub struct Ban {
     file: Option<PathBuf>,
     /// For how long, such as 90s, 1h30m or 7d, at most 365 days; or `forever`: until `unban`, a reboot, or a stop that
     /// detaches.
-    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_ban_length, allow_hyphen_values = true)]
+    #[arg(long = "for", alias = "duration", value_name = "TIME", default_value = "10m", value_parser = parse_ban_length, allow_hyphen_values = true)]
     length: BanLength,
     /// Why, as `bans` shows it: at most 64 bytes.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -371,6 +372,15 @@ mod tests {
         let said = missing_bans(missing.iter(), &all);
         assert_eq!(said.len(), 21);
         assert_eq!(said[19..], ["1.0.0.19/32 is not banned", "nor are 131,052 more"]);
+    }
+
+    #[test]
+    fn a_duration_is_what_for_says() {
+        for option in ["--for", "--duration"] {
+            let ban = Ban::augment_args(clap::Command::new("ban"));
+            let matches = ban.try_get_matches_from(["ban", "192.0.2.7", option, "1h"]).unwrap();
+            assert_eq!(matches.get_one("length"), Some(&BanLength::For(Nanos::from_secs(3_600))));
+        }
     }
 
     #[test]

@@ -2,15 +2,23 @@
 
 mod requests;
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::{AddrParseError, IpAddr},
+};
 
 use clap::Args;
 use ratelimit_common::time::Nanos;
 use serde_json::json;
 
 use super::{
-    answer_with, bans::Lasting, check::DescriptorArg, client::ClientArgs, failure::CommandFailure,
-    output::Output, table::TextTable,
+    answer_with,
+    bans::{Lasting, Masked},
+    check::DescriptorArg,
+    client::ClientArgs,
+    failure::CommandFailure,
+    output::Output,
+    table::TextTable,
 };
 use crate::{
     control::{
@@ -26,7 +34,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Bucket {
     /// The source.
-    #[arg(value_name = "ADDR", required_unless_present = "domain", conflicts_with = "domain")]
+    #[arg(value_name = "ADDR", required_unless_present = "domain", conflicts_with = "domain", value_parser = address)]
     address: Option<IpAddr>,
     /// Only under this rule on packets.
     #[arg(long, value_name = "NAME", conflicts_with = "domain")]
@@ -67,6 +75,14 @@ impl Bucket {
         let shown: AnsweredBuckets = serde_json::from_value(answer.clone()).map_err(no_answer)?;
         answer_with(output, &BucketText(&shown), &answer)
     }
+}
+
+/// A source, or what to do instead.
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|error: AddrParseError| match text.parse::<Masked>() {
+        Ok(_) => "name one address inside it: a rule by network shows the network's bucket".to_owned(),
+        Err(_) => error.to_string(),
+    })
 }
 
 struct BucketText<'b>(&'b AnsweredBuckets);
@@ -141,6 +157,15 @@ impl BucketText<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_is_one_address() {
+        assert!(address("192.0.2.7").is_ok() && address("2001:db8::7").is_ok());
+        for network in ["192.0.2.0/24", "192.0.2.7/24", "2001:db8::/64"] {
+            assert!(address(network).unwrap_err().starts_with("name one address inside it"), "{network}");
+        }
+        assert_eq!(address("nobody").unwrap_err(), "invalid IP address syntax");
+    }
 
     #[test]
     fn what_comes_before_the_rules_is_said_first() {

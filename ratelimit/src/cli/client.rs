@@ -34,7 +34,7 @@ impl ClientArgs {
     /// Asks it to do something.
     pub(super) fn ask(&self, what: &str, asked: &Value, patience: Duration) -> Result<Value, CommandFailure> {
         let instance = &self.instance.instance;
-        let path = self.path(instance).map_err(CommandFailure::failed)?;
+        let path = self.path(instance).map_err(|error| no_place(&error))?;
         control::ask(&path, instance, what, asked, patience).map_err(|error| match error {
             ControlError::Refused(why) => CommandFailure::failed(why),
             ControlError::Nobody { .. } if is_without_daemon(instance) => {
@@ -67,6 +67,18 @@ impl ClientArgs {
         let noted = || dataplane::daemon(instance).ok().and_then(|(noted, _)| noted);
         let known = self.instance.control.clone().or_else(|| noted().map(|daemon| daemon.control));
         known.map_or_else(|| control::default_path(instance), Ok)
+    }
+}
+
+/// What is said to a user from whom the daemon, as a rule root's, is hidden.
+pub const NO_PERMISSION: &str =
+    "no permission to ask the daemon: be the user who has started it, as a rule root (`sudo`)";
+
+/// That there is nowhere to ask: a user who has no place for sockets has started no daemon.
+pub fn no_place(error: &ControlError) -> CommandFailure {
+    match error {
+        ControlError::NoPlace => CommandFailure::failed(NO_PERMISSION),
+        error => CommandFailure::failed(error),
     }
 }
 

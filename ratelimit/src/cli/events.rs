@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{
     InstanceArgs,
+    client::{NO_PERMISSION, no_place},
     failure::CommandFailure,
     output::{self, Output, complain},
 };
@@ -119,9 +120,15 @@ impl Events {
         if let Some(path) = &self.instance.control {
             return Ok(path.clone());
         }
-        match dataplane::daemon(instance).map_err(CommandFailure::failed)? {
+        let noted = dataplane::daemon(instance).map_err(|error| match error {
+            Error::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                CommandFailure::failed(NO_PERMISSION)
+            }
+            error => CommandFailure::failed(error),
+        })?;
+        match noted {
             (Some(daemon), true) => Ok(daemon.control),
-            (_, true) => control::default_path(instance).map_err(CommandFailure::failed),
+            (_, true) => control::default_path(instance).map_err(|error| no_place(&error)),
             // Its daemon, if there is one, has no packets to tell of.
             (_, false) if dataplane::instances().is_ok_and(|all| !all.contains(&instance.to_string())) => {
                 Err(CommandFailure::failed(Error::NotAttached { instance: instance.to_string() }))

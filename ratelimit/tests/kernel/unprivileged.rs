@@ -80,6 +80,15 @@ fn capabilities_alone_suffice() {
             elsewhere.env("XDG_RUNTIME_DIR", "/run/other");
             let said = failure(elsewhere);
             assert!(said.contains("if root has started it, be root (`sudo`); else start it"), "{said}");
+            for what in [&["reload"][..], &["observe", "on"], &["bucket", "192.0.2.7"], &["events"]] {
+                let mut hidden = started_by(OTHER, what);
+                hidden.env_remove("XDG_RUNTIME_DIR");
+                let said = failure(hidden);
+                assert!(
+                    said.contains("no permission to ask the daemon: be the user who"),
+                    "{what:?}: {said}"
+                );
+            }
             let socket = "/run/user/ratelimit/default.sock";
             let said = failure(started_by(OTHER, &["reload", "--control", socket]));
             assert!(said.contains("only the user who has started its daemon may ask it"), "{said}");

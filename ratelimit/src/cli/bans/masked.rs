@@ -1,6 +1,6 @@
 //! Prefixes as people type them: an address and a length, where the network around it is meant.
 
-use std::str::FromStr;
+use std::{net::IpAddr, str::FromStr};
 
 use crate::{
     cli::output::{Output, complain},
@@ -40,6 +40,10 @@ pub fn to_ban(text: &str) -> Result<Masked, String> {
         "del" | "delete" | "remove" | "rm" => Some("`ratelimit unban ADDR` ends a ban".to_owned()),
         seconds if is_number => Some(format!("for how long is said by `--for {seconds}s`")),
         time if parse_ban_length(time).is_ok() => Some(format!("for how long is said by `--for {time}`")),
+        range if is_range(range) => {
+            Some("ranges are for files: `--file LIST`, or `--file -` for the standard input".to_owned())
+        }
+        several if several.contains(',') => Some(SPACES.to_owned()),
         _ => None,
     })
 }
@@ -49,6 +53,7 @@ pub fn to_unban(text: &str) -> Result<Masked, String> {
     read(text, |text| match text {
         "all" => Some("`ratelimit unban --all` ends all bans".to_owned()),
         "list" | "ls" | "show" => Some(LISTS.to_owned()),
+        several if several.contains(',') => Some(SPACES.to_owned()),
         name if name.bytes().any(|byte| byte.is_ascii_alphabetic()) && !name.contains([':', '.', '/']) => {
             Some(format!(
                 "no address or prefix; `--by {name}` ends the bans that a rule of this name has made"
@@ -64,6 +69,13 @@ pub fn to_list(text: &str) -> Result<Masked, String> {
 }
 
 const LISTS: &str = "`ratelimit bans` lists all bans";
+const SPACES: &str = "several are given with spaces between them, without commas";
+
+/// Whether it is the first and the last address of a range, as files may have it.
+fn is_range(text: &str) -> bool {
+    let is_address = |text: &str| text.trim().parse::<IpAddr>().is_ok();
+    text.split_once('-').is_some_and(|(first, last)| is_address(first) && is_address(last))
+}
 
 fn read(text: &str, advice: impl Fn(&str) -> Option<String>) -> Result<Masked, String> {
     text.parse().map_err(|error: PrefixError| advice(text).unwrap_or_else(|| error.to_string()))
@@ -113,6 +125,10 @@ mod tests {
             (to_ban, "add", "without that word"),
             (to_ban, "list", "`ratelimit bans`"),
             (to_ban, "remove", "`ratelimit unban ADDR`"),
+            (to_ban, "192.0.2.1-192.0.2.9", "`--file LIST`"),
+            (to_ban, "192.0.2.1,192.0.2.9", "with spaces"),
+            (to_ban, "192.0.2.1-x", "not an IP address"),
+            (to_unban, "192.0.2.1,192.0.2.9", "with spaces"),
             (to_ban, "nobody", "not an IP address"),
             (to_ban, "", "not an IP address"),
             (to_unban, "all", "`ratelimit unban --all`"),
