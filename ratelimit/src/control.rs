@@ -30,7 +30,7 @@ use tokio::{net::UnixStream, sync::oneshot};
 
 pub use self::listen::listen;
 pub use self::{
-    reloads::{LastReload, ReloadLog, last_reload},
+    reloads::{LastReload, ReloadLog, last_reload, when_in_effect},
     routes::{Layers, MOST_RULES, NetworkControl, serve},
     served::{of_another, served},
     told::{ToldBans, tell_bans},

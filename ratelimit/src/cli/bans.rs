@@ -23,6 +23,7 @@ use super::{
     InstanceArgs, answer_with,
     failure::CommandFailure,
     output::{Output, complain},
+    status,
     table::TextTable,
 };
 use crate::{
@@ -314,7 +315,9 @@ impl Confirm {
                 answer_with(output, &"nothing is on trial; the rules stay\n", &json!({"confirmed": false}))
             }
             TrialState::Left(_) => {
-                answer_with(output, &"confirmed: the rules stay\n", &json!({"confirmed": true}))
+                let (warning, is_in_force) = status::file_in_force(self.instance);
+                let answer = json!({"confirmed": true, "file_in_force": is_in_force});
+                answer_with(output, &format_args!("confirmed: the rules stay\n{warning}"), &answer)
             }
         }
     }

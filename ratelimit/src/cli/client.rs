@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::parse_time,
-    control::{self, ControlError},
+    control::{self, ControlError, when_in_effect},
     dataplane,
     policy::InstanceName,
     server::LayerStatus,
@@ -144,7 +144,7 @@ fn reloaded(answer: &Value) -> String {
     }
     let keys: Vec<&str> = texts("needs_restart").collect();
     if !keys.is_empty() {
-        text += &format!("in effect only when the daemon starts again: `{}`\n", keys.join("`, `"));
+        text += &format!("in effect only {}: `{}`\n", when_in_effect(&keys), keys.join("`, `"));
     }
     text
 }
@@ -199,7 +199,8 @@ mod tests {
         assert_eq!(
             reloaded(&json!({"reloaded": true, "rules": 0, "request_limits": 1, "needs_restart": fixed})),
             "reloaded: 0 rules on packets, 1 limit on requests\n\
-             in effect only when the daemon starts again: `instance`, `application.store`\n"
+             in effect only when the daemon starts again, for instance by `systemctl restart ratelimit`: \
+             `instance`, `application.store`\n"
         );
     }
 }

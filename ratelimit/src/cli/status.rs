@@ -42,6 +42,14 @@ pub struct Show {
     pub instance: InstanceArgs,
 }
 
+/// A warning if the file of an instance is not in force as it is now, else nothing; and whether it is, as far as anybody
+/// knows.
+pub fn file_in_force(instance: InstanceArgs) -> (String, bool) {
+    let answer = Show { instance }.answer();
+    answer
+        .map_or_else(|_| (String::new(), true), |answer| (answer.file.to_string(), answer.file.file_in_force))
+}
+
 /// Whether an instance may still have a daemon for which the kernel has nothing.
 pub const fn has_no_network(error: &Error) -> bool {
     matches!(error, Error::NotAttached { .. } | Error::NoPermission { .. } | Error::NoBpffs { .. })

@@ -32,6 +32,16 @@ impl LastReload {
     }
 }
 
+/// When changes of these keys take effect, which a reload can't put in force. The maps of an instance keep their sizes.
+#[must_use]
+pub fn when_in_effect<K: AsRef<str>>(keys: &[K]) -> &'static str {
+    if keys.iter().any(|key| key.as_ref() == "network.table_size") {
+        "after `ratelimit detach`, which ends buckets, counters and bans, and a new start of the daemon"
+    } else {
+        "when the daemon starts again, for instance by `systemctl restart ratelimit`"
+    }
+}
+
 /// The last reload of a daemon, if there has been one.
 #[derive(Clone, Debug, Default)]
 pub struct ReloadLog(Arc<Mutex<Option<LastReload>>>);

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::{fixed, packets::NetworkLayer, store};
 use crate::{
     config::Checked,
-    control::{AskedBuckets, LastReload, NO_PACKETS, ReloadLog},
+    control::{AskedBuckets, LastReload, NO_PACKETS, ReloadLog, when_in_effect},
     dataplane::{self, Bans, Claim, ProgramLog, TrialStatus},
     metrics::Reloads,
     policy::{Application, InstanceName, OnExit, Policy, PrefixList},
@@ -145,8 +145,8 @@ impl Running {
                 self.reloads.succeeded();
                 info!(reason, rules = on_packets, request_limits = on_requests, "reloaded");
                 if !fixed.is_empty() {
-                    let keys = fixed.join("`, `");
-                    warn!("`{keys}` changed: that takes effect when the daemon starts again");
+                    let (keys, when) = (fixed.join("`, `"), when_in_effect(fixed));
+                    warn!("`{keys}` changed: that takes effect {when}");
                 }
             }
             Err(why) => {

@@ -69,7 +69,8 @@ fn a_change_that_takes_a_new_start_does_not_hold_up_the_others() {
     let mut reload = Command::new(env!("CARGO_BIN_EXE_ratelimit"));
     let said = reload.args(["reload", "--control"]).arg(daemon.path("control.sock")).output().unwrap();
     let expected = "reloaded: 0 rules on packets, 1 limit on requests\n\
-                    in effect only when the daemon starts again: `instance`, `application.store`\n";
+                    in effect only when the daemon starts again, for instance by `systemctl restart ratelimit`: \
+                    `instance`, `application.store`\n";
     assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
 }
 

@@ -68,7 +68,7 @@ fn status_says_that_the_file_is_not_in_force_as_it_is_and_why() {
         config(&["table_size: 4M"], &[rule]);
         wait::until("it is read", || (!is_in_force()).then_some(()));
         assert_eq!(asked("status")["last_reload"]["needs_restart"], json!(["network.table_size"]));
-        shows(&["has changed in `network.table_size`", "`systemctl restart ratelimit`"]);
+        shows(&["has changed in `network.table_size`", "after `ratelimit detach`"]);
 
         config(&[], &["{name: every, rate: fast}"]);
         wait::until("it is refused", || asked("status")["last_reload"]["error"].as_str().map(drop));

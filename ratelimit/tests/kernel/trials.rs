@@ -139,3 +139,18 @@ fn a_reload_is_on_trial_if_asked_and_so_is_what_comes_meanwhile() {
         assert_eq!(reason(&judged(10), "reverted").packets, 5);
     });
 }
+
+#[test]
+fn who_confirms_hears_that_the_file_is_not_in_force() {
+    isolated(|| {
+        let _link = Link::new(&[CLIENT]);
+        let path = config(&[], &["{name: every, rate: 1/h, burst: 10}"]);
+        let mut daemon = Daemon::start(&path);
+        run(&["reload", "--revert-after", "10m"]);
+        config(&[], &["{name: every, rate: 1/h, brust: 10}"]);
+        daemon.wait_for("not reloaded");
+        let said = run(&["confirm"]);
+        assert!(said.starts_with("confirmed: the rules stay\nwarning "), "{said}");
+        assert!(said.contains("the last reload failed") && said.contains("brust"), "{said}");
+    });
+}

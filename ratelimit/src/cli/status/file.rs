@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::control::LastReload;
+use crate::control::{LastReload, when_in_effect};
 
 /// Lines of an error that are shown.
 const MOST_LINES: usize = 5;
@@ -21,7 +21,7 @@ pub struct FileState {
     /// What came of the last reload; `None` if there has been none, or no daemon says so.
     last_reload: Option<LastReload>,
     /// Whether it is in force as it is now.
-    file_in_force: bool,
+    pub file_in_force: bool,
 }
 
 impl FileState {
@@ -55,12 +55,8 @@ impl fmt::Display for FileState {
             return writeln!(f, "warning     the file has changed since: {how}");
         };
         let Some(error) = &reload.error else {
-            let keys = reload.needs_restart.join("`, `");
-            return writeln!(
-                f,
-                "warning     the file has changed in `{keys}`, which takes effect when the daemon starts again, for instance \
-                 by `systemctl restart ratelimit`"
-            );
+            let (keys, when) = (reload.needs_restart.join("`, `"), when_in_effect(&reload.needs_restart));
+            return writeln!(f, "warning     the file has changed in `{keys}`, which takes effect {when}");
         };
         writeln!(f, "warning     the file is not in force as it is now: the last reload failed")?;
         let lines: Vec<&str> = error.lines().collect();
@@ -91,6 +87,9 @@ mod tests {
         assert_eq!(shown(None) + &shown(Some(reload(None, &[]))), "");
         let restart = shown(Some(reload(None, &["control", "network.table_size"])));
         assert!(restart.starts_with("warning     the file has changed in `control`, `network.table_size`"));
+        assert!(restart.contains("takes effect after `ratelimit detach`"), "{restart}");
+        let restart = shown(Some(reload(None, &["control"])));
+        assert!(restart.contains("takes effect when the daemon starts again"), "{restart}");
         let failed = shown(Some(reload(Some("/etc/r.yaml:1:2: bad"), &[])));
         let lines: Vec<&str> = failed.lines().collect();
         assert_eq!((lines.len(), lines[1]), (3, "            /etc/r.yaml:1:2: bad"), "{failed}");
