@@ -177,9 +177,21 @@ impl fmt::Display for StatusAnswer {
             (None, Some(path)) => {
                 writeln!(f, "daemon      running, but nobody answers at {}", path.display())?;
             }
-            (None, None) => writeln!(f, "daemon      not running; the limits are in force all the same")?,
+            (None, None) if self.in_force => {
+                writeln!(f, "daemon      not running; the limits are in force all the same")?;
+            }
+            (None, None) => writeln!(f, "daemon      not running")?,
         }
-        writeln!(f, "config      {}, in force for {}", status.config, age(status.since))?;
+        let (config, age) = (&status.config, age(status.since));
+        if self.in_force {
+            writeln!(f, "config      {config}, in force for {age}")?;
+        } else {
+            writeln!(f, "config      {config}, loaded {age} ago, not in force")?;
+        }
+        if let Some(warning) = warning(status) {
+            let first = if self.in_force || self.daemon.is_some() { "" } else { "; start the daemon first" };
+            writeln!(f, "warning     {warning}{first}")?;
+        }
         write!(f, "{}", self.file)?;
         for attachment in &status.interfaces {
             writeln!(f, "interface   {} ({})", attachment.interface, attachment.mode.name())?;
@@ -204,9 +216,6 @@ impl fmt::Display for StatusAnswer {
             )?;
         } else if status.interfaces.is_empty() && status.missing.is_empty() {
             writeln!(f, "interface   none: the one it was on is gone")?;
-        }
-        if let Some(warning) = warning(status) {
-            writeln!(f, "warning     {warning}")?;
         }
         for warning in &status.warnings {
             writeln!(f, "warning     {warning}")?;

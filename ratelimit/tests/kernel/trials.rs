@@ -35,6 +35,12 @@ fn a_trial_that_nobody_confirms_lets_everything_pass_without_a_daemon() {
         assert_eq!(rule(&judged_in_time, "every"), (10, 10));
         daemon.kill();
         wait::until("the trial is over", || run(&["status"]).contains("everything passes:").then_some(()));
+        let shown = run(&["status"]);
+        assert!(!shown.contains("in force for") && !shown.contains("in force all the same"), "{shown}");
+        assert!(
+            shown.contains(" ago, not in force\nwarning ") && shown.contains("; start the daemon first\n"),
+            "{shown}"
+        );
         let server = receiver(SERVER_V4);
         send(&client, 20);
         assert_eq!(reason(&judged(40), "reverted").packets, 20);
