@@ -152,6 +152,7 @@ fn validate_network(raw: &RawNetwork, mut lists: ListReader<'_>, report: &mut Re
     let rules = rules::validate(&raw.rules, &mut lists, report);
     Some(Network {
         interfaces: interfaces?,
+        left_out: Interfaces::default(),
         allow,
         deny,
         lists: lists.into_parts(),

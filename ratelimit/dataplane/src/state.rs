@@ -83,6 +83,9 @@ pub struct LoadedPolicy {
     /// The names of the interfaces that it is for.
     #[serde(default)]
     pub interfaces: Vec<String>,
+    /// The names of those of its file that the command line has left out.
+    #[serde(default)]
+    pub left_out: Vec<String>,
     /// The network namespace that they are in.
     #[serde(default)]
     pub namespace: Option<u64>,

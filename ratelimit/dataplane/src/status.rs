@@ -35,6 +35,9 @@ pub struct InstanceStatus {
     /// Names of interfaces that it is for and that lack it: they are gone, or refuse it.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// Names of interfaces of the configuration file that `--interface` has left out.
+    #[serde(default)]
+    pub left_out: Vec<String>,
     /// Names of interfaces of another network namespace than this process is in: it can't see whether they have it.
     #[serde(default)]
     pub out_of_sight: Vec<String>,
@@ -175,6 +178,7 @@ pub fn status(instance: &InstanceName) -> Result<InstanceStatus, Error> {
         on_exit: if in_force.keeps_on_exit { "keep" } else { "detach" }.to_owned(),
         obstacles: obstacles(&pins, &missing)?,
         missing,
+        left_out: in_force.left_out,
         out_of_sight,
         warnings: offloads::warnings(in_force.asks, &attachments),
         interfaces: attachments,

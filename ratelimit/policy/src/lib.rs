@@ -54,6 +54,8 @@ pub struct Policy {
 pub struct Network {
     /// Where; may be empty until the command line has named some.
     pub interfaces: Interfaces,
+    /// Those of the file that the command line has left out by naming others.
+    pub left_out: Interfaces,
     /// Sources that are never limited, denied or banned.
     pub allow: PrefixList,
     /// Sources of which everything is dropped.

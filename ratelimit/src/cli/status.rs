@@ -202,6 +202,9 @@ impl fmt::Display for StatusAnswer {
                 None => writeln!(f, "interface   {name}: missing; it will be limited when it comes back")?,
             }
         }
+        for name in &status.left_out {
+            writeln!(f, "interface   {name}: not limited: the file has it, but `--interface` names others")?;
+        }
         if !status.out_of_sight.is_empty() {
             let is_default = status.instance == InstanceName::default().as_str();
             let named = if is_default { String::new() } else { format!(" --instance {}", status.instance) };

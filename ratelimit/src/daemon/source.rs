@@ -73,7 +73,10 @@ impl ConfigSource {
             known.map_or(AttachMode::default(), |known| known.mode)
         };
         let wanted = self.interfaces.iter().map(|name| Interface { mode: mode(name), name: name.clone() });
-        network.interfaces = Interfaces::new(wanted.collect())?;
+        let wanted = Interfaces::new(wanted.collect())?;
+        let left_out = network.interfaces.iter().filter(|known| !self.interfaces.contains(&known.name));
+        network.left_out = Interfaces::new(left_out.cloned().collect())?;
+        network.interfaces = wanted;
         Ok(())
     }
 

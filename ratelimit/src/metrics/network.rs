@@ -245,6 +245,7 @@ mod tests {
         };
         InstanceStatus {
             missing: vec!["eth1".to_owned()],
+            left_out: Vec::new(),
             out_of_sight: Vec::new(),
             obstacles: BTreeMap::new(),
             warnings: Vec::new(),

@@ -54,7 +54,12 @@ fn a_socket_tells_which_instance_is_meant() {
         let _link = Link::silent();
         let (_default, _web) = two();
         let at_socket = |arguments: &[&str]| run(&[arguments, &["--control", SOCKET]].concat());
-        assert!(at_socket(&["status"]).starts_with("instance    web\n"));
+        let said = at_socket(&["status"]);
+        assert!(said.starts_with("instance    web\n"), "{said}");
+        // Its file has another interface than the command line.
+        let left_out =
+            "\ninterface   server0: not limited: the file has it, but `--interface` names others\n";
+        assert!(said.contains(left_out) && !run(&["status"]).contains("names others"), "{said}");
         for command in ALL.iter().filter(|command| !["detach", "events", "unban"].contains(&command[0])) {
             at_socket(command);
         }

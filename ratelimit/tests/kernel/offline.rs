@@ -44,6 +44,7 @@ pub fn load_in(unit: LimitUnit, limits: &[LimitSpec], buckets: u64, made: Made) 
     let table = TableSize::at_least(buckets).unwrap();
     let network = Network {
         interfaces: Interfaces::default(),
+        left_out: Interfaces::default(),
         allow: PrefixList::default(),
         deny: PrefixList::default(),
         lists: Vec::new(),

@@ -142,6 +142,7 @@ pub fn rule(name: &str, matches: Match) -> PacketRule {
 pub fn network(rules: Vec<PacketRule>) -> Network {
     Network {
         interfaces: Interfaces::default(),
+        left_out: Interfaces::default(),
         allow: PrefixList::default(),
         deny: PrefixList::default(),
         lists: Vec::new(),

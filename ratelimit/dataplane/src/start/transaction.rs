@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     compile::{Compiled, compile},
-    policy::{Network, OnExit},
+    policy::{Interfaces, Network, OnExit},
 };
 
 /// A generation in force.
@@ -266,6 +266,10 @@ pub(super) fn since(compiled: &Compiled) -> Result<Now, Error> {
     Ok(Now(Nanos(clock::monotonic()?.0.saturating_sub(compiled.globals.epoch))))
 }
 
+fn names(interfaces: &Interfaces) -> Vec<String> {
+    interfaces.iter().map(|interface| interface.name.to_string()).collect()
+}
+
 fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32], since: u64) -> LoadedPolicy {
     let first = |index| network.rules.parts().iter().position(|part| part.rule == index);
     let number = |index| first(index).and_then(|place| numbers.get(place)).copied().unwrap_or_default();
@@ -279,7 +283,8 @@ fn in_force(network: &Network, wanted: &Wanted<'_>, numbers: &[u32], since: u64)
         is_on_trial: wanted.trial.is_some(),
         trial_length: None,
         asks: Requirements::of(&network.rules),
-        interfaces: network.interfaces.iter().map(|interface| interface.name.to_string()).collect(),
+        interfaces: names(&network.interfaces),
+        left_out: names(&network.left_out),
         namespace: system::network_namespace(),
         rules: network
             .rules
