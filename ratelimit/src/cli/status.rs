@@ -42,8 +42,8 @@ pub struct Show {
     pub instance: InstanceArgs,
 }
 
-/// A warning if the file of an instance is not in force as it is now, else nothing; and whether it is, as far as anybody
-/// knows.
+/// A warning if the file of an instance is not in force as it is now, else nothing; and whether it is, as far as
+/// anybody knows.
 pub fn file_in_force(instance: InstanceArgs) -> (String, bool) {
     let answer = Show { instance }.answer();
     answer
