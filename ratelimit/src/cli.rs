@@ -4,6 +4,7 @@ mod bans;
 mod bucket;
 mod check;
 mod client;
+mod confirm;
 mod detach;
 mod documents;
 mod events;
@@ -60,7 +61,7 @@ enum Command {
     Bucket(bucket::Bucket),
     Observe(client::Observe),
     Reload(client::Reload),
-    Confirm(bans::Confirm),
+    Confirm(confirm::Confirm),
     Check(check::Check),
     Rules(rules::Rules),
     Top(top::Top),

@@ -1,4 +1,4 @@
-//! `ratelimit ban`, `unban`, `bans` and `confirm`: they change what the kernel looks at, and need no daemon.
+//! `ratelimit ban`, `unban` and `bans`: they change what the kernel looks at, and need no daemon.
 
 mod masked;
 mod named;
@@ -23,16 +23,12 @@ use super::{
     InstanceArgs, answer_with,
     failure::CommandFailure,
     output::{Output, complain},
-    status,
     table::TextTable,
 };
 use crate::{
     config::parse_ban_length,
     control::{ToldBans, tell_bans},
-    dataplane::{
-        self, BanInForce, BanReason, BanStatus, Banned, Bans, NewBan, TRIED_AGAIN, TrialState, around,
-        everything_passes,
-    },
+    dataplane::{self, BanInForce, BanReason, BanStatus, Banned, Bans, NewBan, around, everything_passes},
     policy::{BanLength, Prefix},
     text::{Shown, Thousands},
 };
@@ -291,35 +287,6 @@ impl List {
         let notes: String = warnings(&all).chain(out_of_force).map(|warning| warning + "\n").collect();
         let separator = if notes.is_empty() { "" } else { "\n" };
         answer_with(output, &format_args!("{table}{separator}{notes}"), &json!(all))
-    }
-}
-
-/// Confirms the rules on trial, so that they stay in force; it needs no daemon.
-#[derive(Debug, Args)]
-pub struct Confirm {
-    #[command(flatten)]
-    pub instance: InstanceArgs,
-}
-
-impl Confirm {
-    /// Confirms.
-    ///
-    /// # Errors
-    /// The instance is not attached, or it is too late.
-    pub fn run(self, output: Output) -> Result<(), CommandFailure> {
-        match dataplane::confirm(&self.instance.instance).map_err(CommandFailure::failed)? {
-            TrialState::Failed => Err(CommandFailure::failed(format_args!(
-                "too late: everything passes already; {TRIED_AGAIN}"
-            ))),
-            TrialState::None => {
-                answer_with(output, &"nothing is on trial; the rules stay\n", &json!({"confirmed": false}))
-            }
-            TrialState::Left(_) => {
-                let (warning, is_in_force) = status::file_in_force(self.instance);
-                let answer = json!({"confirmed": true, "file_in_force": is_in_force});
-                answer_with(output, &format_args!("confirmed: the rules stay\n{warning}"), &answer)
-            }
-        }
     }
 }
 
