@@ -178,7 +178,7 @@ fn a_reload_that_fails_leaves_all_as_it_was_and_says_why() {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("instance: other\n{text}")).unwrap();
         let said = run(&["reload"]);
-        assert!(said.ends_with("starts again: `instance`, `network.table_size`\n"), "{said}");
+        assert!(said.ends_with("new start of the daemon: `instance`, `network.table_size`\n"), "{said}");
         send(&client, 10);
         assert_eq!(rule(&judged(15), "every"), (10, 5));
     });
