@@ -19,7 +19,9 @@ pub use self::{
     announced::Announcers,
     bounds::{Bounds, ConnectionTimeouts, Versions},
     budget::{Budget, Full, Metered, Share},
-    connection::{Bounded, Client, Endpoint, Exchange, Handler, PeerAddress, Phase, close_after},
+    connection::{
+        Bounded, Client, Endpoint, Exchange, Handler, PeerAddress, Phase, close_after, room_for_refusal,
+    },
     listen::Listener,
     overload::{ConnectionLimit, Overload},
     routes::serve_routes,

@@ -26,7 +26,7 @@ use crate::{
     judge::{self, Judgement},
     offenders::Sender,
     policy::application::AnswerHeaders,
-    serving::{AnswerGuard, Client},
+    serving::{AnswerGuard, Client, Full, Share, room_for_refusal},
 };
 
 /// What a request is passed on with.
@@ -87,7 +87,11 @@ impl<'p> ProxyExchange<'p> {
         let (peer, trusted_hops) = (self.client.peer.0, self.table.trusted_hops);
         let client =
             asked.as_ref().map_or(peer, |asked| client_address::client(&asked.headers, peer, trusted_hops));
-        self.place(client, &mut answering).await?;
+        let Ok(place) = self.place(client) else {
+            drop(asked);
+            return Err(self.turn_away(answering).await);
+        };
+        answering.holds(place);
         let mut asked = asked.map_err(|why| {
             self.proxy.stats.turned(Turned::Refused);
             Box::new(answer::refused(why))
@@ -115,24 +119,25 @@ impl<'p> ProxyExchange<'p> {
         Ok(Outgoing { request, routed, how, held })
     }
 
-    /// Gives a request a place. Whose place it is is looked up once for a connection, if all on it are of one client.
-    /// Who does not even take that there is none is not served any more.
-    async fn place(&self, client: Option<IpAddr>, answering: &mut AnswerGuard) -> Result<(), Own> {
-        let Proxy { places, refusals, .. } = self.proxy;
-        let taken = match self.table.trusted_hops {
+    /// A place for a request. Whose place it is is looked up once for a connection, if all on it are of one client.
+    fn place(&self, client: Option<IpAddr>) -> Result<Arc<Share>, Full> {
+        let places = &self.proxy.places;
+        match self.table.trusted_hops {
             0 => places.take_one(self.client.holder(places)),
             _ => places.take_one(&places.holder(client)),
-        };
-        if let Ok(place) = taken {
-            answering.holds(place);
-            return Ok(());
         }
-        let Ok(refusal) = refusals.take_one(&refusals.holder(self.client.peer.0)) else {
+    }
+
+    /// Answers a request that there is no place for. Who takes none of these answers either is not served any more.
+    async fn turn_away(&self, mut answering: AnswerGuard) -> Own {
+        let refusals = &self.proxy.refusals;
+        let holder = refusals.holder(self.client.peer.0);
+        let Ok(refusal) = room_for_refusal(|| refusals.take_one(&holder)).await else {
             answering.end_connection();
             return pending().await;
         };
         answering.holds(refusal);
-        Err(self.turned(Turned::Busy))
+        self.turned(Turned::Busy)
     }
 
     fn turned(&self, why: Turned) -> Own {

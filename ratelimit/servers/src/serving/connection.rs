@@ -31,7 +31,7 @@ use tokio::{
 use super::{
     activity::{self, Activity, AnswerGuard, Noted},
     bounds::{Bounds, PING_INTERVAL, PING_TIME, TAKEN_BACK, Versions, WINDOWS},
-    budget::{Budget, Holder, Metered, REQUEST, Share, held_by},
+    budget::{Budget, Full, Holder, Metered, REQUEST, Share, held_by},
     budgeted_body::BudgetedBody,
     linger::Lingering,
 };
@@ -260,6 +260,21 @@ pub fn close_after(response: &mut Response<Body>) {
     response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
 }
 
+/// Room for the answer that there is none for a request, by what takes it. It is waited for a moment: whoever asks much
+/// at once may be about to take what it was answered.
+///
+/// # Errors
+/// There is none even then.
+pub async fn room_for_refusal<R>(take: impl Fn() -> Result<R, Full>) -> Result<R, Full> {
+    for _ in 0..REFUSAL_TRIES {
+        if let Ok(room) = take() {
+            return Ok(room);
+        }
+        sleep(REFUSAL_WAIT).await;
+    }
+    take()
+}
+
 impl<H: Handler> Bounded<H> {
     /// Answers a request that there is no room for. Who takes none of these answers either is not served any more.
     async fn turn_away(
@@ -268,15 +283,9 @@ impl<H: Handler> Bounded<H> {
         mut answering: AnswerGuard,
         no_room: Response<Body>,
     ) -> Response<Body> {
-        let mut tries = 0;
-        while begun.take_of_reserve(REQUEST).is_err() {
-            // Whoever asks much at once may be about to take what it was answered.
-            if tries == REFUSAL_TRIES {
-                answering.end_connection();
-                return pending().await;
-            }
-            tries += 1;
-            sleep(REFUSAL_WAIT).await;
+        if room_for_refusal(|| begun.take_of_reserve(REQUEST)).await.is_err() {
+            answering.end_connection();
+            return pending().await;
         }
         answering.holds(Arc::clone(&begun));
         no_room.map(|body| BudgetedBody::within(body, begun, answering))
